@@ -90,7 +90,8 @@ class ConditionType(StrEnum):
     def degrades(self) -> bool:
         """Whether a resource with it is Unhealthy, whatever runs: a part of it does not do its work."""
         domain = (self.NOT_SERVED, self.CERTIFICATE_MISSING)
-        return self in (*domain, self.VOLUME_DAMAGED, self.VOLUME_CHECK_FAILING, self.SNAPSHOT_FAILING)
+        snapshots = (self.SNAPSHOT_FAILING, self.SNAPSHOT_VERIFICATION_FAILING)
+        return self in (*domain, *snapshots, self.VOLUME_DAMAGED, self.VOLUME_CHECK_FAILING)
 
     # fmt: off
     READY = ("Ready",
@@ -128,6 +129,9 @@ class ConditionType(StrEnum):
         "The last snapshot of a schedule failed, so the newest copy of a volume gets older. It is tried again after 1 "
         "to 60 minutes, and at the next time of the schedule; any newer snapshot ends it. Present only while it is "
         "true.")
+    SNAPSHOT_VERIFICATION_FAILING = ("SnapshotVerificationFailing",
+        "The newest snapshot of a volume could not be restored to a copy, or did not pass the check that the workload "
+        "names (`reconciler/verify-snapshot`). It is tried again after 1 to 60 minutes. Present only while it is true.")
     VOLUME_CHECK_FAILING = ("VolumeCheckFailing",
         "A volume lost its file system, or could not be expanded, measured, trimmed or rid of expired snapshots, or a "
         "hook after a snapshot failed. It is tried again after 1 to 60 minutes. Present only while it is true.")
@@ -431,6 +435,15 @@ class Reason(StrEnum):
         _resource("A snapshot of the schedule could not be taken.",
                   "Do what the message says. `reconciler command KEY createVolumeSnapshot` takes one at once."),
         _warning("A snapshot of the schedule could not be taken; the message says why."))
+    SNAPSHOT_PROVEN = ("SnapshotProven",
+        _normal("A snapshot was restored to a copy, which passed the check of the workload if it names one."))
+    SNAPSHOT_VERIFICATION_FAILED = ("SnapshotVerificationFailed",
+        _resource("A snapshot could not be restored to a copy, or the copy did not pass the check of the workload.",
+                  "Do what the message says, then: reconciler command KEY verifyVolumeSnapshot. Do not rely on this "
+                  "snapshot."),
+        _warning("A snapshot could not be restored to a copy, or the copy did not pass the check of the workload; the "
+                 "message says why."),
+        _other("A snapshot could not be restored to a copy, or the copy did not pass the check of the workload."))
     SNAPSHOT_EXPIRED = ("SnapshotExpired",
         _normal("A snapshot was deleted, since it expired or newer ones are enough."))
     VOLUME_CHECK_FAILED = ("VolumeCheckFailed",

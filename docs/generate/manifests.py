@@ -103,6 +103,8 @@ These tags have an effect, on any resource:
 commas: paths (`/healthz`), prefixes of paths (`/internal/*`), and parts of user agents (`UptimeRobot`). |
 | `reconciler/snapshot-on: new-version` | On a stateful workload: a snapshot of its volumes is taken before each new \
 version, see [volume sets](platform/volumeset.md#snapshots-before-a-release). |
+| `reconciler/verify-snapshot`, `reconciler/verify-schedule` | On a stateful workload: a command that checks a copy of \
+a snapshot of its volume, and when, see [volume sets](platform/volumeset.md#proven-snapshots). |
 | `reconciler/pre-snapshot`, `reconciler/post-snapshot` | On a stateful workload: a command in its container before \
 and after each snapshot of a volume, see [volume sets](platform/volumeset.md#hooks-around-a-snapshot). |
 | `platform/protected: "true"` | The resource is neither deleted nor replaced. |

@@ -194,6 +194,17 @@ def _newest_snapshots(scrape: Scrape) -> Iterator[Sample]:
                 yield Sample((key, each.location), min(newest))
 
 
+def _proven_snapshots(scrape: Scrape) -> Iterator[Sample]:
+    """Of each volume set, that of the volume whose last proof is the oldest; a volume without one has the time 0."""
+    for key, records in scrape.records.applied.get_many(scrape.resources, bodies=False).items():
+        for each in records:
+            state = read_volumes(each.state) if each.key.kind is Kind.VOLUMESET else None
+            proofs = [parse_time(volume.last_proven) if volume.last_proven else 0.0
+                      for volume in (state.volumes if state else ()) if volume.volume_snapshots]  # fmt: skip
+            if proofs:
+                yield Sample((key, each.location), min(proofs))
+
+
 _SOURCE = ("source",)
 
 METRICS: tuple[Metric, ...] = (
@@ -231,6 +242,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("reconciler_resource_snapshot_timestamp_seconds",
            "When the newest snapshot of the volume set was taken, of its volume with the oldest.",
            ("resource", "location"), _newest_snapshots),
+    Metric("reconciler_resource_snapshot_proven_timestamp_seconds",
+           "When a snapshot of the volume set was last proven, of its volume with the oldest proof; 0 for never.",
+           ("resource", "location"), _proven_snapshots),
     Metric("reconciler_condition", "A condition of the source: its type as the kind, 1 if it holds.",
            ("source", "kind", "reason"), _conditions),
     Metric("reconciler_condition_since_timestamp_seconds", "When the condition last began or ceased to hold.",

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.run_command import RUN, RunCronWorkload, check_run, parse_run
-from reconciler.engines.volume_commands import VOLUME_COMMANDS, parse_volume_command
+from reconciler.engines.volume_commands import CLONE, VERIFY, VOLUME_COMMANDS, parse_volume_command
 from reconciler.engines.volumes import rejection
 from reconciler.manifests.secret_values import MASK
 from reconciler.model.key import Kind
@@ -35,7 +35,17 @@ _DONE: Mapping[str, str] = {
     "createVolumeSnapshot": "the snapshot {snapshotName} of volume {volumeIndex} is taken",
     "deleteVolumeSnapshot": "the snapshot {snapshotName} of volume {volumeIndex} is deleted",
     "restoreVolume": "volume {volumeIndex} is restored from the snapshot {snapshotName}",
+    VERIFY: "the snapshot {snapshotName} of volume {volumeIndex} can be restored, and passed its check",
+    CLONE: "the snapshot {snapshotName} of {source} is one of volume {volumeIndex}; restoreVolume restores it",
 }
+
+_PERMISSIONS: Mapping[str, str] = {VERIFY: "exec.createVolumeSnapshot", CLONE: "exec.createVolumeSnapshot"}
+"""The permissions for commands that are not of the platform, whose policies do not know their names."""
+
+
+def permission_for(name: str) -> str:
+    """The permission that the command ``name`` needs."""
+    return _PERMISSIONS.get(name, f"exec.{name}")
 
 
 def check_command(record: Record, name: str, spec: Mapping[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,10 +13,14 @@ from reconciler.engines import volumes
 from reconciler.engines.command_spec import read_spec
 from reconciler.engines.volumes import Snapshot, VolumeSetState, rejection
 from reconciler.manifests.rules.text import quoted
+from reconciler.model.key import Key, Kind
 from reconciler.model.suggest import closest
 
+VERIFY = "verifyVolumeSnapshot"
+CLONE = "cloneVolumeSnapshot"
 MOST_TAGS = 50
 """The most tags, as of a manifest."""
+_SOURCE = re.compile(r"(?://gvc/([^/]+)/volumeset|volumeset/([^/]+))/([^/]+)")
 LONGEST_NAME = 100
 """Characters of the name of a snapshot, which becomes that of a directory."""
 
@@ -57,7 +62,33 @@ class RestoreVolume(_OnVolume, frozen=True, rename="camel", forbid_unknown_field
     snapshot_name: str
 
 
-VolumeCommand = ExpandVolume | DeleteVolume | CreateVolumeSnapshot | DeleteVolumeSnapshot | RestoreVolume
+class VerifyVolumeSnapshot(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Prove that a snapshot can be restored (docs/platform/volumeset.md#proven-snapshots)."""
+
+    snapshot_name: str
+
+
+class CloneVolumeSnapshot(_OnVolume, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Make a snapshot of the volume set ``source`` one of the volume (docs/platform/volumeset.md#commands)."""
+
+    snapshot_name: str
+    source: str
+
+    @property
+    def source_key(self) -> Key:
+        """The volume set whose snapshot it is. Raises EngineError."""
+        return parse_source(self.source)
+
+
+VolumeCommand = (
+    ExpandVolume
+    | DeleteVolume
+    | CreateVolumeSnapshot
+    | DeleteVolumeSnapshot
+    | RestoreVolume
+    | VerifyVolumeSnapshot
+    | CloneVolumeSnapshot
+)
 
 VOLUME_COMMANDS: Mapping[str, type[VolumeCommand]] = {
     "expandVolume": ExpandVolume,
@@ -65,6 +96,8 @@ VOLUME_COMMANDS: Mapping[str, type[VolumeCommand]] = {
     "createVolumeSnapshot": CreateVolumeSnapshot,
     "deleteVolumeSnapshot": DeleteVolumeSnapshot,
     "restoreVolume": RestoreVolume,
+    VERIFY: VerifyVolumeSnapshot,
+    CLONE: CloneVolumeSnapshot,
 }
 
 
@@ -99,6 +132,19 @@ def apply_command(state: VolumeSetState, ask: VolumeCommand, capacity: float, at
             return volumes.on_volume(state, index, lambda volume: volumes.without_snapshot(volume, name))
         case RestoreVolume(snapshot_name=name):
             return volumes.on_volume(state, index, lambda volume: volumes.restore_snapshot(volume, name))
+        case VerifyVolumeSnapshot(snapshot_name=name):
+            return volumes.on_volume(state, index, lambda volume: volumes.prove_snapshot(volume, name, at))
+        case CloneVolumeSnapshot(snapshot_name=name, source=source):
+            clone = Snapshot(name, at, 0, tags={volumes.CLONED_FROM: f"{parse_source(source)}/{index}/{name}"})
+            return volumes.on_volume(state, index, lambda volume: volumes.add_snapshot(volume, clone))
+
+
+def parse_source(text: str) -> Key:
+    """The volume set that ``text`` names as a link or as a key. Raises EngineError."""
+    found = _SOURCE.fullmatch(text)
+    if found is None:
+        raise rejection(f"source is {quoted(text)}; it is a volume set like //gvc/shop/volumeset/data")
+    return Key(Kind.VOLUMESET, found[1] or found[2], found[3])
 
 
 def check_expiration(name: str, spec: Mapping[str, Any], now: float) -> None:
@@ -118,10 +164,21 @@ def _check_volume(ask: VolumeCommand) -> None:
                 raise rejection(f"newStorageCapacity is {size:g}; a volume holds at most {volumes.MOST_CAPACITY} GB")
         case CreateVolumeSnapshot():
             _check_snapshot(ask)
-        case DeleteVolumeSnapshot(snapshot_name=snapshot) | RestoreVolume(snapshot_name=snapshot):
-            # A snapshot of an earlier version may have a name that no new one gets.
-            if snapshot in ("", ".", "..") or not _is_path_segment(snapshot):
-                raise rejection(f"snapshotName is the name of a snapshot, not {quoted(snapshot)}")
+        case CloneVolumeSnapshot(snapshot_name=snapshot, source=source):
+            _check_segment(snapshot)
+            parse_source(source)
+        case (
+            DeleteVolumeSnapshot(snapshot_name=snapshot)
+            | RestoreVolume(snapshot_name=snapshot)
+            | VerifyVolumeSnapshot(snapshot_name=snapshot)
+        ):
+            _check_segment(snapshot)
+
+
+def _check_segment(snapshot: str) -> None:
+    # A snapshot of an earlier version may have a name that no new one gets.
+    if snapshot in ("", ".", "..") or not _is_path_segment(snapshot):
+        raise rejection(f"snapshotName is the name of a snapshot, not {quoted(snapshot)}")
 
 
 def _check_snapshot(ask: CreateVolumeSnapshot) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
 import msgspec
@@ -13,6 +13,13 @@ from reconciler.reasons import Reason
 
 MOST_CAPACITY = 16384
 """The largest volume of either performance class, in GB (docs/platform/volumeset.md#performance-classes)."""
+
+
+CLONED_FROM = "reconciler/cloned-from"
+"""The tag of a clone of a snapshot; its value names the volume and the snapshot that it is of."""
+
+PROVEN = "reconciler/proven"
+"""The tag of a snapshot that was restored to a copy and checked; its value is when, ISO 8601, UTC."""
 
 
 class Lifecycle(StrEnum):
@@ -41,7 +48,10 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Volume(msgspec.Struct, frozen=True, rename="camel"):
-    """The volume of one replica index; ``grows_detached`` is set where its replica has to stop while it grows."""
+    """The volume of one replica index; ``grows_detached`` is set where its replica has to stop while it grows.
+
+    ``last_proven`` is when one of its snapshots was last proven, ISO 8601, UTC; it is not set if none was.
+    """
 
     index: int
     lifecycle: Lifecycle
@@ -49,6 +59,7 @@ class Volume(msgspec.Struct, frozen=True, rename="camel"):
     current_bytes_used: int = 0
     volume_snapshots: tuple[Snapshot, ...] = ()
     grows_detached: bool | msgspec.UnsetType = msgspec.UNSET
+    last_proven: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class VolumeSetState(msgspec.Struct, frozen=True, rename="camel"):
@@ -143,7 +154,20 @@ def without_snapshot(volume: Volume, name: str) -> Volume:
     """``volume`` without the snapshot ``name``. Raises EngineError if there is none."""
     gone = _snapshot(volume, name)
     remaining = tuple(one for one in volume.volume_snapshots if one is not gone)
-    return msgspec.structs.replace(volume, volume_snapshots=remaining)
+    return msgspec.structs.replace(volume, volume_snapshots=remaining, last_proven=last_proof(remaining))
+
+
+def prove_snapshot(volume: Volume, name: str, at: str) -> Volume:
+    """``volume`` whose snapshot ``name`` was proven ``at`` that time. Raises EngineError if there is none."""
+    proven = _snapshot(volume, name)
+    proven = msgspec.structs.replace(proven, tags={**proven.tags, PROVEN: at})
+    found = tuple(proven if one.name == name else one for one in volume.volume_snapshots)
+    return msgspec.structs.replace(volume, volume_snapshots=found, last_proven=last_proof(found))
+
+
+def last_proof(snapshots: Iterable[Snapshot]) -> str | msgspec.UnsetType:
+    """When one of ``snapshots`` was last proven, ISO 8601; not set if none was."""
+    return max((each.tags[PROVEN] for each in snapshots if PROVEN in each.tags), default=msgspec.UNSET)
 
 
 def restore_snapshot(volume: Volume, name: str) -> Volume:
@@ -151,6 +175,12 @@ def restore_snapshot(volume: Volume, name: str) -> Volume:
     snapshot = _snapshot(volume, name)
     lifecycle = Lifecycle.UNBOUND if volume.lifecycle is Lifecycle.DELETED else volume.lifecycle
     return msgspec.structs.replace(volume, lifecycle=lifecycle, current_size=max(volume.current_size, snapshot.size))
+
+
+def find_snapshot(state: VolumeSetState, index: int, name: str) -> Snapshot:
+    """The snapshot ``name`` of a volume. Raises EngineError if there is none."""
+    found = next((each for each in state.volumes if each.index == index), None)
+    return _snapshot(found or Volume(index, Lifecycle.DELETED, 0), name)
 
 
 def data_in_words(state: VolumeSetState) -> str:

@@ -66,6 +66,10 @@ PRE_SNAPSHOT = "reconciler/pre-snapshot"
 POST_SNAPSHOT = "reconciler/post-snapshot"
 """Tags of stateful workloads: commands in the container that mounts a volume, before and after each snapshot of it."""
 
+VERIFY_SNAPSHOT = "reconciler/verify-snapshot"
+VERIFY_SCHEDULE = "reconciler/verify-schedule"
+"""Tags of stateful workloads: a command that checks a copy of a snapshot of its volume, and when it runs."""
+
 KEEP_LAST = "reconciler/snapshot-keep-last"
 """A tag of volume sets: how many snapshots of the schedule each volume keeps at most."""
 

@@ -205,6 +205,7 @@ def _volumes(record: Record) -> Iterator[tuple[str, ...]]:
             f"{each.current_size:g} GB",
             f"{size_in_words(each.current_bytes_used)} used",
             f"newest snapshot of {newest}" if newest else "no snapshot",
+            f"last proven {each.last_proven}" if each.last_proven else "",
         )
 
 

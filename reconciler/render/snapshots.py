@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reconciler.engines.volumes import VolumeSnapshot
+from reconciler.engines.volumes import PROVEN, VolumeSnapshot
 from reconciler.render.layout import columns, strip_control
 from reconciler.times import age, parse_time
 
-_HEADING = ("KEY", "LOCATION", "VOLUME", "NAME", "AGE", "SIZE", "EXPIRES", "TAGS")
+_HEADING = ("KEY", "LOCATION", "VOLUME", "NAME", "AGE", "SIZE", "EXPIRES", "PROVEN", "TAGS")
 
 
 def snapshot_table(found: Sequence[VolumeSnapshot], now: float) -> str:
@@ -19,9 +19,11 @@ def snapshot_table(found: Sequence[VolumeSnapshot], now: float) -> str:
 
 def _row(found: VolumeSnapshot, now: float) -> list[str]:
     snapshot = found.snapshot
-    tags = " ".join(f"{name}={value}" for name, value in sorted(snapshot.tags.items())) or "-"
+    shown = {name: value for name, value in snapshot.tags.items() if name != PROVEN}
+    tags = " ".join(f"{name}={value}" for name, value in sorted(shown.items())) or "-"
+    proven = f"{age} ago" if (age := _past(snapshot.tags.get(PROVEN, ""), now)) != "-" else "never"
     size, past, left = f"{snapshot.size:g} GB", _past(snapshot.created, now), _left(snapshot.expires, now)
-    row = (str(found.key), found.location, str(found.index), snapshot.name, past, size, left, tags)
+    row = (str(found.key), found.location, str(found.index), snapshot.name, past, size, left, proven, tags)
     return [strip_control(each) for each in row]
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from reconciler.api.app import OPERATIONS, make_app
 from reconciler.api.table import ANY, OVERVIEW, PUBLIC, Operation
-from reconciler.engines.command_types import COMMANDS
+from reconciler.engines.command_types import COMMANDS, permission_for
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.kinds.table import MANAGE, TABLE
 from reconciler.planning.drift import Drift, DriftKind, encode
@@ -147,7 +147,7 @@ def question(operation: Operation, account: Account, path: str) -> Question:
     needed, body = operation.permission, None
     if operation.permission == "exec.TYPE":
         kind = next(iter(COMMANDS[account.kind]))
-        needed, body = f"exec.{kind}", {"type": kind, "spec": {"unknown": 1}}
+        needed, body = permission_for(kind), {"type": kind, "spec": {"unknown": 1}}
     elif operation.method in ("POST", "PUT", "PATCH"):
         body = {"name": NAMES[account.kind]} if operation.permission == "create" else []
     if needed == "delete" and needed not in TABLE[account.kind].permissions:
@@ -250,7 +250,7 @@ def test_only_who_may_make_a_command_may_cancel_it(site: ApiSite) -> None:
     # A command that one account has cancelled is still there for the next one to be refused or not.
     asked = [
         Question(account, "DELETE", f"{ORG}/gvc/shop/{kind}/{NAMES[kind]}/-command/{ids[kind, each]}", None,
-                 {"view", f"exec.{each}"} <= account.granted)
+                 {"view", permission_for(each)} <= account.granted)
         for account, _ in accounts() for kind, each in types if kind is account.kind
     ]  # fmt: skip
     found = answers(site, asked)

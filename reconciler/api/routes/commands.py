@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
+from reconciler.access.references import permission_to_refer
 from reconciler.api.call import Call, read_as
 from reconciler.api.problems import Problem
 from reconciler.api.routes.admission import admit_change
@@ -15,8 +16,9 @@ from reconciler.api.routes.reports import command_document
 from reconciler.api.table import ANY, Operation
 from reconciler.daemon.wake import COMMANDS as WAKE
 from reconciler.daemon.wake import wake
-from reconciler.engines.command_types import COMMANDS
+from reconciler.engines.command_types import COMMANDS, permission_for
 from reconciler.engines.run_command import OverridesRefused, refusal_text
+from reconciler.engines.volume_commands import CLONE, parse_source
 from reconciler.errors import EngineError, NotFoundError, RefusedError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key
@@ -41,9 +43,10 @@ async def create_command(call: Call) -> Response:
     wanted = read_as(await call.body(), NewCommand)
     if wanted.type not in known:
         raise Problem(400, f"a {key.kind} has no command {wanted.type[:60]!r}; there are: {', '.join(known)}")
-    call.require(f"exec.{wanted.type}", key)
+    call.require(permission_for(wanted.type), key)
     if not call.reader.records.applied.exists(key):
         raise NotFoundError(f"there is no {key}")
+    _admit_source(call, wanted)
     _admit_overrides(call, key, wanted)
     made = await _requested(call, key, wanted)
     wake(call.api.settings.state, WAKE, "command")
@@ -60,9 +63,19 @@ async def cancel_command(call: Call) -> Response:
     found = call.reader.records.commands.get(name)
     if found is None or found.key != key:
         raise NotFoundError(f"{key} has no command {name[:60]!r}")
-    call.require(f"exec.{found.type}", key)
+    call.require(permission_for(found.type), key)
     message = await asyncio.to_thread(_cancel, call, key, name)
     return call.respond({"message": message})
+
+
+def _admit_source(call: Call, wanted: NewCommand) -> None:
+    """Refuse data of a volume set that the caller may not refer to. Raises Problem 400, 403 and 404."""
+    if wanted.type == CLONE and isinstance(source := wanted.spec.get("source"), str):
+        try:
+            key = parse_source(source)
+        except EngineError as error:
+            raise Problem(400, str(error)) from None
+        call.require(permission_to_refer(key.kind), key)
 
 
 def _admit_overrides(call: Call, key: Key, wanted: NewCommand) -> None:

@@ -42,8 +42,9 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
     """Perform a command on the workload or volume set KEY; without TYPE, list its commands.
 
     Workloads take runCronWorkload; volume sets take expandVolume, deleteVolume, createVolumeSnapshot,
-    deleteVolumeSnapshot, restoreVolume. `location` may be left out if there is one; runCronWorkload is then for all.
-    Secret values belong into a --spec FILE. Exits with 1 if a command failed or --wait ran out of time.
+    deleteVolumeSnapshot, restoreVolume, verifyVolumeSnapshot, cloneVolumeSnapshot. `location` may be left out if there
+    is one; runCronWorkload is then for all. Secret values belong into a --spec FILE. Exits with 1 if a command failed
+    or --wait ran out of time.
     """
     from reconciler.clock import SystemClock
     from reconciler.operations.commands import open_existing

@@ -11,6 +11,7 @@ from typing import Any
 from reconciler.engines.context import EngineContext
 from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.host.autoscaling.scaling import Scaling
+from reconciler.engines.host.check_container import CheckContainers
 from reconciler.engines.host.cron.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
 from reconciler.engines.host.dataplane.publisher import ServicePublisher
@@ -37,6 +38,7 @@ from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.volumesets.attachments import parse_holder
+from reconciler.engines.host.volumesets.verifier import CheckRunner
 from reconciler.engines.host.volumesets.volume_controller import VolumeCallbacks, VolumeController
 from reconciler.engines.host.volumesets.volume_sets import as_recorded
 from reconciler.engines.host.workloads.desired import DesiredWorkloads
@@ -89,6 +91,7 @@ class HostEngine:
         self.endpoints = Endpoints(root / ENDPOINTS, runtime.addresses, runtime.publish)
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
         self._collector = Collector(root / "logs", site.location, clock, logs)
+        self._checks = CheckContainers(runtime, self._provisioner, self._collector, clock)
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.on_verdict(verdict))
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
@@ -119,6 +122,7 @@ class HostEngine:
             lambda holder: self._controller.stop(*parse_holder(holder)),
             self._append_event,
             self._runtime.exec,
+            CheckRunner(lambda key: self._provisioner.owner(key), lambda check, limit: self._checks.run(check, limit)),
         )
 
     def _parts(self) -> LocationParts:

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from reconciler.bugs import contained
 from reconciler.engines.host.adopted import LabelContext, how_ended, rebuild_replica, resume_replica
+from reconciler.engines.host.check_container import is_check
 from reconciler.engines.host.cron.executions import log_path, remove_logs
 from reconciler.engines.host.decisions.progress import running_replicas
 from reconciler.engines.host.decisions.transitions import evicted
@@ -50,6 +51,10 @@ class LocationController:
             known.clear()
         await services.runtime.open(self.on_container_end)
         running = {each.place: each for each in await services.runtime.list()}
+        for place in [each for each in running if is_check(each)]:  # of a daemon that was killed
+            del running[place]
+            with suppress(EngineError):
+                await services.runtime.remove(place.key, place.replica)
         stored, removed = services.store.load()
         alive = {(place.key, place.replica) for place, each in running.items() if each.alive}
         await self._store_outputs({(replica.key, replica.name) for replica in stored} | alive)

@@ -15,8 +15,8 @@ from reconciler.engines.recorded.schedules import RecordedSchedules
 from reconciler.engines.release_snapshots import snapshot_before, wants_snapshots, with_snapshot
 from reconciler.engines.run_command import check_run, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
-from reconciler.engines.volume_commands import apply_command, parse_volume_command
-from reconciler.engines.volumes import VolumeSetState, read_volumes, rejection
+from reconciler.engines.volume_commands import CloneVolumeSnapshot, apply_command, parse_volume_command
+from reconciler.engines.volumes import VolumeSetState, find_snapshot, read_volumes, rejection
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity
@@ -157,6 +157,9 @@ class RecordedEngine:
         record = self._target_record(key, ask.location)
         state = read_volumes(record.state) or VolumeSetState(self._location)
         capacity = read_capacity(record.body)
+        if isinstance(ask, CloneVolumeSnapshot):
+            source = read_volumes(self._target_record(ask.source_key, ask.location).state)
+            find_snapshot(source or VolumeSetState(self._location), ask.volume_index, ask.snapshot_name)
         state = apply_command(state, ask, capacity, iso(self._clock.now()))
         self._write(record, _encode(state))
         return next(_plain(volume) for volume in state.volumes if volume.index == ask.volume_index)

@@ -105,6 +105,17 @@ def restore_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapsh
     _run(session, kind, ref, "restoreVolume", _snapshot(**snapshot), wait)
 
 
+def verify_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
+    """Restore a snapshot to a copy, and check that as the workload says."""
+    _run(session, kind, ref, "verifyVolumeSnapshot", _snapshot(**snapshot), wait)
+
+
+def clone_snapshot(session: Session, kind: str, ref: str, source: str, wait: bool, **snapshot: str) -> None:
+    """Make a snapshot of ``source`` one of this volume set; restore it then."""
+    link = f"/{session.path(kind, source).removeprefix(f'/org/{session.org}')}"
+    _run(session, kind, ref, "cloneVolumeSnapshot", {**_snapshot(**snapshot), "source": link}, wait)
+
+
 def delete_volume(session: Session, kind: str, ref: str, location: str, volume_index: str, wait: bool) -> None:
     """Delete a volume; its replica gets an empty one."""
     _run(session, kind, ref, "deleteVolume", _volume(location, volume_index), wait)
@@ -115,6 +126,7 @@ def get_volumes(session: Session, kind: str, ref: str) -> None:
     columns = {
         "LOCATION": at("location"), "INDEX": at("index"), "LIFECYCLE": at("lifecycle"), "GB": at("currentSize"),
         "USED GB": at("usedStorage"), "NEWEST SNAPSHOT": lambda item: session.output.time(_newest_snapshot(item)),
+        "LAST PROVEN": lambda item: session.output.time(str(item.get("lastProven") or "")),
     }  # fmt: skip
     session.output.documents([_volumes(session, kind, ref)], columns, "volume")
 
@@ -130,6 +142,7 @@ def get_snapshots(session: Session, kind: str, ref: str) -> None:
         "LOCATION": at("location"), "INDEX": at("index"), "NAME": at("name"),
         "CREATED": lambda item: session.output.time(str(item.get("created") or "")),
         "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")), "GB": at("size"),
+        "PROVEN": lambda item: session.output.time(str(item["tags"].get("reconciler/proven", ""))),
     }  # fmt: skip
     session.output.documents([found], columns, "snapshot")
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from reconciler.engines.due_times import AHEAD, begins_anew, due_times
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
-from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState
+from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState, last_proof
 from reconciler.model.kinds.volumeset import Growth, Snapshots
 from reconciler.times import FIRST_DAY, ExpiryTime, iso
 
@@ -160,13 +160,15 @@ def _volume(stored: StoredVolume, bound: bool, free: Lifecycle, used: int) -> Vo
     snapshots = tuple(
         Snapshot(each.name, each.created, each.capacity, each.expires, each.tags) for each in stored.snapshots
     )
+    proven = last_proof(snapshots)
     if stored.state is VolumeState.DELETED:
-        return Volume(stored.index, Lifecycle.CREATING if bound else Lifecycle.DELETED, 0, 0, snapshots)
+        lifecycle = Lifecycle.CREATING if bound else Lifecycle.DELETED
+        return Volume(stored.index, lifecycle, 0, 0, snapshots, last_proven=proven)
     if stored.state is VolumeState.CREATING:
         return Volume(stored.index, Lifecycle.CREATING, 0, 0, snapshots)
     lifecycle = Lifecycle.REPAIRING if stored.damage or stored.lost else Lifecycle.BOUND if bound else free
     detached = stored.grows_detached or UNSET
-    return Volume(stored.index, lifecycle, stored.capacity, used, snapshots, detached)
+    return Volume(stored.index, lifecycle, stored.capacity, used, snapshots, detached, proven)
 
 
 def _seconds(time: str) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from reconciler.errors import EngineError
@@ -73,6 +74,15 @@ def _overwrite(path: Path, content: bytes) -> bool:
             return len(content) <= found.st_blocks * _BLOCK and file.write(content.ljust(found.st_size)) > 0
     except OSError:
         return False
+
+
+@contextmanager
+def write_failures(what: str) -> Iterator[None]:
+    """Raise an EngineError that begins with ``what`` in place of an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise write_error(what, error) from None
 
 
 def write_error(what: str, error: OSError) -> EngineError:

@@ -79,6 +79,11 @@ def decode(block: Block) -> Sequence[Block]:
     return made
 
 
+def plain_lines(text: bytes) -> list[bytes]:
+    """The lines of a part of an output file, without times; what has another form is a line as it is."""
+    return [line.text for line in _join(0, text)[0]]
+
+
 def _plain(block: Block, ms: int, text: bytes, first: bool) -> Block:
     continues = first and block.continues
     return Block(ms, block.inode, block.offset, len(text), text, Block.flags_of(continues=continues))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
@@ -36,6 +36,7 @@ from reconciler.private_files import make_directory
 MEMORY = Path("/dev/shm")
 """A file system in memory, so that files never reach a disk."""
 
+NO_COPIES: Mapping[str, Path] = {}
 _PRIVATE = ".own"
 """The directory of the containers' private files, beside the scratch volumes of a replica."""
 
@@ -58,15 +59,28 @@ class Files:
         self._in_memory = memory / f"reconciler-{mark}" if memory is not None else None
         self._lock = Lock()  # guards directories that are created for one replica while those of another are removed
 
-    def provide(self, place: ContainerId, index: int, container: Container, owner: Owner) -> ContainerFiles:
+    def provide(
+        self,
+        place: ContainerId,
+        index: int,
+        container: Container,
+        owner: Owner,
+        copies: Mapping[str, Path] = NO_COPIES,
+    ) -> ContainerFiles:
         """Prepare all files for the next start of ``container``; those of an earlier start are removed.
 
-        ``index`` is the replica's ordinal in a stateful workload, otherwise -1; its volumes are attached. Raises
-        EngineError: SecretUnavailable, SecretUnusable, MountRefused, DiskFull, PermissionDenied, StateWriteFailed.
+        ``index`` is the replica's ordinal in a stateful workload, otherwise -1; its volumes are attached. ``copies``
+        has paths that take the place of volumes, by the name of the volume set. Raises EngineError: SecretUnavailable,
+        SecretUnusable, MountRefused, DiskFull, PermissionDenied, StateWriteFailed.
         """
         plans = plan_mounts(container, self._reveal, self._scheme)
         try:
-            mounts = self._mounts(place, index, plans, owner)
+            found = {
+                plan.volumeset: copies.get(plan.volumeset) or self.volume(place.key.gvc, plan.volumeset, index)
+                for plan in plans
+                if isinstance(plan, VolumeMount)
+            }
+            mounts = self._mounts(place, plans, owner, found)
             scratch = _of_replica(self._root / "scratch", place.key, place.replica)
             private = scratch / _PRIVATE / file_name(place.container)
         except OSError as error:
@@ -104,7 +118,9 @@ class Files:
         scratch = self._root / "scratch"
         return [scratch, self._on_disk, *([self._in_memory] if self._in_memory is not None else [])]
 
-    def _mounts(self, place: ContainerId, index: int, plans: tuple[Planned, ...], owner: Owner) -> tuple[Mount, ...]:
+    def _mounts(
+        self, place: ContainerId, plans: tuple[Planned, ...], owner: Owner, volumes: Mapping[str, Path]
+    ) -> tuple[Mount, ...]:
         secrets = [plan for plan in plans if isinstance(plan, SecretMount)]
         scratch = _of_replica(self._root / "scratch", place.key, place.replica)
         with self._lock:
@@ -121,7 +137,7 @@ class Files:
                 case ScratchMount(path=path, folder=folder):
                     mounts.append(Mount(_make_scratch(scratch / file_name(folder), owner), path, read_only=False))
                 case VolumeMount(path=path, volumeset=name):
-                    mounts.append(Mount(self.volume(place.key.gvc, name, index), path, read_only=False))
+                    mounts.append(Mount(volumes[name], path, read_only=False))
         return tuple(mounts)
 
     def _secrets(self, place: ContainerId, secrets: list[SecretMount], owner: Owner) -> Path:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Mapping
+from pathlib import Path
 
 import msgspec
 
 from reconciler.engines.host.dataplane.ports import bindable, free_ports
+from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.environment import environment, unset_variables
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.stores import store_mounts, unmounted_stores
@@ -19,16 +21,33 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStar
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.host.volumesets.attachments import holder_name
+from reconciler.engines.host.volumesets.verifier import CheckRun
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container, Variable, mounted_in, mounted_volumesets
+from reconciler.model.platform import VOLUMESET_URI
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
 
 _ports_in_use: dict[int, tuple[Key, str]] = {}
 """Ports of this host that replicas use, at all locations: the locations of one daemon share the host."""
+
+
+class ContainerRun(msgspec.Struct, frozen=True):
+    """One run of a container. ``ports`` are the assigned ones by the declared ones, of all of its replica.
+
+    ``volumes`` has the paths of copies that it gets in place of its volumes, by the name of the volume set.
+    """
+
+    place: ContainerId
+    version: int
+    config_hash: str
+    index: int
+    image: str
+    ports: dict[int, int] = {}
+    volumes: dict[str, Path] = {}
 
 
 class Provisioner:
@@ -100,32 +119,86 @@ class Provisioner:
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """Everything to start a container whose volumes are attached, with new files. Raises EngineError."""
         template, spec = self._made_from(replica, container)
-        spec = _overridden(spec, replica)
-        place = ContainerId(replica.key, replica.name, container)
+        run = ContainerRun(
+            ContainerId(replica.key, replica.name, container),
+            replica.version,
+            replica.config_hash,
+            replica.index,
+            container_of(replica, container).wanted.image or spec.image,
+            replica.ports,
+        )
+        return self._launch(template, _overridden(spec, replica), run)
+
+    def launch_check(self, place: ContainerId, check: CheckRun) -> ContainerStart:
+        """Everything to start a container like one of the newest version, which runs a check of its volume's copy.
+
+        It has no other volume of a volume set, and no ports. Raises EngineError.
+        """
+        template = self._newest(check.workload)
+        found = [each for each in template.spec.containers if each.name == check.container]
+        wanted = [each for each in template.desired.containers if each.name == check.container]
+        if not found or not wanted:
+            message = f"{check.workload} has no container {check.container} any more"
+            raise EngineError(message, reason=Reason.TEMPLATE_NOT_FOUND)
+        name, (command, *args) = check.volume.volumeset.name, check.command
+        own = f"{VOLUMESET_URI}{name}"
+        spec = msgspec.structs.replace(
+            found[0],
+            command=command,
+            args=tuple(args),
+            volumes=tuple(at for at in found[0].volumes if at.uri == own or not at.uri.startswith(VOLUMESET_URI)),
+        )
+        desired = template.desired
+        return self._launch(
+            template,
+            spec,
+            ContainerRun(
+                *(place, desired.version, desired.config_hash, check.volume.index, wanted[0].image or spec.image),
+                volumes={name: check.path},
+            ),
+        )
+
+    async def release_check(self, place: ContainerId) -> None:
+        """Remove the files of a container that ran a check. Raises EngineError."""
+        await asyncio.to_thread(self._files.clear, place.key, place.replica)
+
+    def owner(self, key: Key) -> Owner:
+        """The user and group of the files of a workload's containers. Raises EngineError."""
+        return self._runtime.owner(self._newest(key).desired)
+
+    def _newest(self, key: Key) -> ReplicaTemplate:
+        """The template of the newest version of a workload. Raises EngineError."""
+        template = self._templates.newest.get(key)
+        if template is None:
+            raise EngineError(f"{key} was not applied here yet", reason=Reason.TEMPLATE_NOT_FOUND)
+        return template
+
+    def _launch(self, template: ReplicaTemplate, spec: Container, run: ContainerRun) -> ContainerStart:
+        place, container = run.place, run.place.container
         owner = self._runtime.owner(template.desired)
-        files = self._files.provide(place, replica.index, spec, owner)
-        view = self._runtime.make_view(files, replica.ports, spec.working_dir)
+        files = self._files.provide(place, run.index, spec, owner, run.volumes)
+        view = self._runtime.make_view(files, run.ports, spec.working_dir)
         wanted = next(each for each in template.desired.containers if each.name == container)
         env = environment(spec, template.env_context, view, self._reveal)
         command, *args = expand_arguments((spec.command, *spec.args), env)
         return ContainerStart(
             place,
-            replica.version,
-            replica.config_hash,
-            replica.index,
+            run.version,
+            run.config_hash,
+            run.index,
             command,
             tuple(args),
             env,
-            image=container_of(replica, container).wanted.image or spec.image,
+            image=run.image,
             directory=view.directory,
             user=owner.user,
             group=owner.group,
             cpu=wanted.cpu,
             memory=wanted.memory,
             processes=self._settings.pids_limit,
-            ports={port: replica.ports[port] for port in wanted.assigned_ports if port in replica.ports},
+            ports={port: run.ports[port] for port in wanted.assigned_ports if port in run.ports},
             mounts=files.mounts,
-            replica_ports=replica.ports,
+            replica_ports=run.ports,
             siblings=tuple(each.name for each in template.desired.containers),
             restriction=template.desired.restriction,
             stores=store_mounts(spec, template.access, self._reveal) if self._runtime.mounts_stores else (),

@@ -14,13 +14,10 @@ from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, Vo
 from reconciler.engines.host.volumes.protocol import BackendName, VolumeId
 from reconciler.engines.host.volumes.snapshots import remove_staged, snapshot_data, verified, write_snapshot
 from reconciler.engines.host.volumes.space import Reserve, check_space
-from reconciler.engines.volumes import rejection
+from reconciler.engines.volumes import CLONED_FROM, rejection
 from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
-
-CLONED_FROM = "reconciler/cloned-from"
-"""The tag of a clone; its value names the volume and the snapshot that it is of."""
 
 
 def clone_snapshot(root: Path, source: VolumeId, name: str, target: VolumeId, reserve: Reserve) -> None:

@@ -14,13 +14,13 @@ from threading import Lock
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.disk.atomic import write_error
+from reconciler.engines.host.disk.atomic import write_failures
 from reconciler.engines.host.disk.ownership import Owner, make_shared
 from reconciler.engines.host.volumes import snapshots
 from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.final import FinalSnapshots
 from reconciler.engines.host.volumes.freeze import LIMIT
-from reconciler.engines.host.volumes.layout import VOLUMES, VolumeRecord, VolumeState
+from reconciler.engines.host.volumes.layout import VolumeRecord, VolumeState
 from reconciler.engines.host.volumes.protocol import (
     BEFORE_RESTORE,
     DeletedVolume,
@@ -30,10 +30,10 @@ from reconciler.engines.host.volumes.protocol import (
     VolumeSpec,
 )
 from reconciler.engines.host.volumes.space import RESERVE, Reserve, Saving, check_space, room
-from reconciler.engines.host.volumes.volume import Volume, sweep
+from reconciler.engines.host.volumes.volume import Volume, list_volumes, sweep
+from reconciler.engines.volumes import PROVEN
 from reconciler.errors import EngineError
-from reconciler.listing import list_paths
-from reconciler.model.key import Key, Kind
+from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.times import iso
 
@@ -54,7 +54,7 @@ class VolumeStore:
     ) -> None:
         self._root = root
         self._clock = clock
-        self._reserve = reserve
+        self.reserve = reserve
         self._backends = Backends(root, setting, freeze_limit)
         self._final = FinalSnapshots(root)
         self._locks: defaultdict[VolumeId, Lock] = defaultdict(Lock)
@@ -71,7 +71,7 @@ class VolumeStore:
                     reports += volume.recover()
             except EngineError as error:
                 reports.append(str(error))
-        with _failures(f"{self._root} cannot be repaired"):
+        with write_failures(f"{self._root} cannot be repaired"):
             reports += self._final.sweep(self._backends)
             reports += sweep(self._root, self._backends)
         return tuple(reports)
@@ -161,7 +161,7 @@ class VolumeStore:
             backend = found.backend(found.ready())
             self._check_space(backend.copy_size(backend.storage(found.files)))
             snapshots.begin(backend, found.files, name)
-        with _failures(f"{volume} has no new snapshot"):
+        with write_failures(f"{volume} has no new snapshot"):
             snapshots.prepare(backend, found.files, name)
 
     def copy_snapshot(self, volume: VolumeId, name: str, expires: str, tags: dict[str, str]) -> StoredSnapshot:
@@ -182,7 +182,7 @@ class VolumeStore:
 
     def complete_snapshot(self, volume: VolumeId, planned: StoredSnapshot) -> StoredSnapshot:
         """Make a snapshot of the data that ``copy_snapshot`` copied; replicas may change the volume already."""
-        with _failures(f"{volume} has no new snapshot"):
+        with write_failures(f"{volume} has no new snapshot"):
             found = Volume(volume, self._root, self._backends)
             return snapshots.complete(found.backend(found.record()), found.files, planned)
 
@@ -271,18 +271,13 @@ class VolumeStore:
 
     def delete_final_snapshot(self, volume: DeletedVolume) -> None:
         """Delete a final snapshot. Does nothing if there is none."""
-        with _failures(f"the final snapshot {volume.name} of {volume.volumeset} cannot be deleted"):
+        with write_failures(f"the final snapshot {volume.name} of {volume.volumeset} cannot be deleted"):
             record = self._final.record(volume)
             if record is not None:
                 self._final.delete(self._backends.of(record), volume)
 
     def _ids(self) -> Iterator[VolumeId]:
-        """All volumes on the disk."""
-        top = self._root / VOLUMES
-        found = {path.relative_to(top).with_suffix("").parts for path in list_paths(top, "*/*/*")}
-        for gvc, volumeset, index in sorted(found):
-            if index.isdecimal():
-                yield VolumeId(Key(Kind.VOLUMESET, gvc, volumeset), int(index))
+        return list_volumes(self._root)
 
     def _describe(self, volume: VolumeId) -> StoredVolume | None:
         """A volume as it is. While it is being attached or detached it is locked without a mount, and not lost."""
@@ -301,7 +296,7 @@ class VolumeStore:
         """A volume for one operation at a time; an OSError becomes an EngineError."""
         with self._all:
             lock = self._locks[volume]
-        with lock, _failures(f"{volume} {failure}"):
+        with lock, write_failures(f"{volume} {failure}"):
             yield Volume(volume, self._root, self._backends)
 
     def _keep(self, volume: Volume, record: VolumeRecord, replacement: StoredSnapshot, keep_as: str) -> None:
@@ -319,28 +314,35 @@ class VolumeStore:
                 return
             name = f"{keep_as}-{number}"
 
+    def set_proven(self, volume: VolumeId, name: str) -> None:
+        """Record that a snapshot was proven now. Raises EngineError SnapshotNotFound."""
+        with self._exclusive(volume, "cannot record the proof of a snapshot") as found:
+            snapshot = snapshots.find(found.files, name)
+            tags = {**snapshot.tags, PROVEN: iso(self._clock.now())}
+            snapshots.write_snapshot(found.files.snapshot(name), msgspec.structs.replace(snapshot, tags=tags))
+
     def is_low(self) -> bool:
         """Whether the disk has less free than the reserve. Raises EngineError."""
-        with _failures(f"the disk of {self._root} cannot be measured"):
-            return room(self._root, self._reserve) < 0
+        with write_failures(f"the disk of {self._root} cannot be measured"):
+            return room(self._root, self.reserve) < 0
 
     def disk_size(self) -> int:
         """The bytes of the disk of the volumes. Raises EngineError."""
-        with _failures(f"the disk of {self._root} cannot be measured"):
+        with write_failures(f"the disk of {self._root} cannot be measured"):
             found = os.statvfs(self._root)
             return found.f_blocks * found.f_frsize
 
     def _check_space(self, needed: int) -> None:
         """Raise EngineError unless there is room, after images gave back what their file systems do not use."""
         now = self._clock.monotonic()
-        if room(self._root, self._reserve) < needed and now - self._trimmed >= TRIM_PAUSE:
+        if room(self._root, self.reserve) < needed and now - self._trimmed >= TRIM_PAUSE:
             self._trimmed = now
             for each in self._ids():
                 volume = Volume(each, self._root, self._backends)
                 with suppress(OSError, EngineError):
                     if volume.holder and (record := volume.find()) is not None:
                         volume.backend(record).trim(volume.files)
-        check_space(self._root, self._reserve, needed, self._savings)
+        check_space(self._root, self.reserve, needed, self._savings)
 
     def _savings(self) -> Iterator[Saving]:
         for each in self._ids():
@@ -348,11 +350,3 @@ class VolumeStore:
                 yield Saving(snapshot.size, f"deleting the snapshot {snapshot.name} of {each}")
         for final in self.deleted():
             yield Saving(final.snapshot.size, f"deleting the final snapshot {final.name} of {final.volumeset}")
-
-
-@contextmanager
-def _failures(what: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise write_error(what, error) from None

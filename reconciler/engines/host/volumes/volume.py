@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from reconciler.engines.host.volumes.protocol import Backend, BackendName, Store
 from reconciler.engines.volumes import rejection
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
+from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 
 _REMOVED = ".removed"
@@ -218,6 +220,14 @@ class Volume:
         elif record.state is VolumeState.DELETED:
             self.remove_data(record)
         return reports
+
+
+def list_volumes(root: Path) -> Iterator[VolumeId]:
+    """All volumes on the disk of the location whose directory is ``root``. Raises OSError."""
+    found = {path.relative_to(root / VOLUMES).with_suffix("").parts for path in list_paths(root / VOLUMES, "*/*/*")}
+    for gvc, volumeset, index in sorted(found):
+        if index.isdecimal():
+            yield VolumeId(Key(Kind.VOLUMESET, gvc, volumeset), int(index))
 
 
 def remove_folder(folder: Path, backends: Backends) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import partial
@@ -16,19 +15,23 @@ from reconciler.clock import Clock
 from reconciler.engines.host.decisions.volumes import compact
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.runtimes.connections import list_started
+from reconciler.engines.host.snapshot_export.cloning import clone_snapshot
 from reconciler.engines.host.volumes.layout import LastCommand, VolumeFiles
 from reconciler.engines.host.volumes.protocol import StoredSnapshot, VolumeId
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.hooks import SnapshotHookRunner
 from reconciler.engines.host.volumesets.other_users import find_other_users
+from reconciler.engines.host.volumesets.verifier import SnapshotVerifier
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.volume_commands import (
+    CloneVolumeSnapshot,
     CreateVolumeSnapshot,
     DeleteVolume,
     DeleteVolumeSnapshot,
     ExpandVolume,
     RestoreVolume,
+    VerifyVolumeSnapshot,
     VolumeCommand,
     apply_command,
 )
@@ -52,11 +55,18 @@ T = TypeVar("T")
 class VolumeCommands:
     """Performs commands on the volumes below ``root``, the directory of a location.
 
-    ``is_open`` says whether the daemon still has to perform the command with an id. ``hooks`` run around snapshots.
+    ``is_open`` says whether the daemon still has to perform the command with an id. ``hooks`` run around snapshots, and
+    ``verifier`` proves them.
     """
 
     def __init__(
-        self, root: Path, sets: VolumeSets, clock: Clock, is_open: Callable[[str], bool], hooks: SnapshotHookRunner
+        self,
+        root: Path,
+        sets: VolumeSets,
+        clock: Clock,
+        is_open: Callable[[str], bool],
+        hooks: SnapshotHookRunner,
+        verifier: SnapshotVerifier,
     ) -> None:
         self._root = root
         self._sets = sets
@@ -64,7 +74,7 @@ class VolumeCommands:
         self._clock = clock
         self._is_open = is_open
         self.hooks = hooks
-        self._locks: defaultdict[VolumeId, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._verifier = verifier
         self._slots = asyncio.Semaphore(PARALLEL)
 
     async def perform(self, key: Key, ask: VolumeCommand, command_id: str) -> dict[str, Any]:
@@ -75,19 +85,25 @@ class VolumeCommands:
         if key not in self._sets.known:
             raise EngineError(f"there is no {key} at {ask.location}", reason=Reason.NOT_FOUND, retry=False)
         volume = VolumeId(key, ask.volume_index)
-        async with self._locks[volume]:
-            await self._sets.refresh(key)
-            last = await self._last(volume)
-            if last is None or not command_id or last.id != command_id:
-                self._check(key, ask)
-                last = LastCommand(command_id, iso(self._clock.now()))
-            if not last.done:
-                await self._finish(volume, ask, last)
-            await self._sets.refresh(key)
+        if isinstance(ask, VerifyVolumeSnapshot):
+            await self._verifier.verify(volume, ask.snapshot_name)
+        else:
+            async with self._sets.locks.exclusive(volume, *_sources(ask)):
+                await self._perform_once(volume, ask, command_id)
+        await self._sets.refresh(key)
         state = read_volumes(self._sets.known[key].observation.state)
         found = next(each for each in state.volumes if each.index == volume.index) if state is not None else None
         plain: dict[str, Any] = msgspec.to_builtins(found)
         return plain
+
+    async def _perform_once(self, volume: VolumeId, ask: VolumeCommand, command_id: str) -> None:
+        await self._sets.refresh(volume.volumeset)
+        last = await self._last(volume)
+        if last is None or not command_id or last.id != command_id:
+            self._check(volume.volumeset, ask)
+            last = LastCommand(command_id, iso(self._clock.now()))
+        if not last.done:
+            await self._finish(volume, ask, last)
 
     async def expand(self, volume: VolumeId, capacity: float) -> None:
         """Expand a volume, with its replica stopped only if that is needed. Raises EngineError."""
@@ -134,12 +150,6 @@ class VolumeCommands:
         return copied
 
     @asynccontextmanager
-    async def exclusive(self, volume: VolumeId) -> AsyncIterator[None]:
-        """Perform no command on a volume meanwhile."""
-        async with self._locks[volume]:
-            yield
-
-    @asynccontextmanager
     async def detached(self, volume: VolumeId, purpose: str) -> AsyncIterator[None]:
         """Stop the replica that holds a volume; it starts again afterwards. Raises EngineError."""
         await asyncio.to_thread(self._check_users, volume)
@@ -164,10 +174,23 @@ class VolumeCommands:
         """Raise EngineError for a command that is impossible as things are."""
         known = self._sets.known[key]
         state = read_volumes(known.observation.state)
+        if isinstance(ask, CloneVolumeSnapshot):
+            self._check_clone(key, ask)
+            return  # the clone may be the first that there is of the volume
         if state is not None:
             apply_command(state, ask, float(known.spec.initial_capacity), "")
         if all(each.index != ask.volume_index for each in known.stored):
             raise rejection(f"volume {ask.volume_index} of {key} is not created yet", Reason.VOLUME_NOT_FOUND)
+
+    def _check_clone(self, key: Key, ask: CloneVolumeSnapshot) -> None:
+        if ask.source_key == key:
+            raise rejection(f"name another volume set as source: {key} restores its own snapshots with restoreVolume")
+        if ask.source_key not in self._sets.known:
+            raise EngineError(f"there is no {ask.source_key} at {ask.location}", reason=Reason.NOT_FOUND, retry=False)
+        stored = next((each for each in self._sets.known[key].stored if each.index == ask.volume_index), None)
+        if stored is not None and any(each.name == ask.snapshot_name for each in stored.snapshots):
+            message = f"volume {ask.volume_index} has a snapshot {ask.snapshot_name} already"
+            raise rejection(message, Reason.SNAPSHOT_EXISTS)
 
     async def _finish(self, volume: VolumeId, ask: VolumeCommand, last: LastCommand) -> None:
         """Perform a command that is not done. Raises EngineError."""
@@ -216,6 +239,10 @@ class VolumeCommands:
             case DeleteVolumeSnapshot(snapshot_name=name):
                 with _done_before(Reason.SNAPSHOT_NOT_FOUND):
                     await self._blocking(self._store.delete_snapshot, volume, name)
+            case CloneVolumeSnapshot(snapshot_name=name):
+                source = VolumeId(ask.source_key, volume.index)
+                with _done_before(Reason.SNAPSHOT_EXISTS):
+                    await self._blocking(clone_snapshot, self._root, source, name, volume, self._store.reserve)
             case RestoreVolume(snapshot_name=name):
                 async with self.detached(volume, "is being restored"):
                     former = f"pre-restore-{compact(begun.started)}"
@@ -243,6 +270,12 @@ class VolumeCommands:
 
     def _files(self, volume: VolumeId) -> VolumeFiles:
         return VolumeFiles(self._root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
+
+
+def _sources(ask: VolumeCommand) -> Iterator[VolumeId]:
+    """The other volumes that the command reads."""
+    if isinstance(ask, CloneVolumeSnapshot):
+        yield VolumeId(ask.source_key, ask.volume_index)
 
 
 def _done(command: LastCommand) -> LastCommand:

@@ -33,6 +33,7 @@ class Act(StrEnum):
     GROWTH = "growth"
     SNAPSHOT = "snapshot"
     TRIM = "trim"
+    PROOF = "proof"
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -98,12 +99,16 @@ class Failures:
         found = [(act, each) for (volume, act), each in sorted(self._found.items()) if volume.volumeset == key]
         low = [each for _, each in found if each.error.reason == Reason.HOST_DISK_LOW]
         snapshots = [each for act, each in found if act is Act.SNAPSHOT]
-        others = [(act, each) for act, each in found if act is not Act.SNAPSHOT and each not in low]
+        proofs = [each for act, each in found if act is Act.PROOF and each not in low]
+        others = [(act, each) for act, each in found if act not in (Act.SNAPSHOT, Act.PROOF) and each not in low]
         if low:
             yield _condition(ConditionType.HOST_DISK_LOW, Reason.HOST_DISK_LOW, str(low[0].error))
         if snapshots:
             message = _message(snapshots[0], Act.SNAPSHOT)
             yield _condition(ConditionType.SNAPSHOT_FAILING, Reason.SNAPSHOT_FAILED, message)
+        if proofs:
+            kind = ConditionType.SNAPSHOT_VERIFICATION_FAILING
+            yield _condition(kind, Reason.SNAPSHOT_VERIFICATION_FAILED, _message(proofs[0], Act.PROOF))
         if others:
             act, first = others[0]
             yield _condition(ConditionType.VOLUME_CHECK_FAILING, Reason.VOLUME_CHECK_FAILED, _message(first, act))
@@ -117,7 +122,8 @@ def _reason(act: Act, error: EngineError) -> Reason:
     """The reason of the event of a failure."""
     if error.reason == Reason.HOST_DISK_LOW:
         return Reason.HOST_DISK_LOW
-    return Reason.SNAPSHOT_FAILED if act is Act.SNAPSHOT else Reason.VOLUME_CHECK_FAILED
+    own = {Act.SNAPSHOT: Reason.SNAPSHOT_FAILED, Act.PROOF: Reason.SNAPSHOT_VERIFICATION_FAILED}
+    return own.get(act, Reason.VOLUME_CHECK_FAILED)
 
 
 def _message(failure: Failure, act: Act) -> str:

@@ -15,6 +15,7 @@ from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.hooks import Execute, SnapshotHookRunner
 from reconciler.engines.host.volumesets.releases import Releases
+from reconciler.engines.host.volumesets.verifier import CheckRunner, SnapshotVerifier
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.host.volumesets.watcher import VolumeWatcher
 from reconciler.engines.protocol import EngineEvent, Observation
@@ -25,7 +26,7 @@ class VolumeCallbacks(msgspec.Struct, frozen=True):
     """``changed`` is called after a change, ``released`` when a replica that was refused a volume may get it.
 
     ``stop`` is called with the holder of a volume, which has to end and starts again, and ``append_event`` with events.
-    ``execute`` runs a program in a container.
+    ``execute`` runs a program in a container, and ``checks`` runs checks of snapshots.
     """
 
     changed: Callable[[], None]
@@ -33,6 +34,7 @@ class VolumeCallbacks(msgspec.Struct, frozen=True):
     stop: Callable[[str], bool]
     append_event: Callable[[EngineEvent], None]
     execute: Execute
+    checks: CheckRunner
 
 
 class VolumeController:
@@ -51,18 +53,22 @@ class VolumeController:
             append_event,
         )
         hooks = SnapshotHookRunner(root, self.sets, callbacks.execute)
-        self.commands = VolumeCommands(root, self.sets, clock, site.records.commands.is_open, hooks)
+        self._verifier = SnapshotVerifier(root, self.sets, clock, callbacks.checks, append_event)
+        self.commands = VolumeCommands(root, self.sets, clock, site.records.commands.is_open, hooks, self._verifier)
         self._exporter = SnapshotExporter(root, settings.snapshots.export.restic, clock, append_event)
         self._watcher = VolumeWatcher(root, self.sets, self.commands, clock, append_event)
 
     def observations(self) -> Iterator[Observation]:
         """All volume sets."""
-        return (self._watcher.with_condition(self._exporter.with_condition(each)) for each in self.sets.observations())
+        for each in self.sets.observations():
+            seen = self._watcher.with_condition(self._exporter.with_condition(each))
+            yield self._verifier.with_condition(seen)
 
     def begin_schedules(self) -> None:
         """Take and delete snapshots by the schedules from now on."""
         self._watcher.begin_schedules()
+        self._verifier.begin_schedules()
 
     def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
         """What has to run for as long as the engine is open."""
-        return self._watcher.run(), self._exporter.run()
+        return self._watcher.run(), self._exporter.run(), self._verifier.run()

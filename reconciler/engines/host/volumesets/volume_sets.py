@@ -13,6 +13,7 @@ from reconciler.engines.host.decisions.volumes import existing_volumes, limitati
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
 from reconciler.engines.host.volumesets.attachments import Attachments
+from reconciler.engines.host.volumesets.locks import VolumeLocks
 from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.replacements import Replacements
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
@@ -69,6 +70,7 @@ class VolumeSets:
         self.store = releases.store
         self.attachments = Attachments(releases.store, self._refresh_later, released)
         self.releases = releases
+        self.locks = VolumeLocks()
         self._replacements = Replacements(releases.root)
         self.claims = claims
         self._changed = changed

@@ -176,7 +176,7 @@ class VolumeWatcher:
         self._failures.clear(volume, Act.STATE)
         self._forget_failed_snapshot(volume, stored, known.spec.snapshots)
         name = scheduled_name(due) if due is not None else ""
-        async with self._commands.exclusive(volume):
+        async with self._sets.locks.exclusive(volume):
             await self._try(volume, Act.HOOK, lambda: self._commands.hooks.finish(volume))
             if self._schedules_begun:
                 await self._try(volume, Act.EXPIRY, lambda: self._delete_expired(volume, stored, known.keep_last))
@@ -213,7 +213,7 @@ class VolumeWatcher:
 
     async def _give_up_lost(self, volume: VolumeId) -> None:
         """Let replicas have a volume whose command was interrupted, and failed or was cancelled since."""
-        async with self._commands.exclusive(volume):
+        async with self._sets.locks.exclusive(volume):
             command = await self._commands.give_up_lost(volume)
         if command:
             message = f"{volume} can be used again: the {command} that was interrupted is not repeated"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from reconciler.manifests.rules.registry import Section, rule, warning
 from reconciler.manifests.rules.text import quoted
@@ -12,14 +12,24 @@ from reconciler.model.kinds.base import Envelope
 from reconciler.model.kinds.volumeset import VolumeSet, parse_keep_last
 from reconciler.model.kinds.workload import Workload, mounted_volumesets
 from reconciler.model.no_wake import NO_WAKE, no_wake_faults
-from reconciler.model.platform import KEEP_LAST, NEW_VERSION, POST_SNAPSHOT, PRE_SNAPSHOT, PROTECTED_TAG, SNAPSHOT_ON
+from reconciler.model.platform import (
+    KEEP_LAST,
+    NEW_VERSION,
+    POST_SNAPSHOT,
+    PRE_SNAPSHOT,
+    PROTECTED_TAG,
+    SNAPSHOT_ON,
+    VERIFY_SCHEDULE,
+    VERIFY_SNAPSHOT,
+)
+from reconciler.model.snapshot_check import schedule_fault
 from reconciler.model.suggest import closest
 
 SECTION = Section.MANIFESTS
 
 _OWN = "reconciler/"
 _TRUTH = frozenset({"true", "false"})
-_SNAPSHOT_TAGS = (SNAPSHOT_ON, PRE_SNAPSHOT, POST_SNAPSHOT)
+_SNAPSHOT_TAGS = (SNAPSHOT_ON, PRE_SNAPSHOT, POST_SNAPSHOT, VERIFY_SNAPSHOT, VERIFY_SCHEDULE)
 _TAKEN = {
     PROTECTED_TAG: _TRUTH,
     "reconciler/allow-replace": _TRUTH,
@@ -45,17 +55,17 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
     """A tag that the platform or the reconciler reads has a valid key and value.
 
     `platform/protected` and `reconciler/allow-replace` are true or false, `reconciler/prune` is disabled or enabled,
-    `reconciler/snapshot-on` is new-version, and `reconciler/snapshot-keep-last` is a number on a volume set. Another
-    value, or an unknown tag that begins with `reconciler/`, has no effect: the resource may be deleted or replaced all
-    the same.
+    `reconciler/snapshot-on` is new-version, `reconciler/snapshot-keep-last` is a number on a volume set, and
+    `reconciler/verify-schedule` is a cron schedule beside `reconciler/verify-snapshot`. Another value, or an unknown
+    tag that begins with `reconciler/`, has no effect: the resource may be deleted or replaced all the same.
     """
     reported = 0
     for tag, text in resource.tags.items():
         if not tag.startswith((_OWN, PROTECTED_TAG)) or reported == MOST:
             continue
-        if tag == KEEP_LAST:
+        if tag in _CHECKED:
             reported += 1
-            yield from _keep_last_flaws(resource, str(text))
+            yield from _CHECKED[tag](resource, str(text))
             continue
         taken = _TAKEN.get(tag)
         if taken is not None and str(text) not in taken:
@@ -100,9 +110,10 @@ def no_wake_without_effect(resource: Envelope) -> Iterator[Flaw]:
 
 @warning("snapshot-on-unused", "docs/platform/volumeset.md#snapshots-before-a-release", *Kind)
 def snapshot_on_without_effect(resource: Envelope) -> Iterator[Flaw]:
-    """The tags `reconciler/snapshot-on`, `pre-snapshot` and `post-snapshot` are on a workload that mounts a volume set.
+    """Tags about snapshots, such as `reconciler/snapshot-on`, are on a workload that mounts a volume set.
 
-    They have no effect elsewhere: a rollback finds no snapshot to restore, and no command runs.
+    The others are `reconciler/pre-snapshot`, `post-snapshot`, `verify-snapshot` and `verify-schedule`. They have no
+    effect elsewhere: a rollback finds no snapshot to restore, and no command runs.
     """
     for tag in (each for each in _SNAPSHOT_TAGS if each in resource.tags):
         if not isinstance(resource, Workload):
@@ -116,6 +127,21 @@ def _keep_last_flaws(resource: Envelope, text: str) -> Iterator[Flaw]:
         yield Flaw(("tags", KEEP_LAST), "the tag has no effect here", "put it on the volume set", on_key=True)
     elif parse_keep_last(text) is None:
         yield Flaw(("tags", KEEP_LAST), f"{quoted(text)} has no effect here", "write a number from 1 to 9999")
+
+
+def _schedule_flaws(resource: Envelope, text: str) -> Iterator[Flaw]:
+    if fault := schedule_fault(text):
+        yield Flaw(("tags", VERIFY_SCHEDULE), fault, "write a cron schedule in UTC, such as `0 4 * * 0`")
+    elif VERIFY_SNAPSHOT not in resource.tags:
+        hint = f"add the command that checks a snapshot: `{VERIFY_SNAPSHOT}`"
+        yield Flaw(("tags", VERIFY_SCHEDULE), "the tag has no effect alone", hint, on_key=True)
+
+
+_CHECKED: Mapping[str, Callable[[Envelope, str], Iterator[Flaw]]] = {
+    KEEP_LAST: _keep_last_flaws,
+    VERIFY_SCHEDULE: _schedule_flaws,
+}
+"""Tag → what checks its value."""
 
 
 def _either(taken: frozenset[str], text: str) -> str:

@@ -36,12 +36,17 @@ class VolumeHost(Host):
         self.events: list[EngineEvent] = []
 
     async def volumeset(
-        self, version: int = 1, action: Action | None = None, tags: dict[str, str] | None = None, **spec: Any
+        self,
+        version: int = 1,
+        action: Action | None = None,
+        tags: dict[str, str] | None = None,
+        key: Key = SET,
+        **spec: Any,
     ) -> dict[str, str]:
-        """Apply the volume set; how the step ended."""
+        """Apply the volume set, or one with another ``key``; how the step ended."""
         whole = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd", **spec}
-        body = {"kind": "volumeset", "name": "data", "tags": tags or {}, "spec": whole}
-        return await self._apply(str(SET), body, version, action)
+        body = {"kind": "volumeset", "name": key.name, "tags": tags or {}, "spec": whole}
+        return await self._apply(str(key), body, version, action)
 
     async def database(
         self,
