@@ -38,7 +38,7 @@ ReconcilerError
 │   ├── CronError           of a schedule (model/cron.py)
 │   ├── LinkError           of a link to a resource (manifests/links.py)
 │   ├── IrregularTextError  of a file whose documents can be changed one by one (operations/manifest_text.py)
-│   ├── QueryError          of a query for logs (logql/query.py)
+│   ├── QueryError          of a query for logs (logql/tokens.py)
 │   ├── ExpressionError     of a regular expression in a query (logql/regex.py)
 │   ├── InterpolationError  of a text with variables in a compose file (convert/compose/interpolation.py)
 │   ├── EnvFileError        of a line of an env file (convert/compose/dotenv.py)

@@ -37,7 +37,16 @@ MAKERS = {
 }
 
 GUIDES = frozenset(
-    {"benchmarks.md", "containers.md", "install.md", "operations.md", "quickstart.md", "review.md", "secrets.md"}
+    {
+        "benchmarks.md",
+        "containers.md",
+        "install.md",
+        "logs.md",
+        "operations.md",
+        "quickstart.md",
+        "review.md",
+        "secrets.md",
+    }
 )
 """Pages for users that people write; ``test_guides.py`` runs what they show."""
 

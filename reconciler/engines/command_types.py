@@ -35,7 +35,7 @@ _DONE: Mapping[str, str] = {
     "createVolumeSnapshot": "the snapshot {snapshotName} of volume {volumeIndex} is taken",
     "deleteVolumeSnapshot": "the snapshot {snapshotName} of volume {volumeIndex} is deleted",
     "restoreVolume": "volume {volumeIndex} is restored from the snapshot {snapshotName}",
-    VERIFY: "the snapshot {snapshotName} of volume {volumeIndex} can be restored, and passed its check",
+    VERIFY: "the snapshot {snapshotName} of volume {volumeIndex} is proven",
     CLONE: "the snapshot {snapshotName} of {source} is one of volume {volumeIndex}; restoreVolume restores it",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 from reconciler.errors import RefusedError
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _LONGEST = 2.0
 """CPU seconds that the expressions of a query may take for the labels of a stream, or for one block."""
 
-_Argument = TypeVar("_Argument")
+_Arguments = ParamSpec("_Arguments")
 _Found = TypeVar("_Found")
 
 
@@ -23,13 +23,13 @@ def prepare_limits() -> None:
     signal.signal(signal.SIGVTALRM, _give_up)
 
 
-def limit_time(call: Callable[[_Argument], _Found]) -> Callable[[_Argument], _Found]:
+def limit_time(call: Callable[_Arguments, _Found]) -> Callable[_Arguments, _Found]:
     """``call`` with a limit of CPU time. It raises RefusedError."""
 
-    def bounded(argument: _Argument) -> _Found:
+    def bounded(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Found:
         signal.setitimer(signal.ITIMER_VIRTUAL, _LONGEST)
         try:
-            return call(argument)
+            return call(*arguments, **named)
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
@@ -37,4 +37,7 @@ def limit_time(call: Callable[[_Argument], _Found]) -> Callable[[_Argument], _Fo
 
 
 def _give_up(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001
-    raise RefusedError("an expression of the query takes too long; avoid nested repeats such as (a+)+")
+    raise RefusedError(
+        "the query takes too long for a part of the lines; avoid nested repeats such as (a+)+, and choose lines by a "
+        "text before they are parsed"
+    )

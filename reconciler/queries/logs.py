@@ -7,11 +7,15 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from reconciler.engines.host.logs.blocks import Block
 from reconciler.engines.host.logs.search import Choose, Line, Pick, Search, Span, select
 from reconciler.engines.host.logs.segments import roots, streams
 from reconciler.errors import NotFoundError
-from reconciler.logql.query import LogQuery, Matcher, parse
+from reconciler.logql.label_filters import LabelMatcher
+from reconciler.logql.parser import parse
+from reconciler.logql.query import LogQuery
 from reconciler.model.key import Key, Kind
 from reconciler.queries.existence import check_gvc, check_key, did_you_mean
 from reconciler.settings import Settings
@@ -39,7 +43,8 @@ class LogOptions(NamedTuple):
         """The query, of one replica only if that is wanted."""
         if self.replica is None:
             return self.query
-        return LogQuery((*self.query.matchers, Matcher("replica", "=", self.replica)), self.query.filters)
+        matchers = (*self.query.matchers, LabelMatcher("replica", "=", self.replica))
+        return msgspec.structs.replace(self.query, matchers=matchers)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """Whether a stream with ``labels`` is read. Of others, not even the expressions of the query see a label."""
@@ -70,8 +75,8 @@ def parse_query(text: str) -> LogQuery:
         hint = """write workload/GVC/NAME, gvc/NAME, or streams in braces: '{gvc="shop"} |= "error"'"""
         raise ValueError(f"{text!r} names no streams; {hint}")
     if key.kind is Kind.GVC:
-        return LogQuery((Matcher("gvc", "=", key.name),))
-    return LogQuery((Matcher("gvc", "=", key.gvc), Matcher("workload", "=", key.name)))
+        return LogQuery((LabelMatcher("gvc", "=", key.name),))
+    return LogQuery((LabelMatcher("gvc", "=", key.gvc), LabelMatcher("workload", "=", key.name)))
 
 
 def explain_forbidden(query: LogQuery, workloads: frozenset[str] | None) -> str:
@@ -104,8 +109,8 @@ class LogReader:
         self._settings = settings
         self._options = options
 
-        def lines_of(block: Block) -> Sequence[bytes]:
-            return select(options.query, block)
+        def lines_of(block: Block, stream: Mapping[str, str]) -> Sequence[bytes]:
+            return select(options.query, block, stream)
 
         self._search = Search(self._places, bounds.streams(options.selects), bounds.lines(lines_of))
 

@@ -132,14 +132,17 @@ def test_listed_volume_sets_show_the_age_of_their_newest_copies(tmp_path: Path) 
             }
             for index, each in enumerate(copies)
         ]
+        volumes[0]["lastProven"] = "2026-01-03T00:00:00Z"
         state = json.dumps({"name": "here", "volumes": volumes}).encode()
         records = Records.open(made.state / FILE, clock_now=made.clock.now)
         try:
             [web] = [each for each in records.applied.get("workload/shop/web") if each.location == "here"]
             records.applied.put(msgspec.structs.replace(web, key=Key.parse("volumeset/shop/data"), state=state))
             found = samples(made)["reconciler_resource_snapshot_timestamp_seconds"]
+            proven = samples(made)["reconciler_resource_snapshot_proven_timestamp_seconds"]
         finally:
             records.close()
+        assert proven == {("volumeset/shop/data", "here"): 0}, "the second volume has no proof"
         assert found == {("volumeset/shop/data", "here"): parse_time("2026-01-01T12:00:00Z")}
 
 

@@ -25,6 +25,10 @@ spec:
   containers: [{{name: main, image: "//image/job:1"}}]
   job: {{schedule: "0 3 * * *"}}
 """
+VOLUMES = """kind: volumeset
+name: {name}
+spec: {{initialCapacity: 10, performanceClass: general-purpose-ssd}}
+"""
 SECRETS = """kind: secret
 name: pull
 type: docker
@@ -57,6 +61,8 @@ ACCOUNTS = (
     + account("runner", "workload", "exec.runCronWorkload")
     + account("author", "workload", "create", "edit")
     + account("identities", "identity", "create")
+    + account("copier", "volumeset", "view", "exec", target="targetLinks: [//gvc/shop/volumeset/copy]")
+    + account("owner", "volumeset", "edit", "exec.createVolumeSnapshot")
     + account("gvcs", "gvc", "edit")
     + account("policies", "policy", "create")
     + account("groups", "group", "edit")
@@ -88,6 +94,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
         "shop/report.yaml": CRON.format(name="report", identity=""),
         "shop/own.yaml": CRON.format(name="own", identity="\n  identityLink: //identity/web"),
         "secrets.yaml": SECRETS,
+        "shop/volumes.yaml": "---\n".join(VOLUMES.format(name=name) for name in ("data", "copy")),
         "accounts.yaml": ACCOUNTS.removeprefix("---\n"),
     }
     with api_site(tmp_path_factory.mktemp("references"), files) as made:
@@ -121,6 +128,21 @@ def test_a_run_reads_no_secret_that_neither_its_identity_nor_its_caller_may(site
     name = secret.partition(".")[0]
     message = f"serviceaccount/runner has no permission `use` on secret/{name}, to which workload/shop/report refers"
     assert answers[0].json()["message"].startswith(message)
+
+
+@pytest.mark.parametrize("source", ["//gvc/shop/volumeset/data", "volumeset/shop/data", "//gvc/shop/volumeset/none"])
+def test_a_clone_reads_no_volume_set_that_its_caller_may_not_edit(site: ApiSite, source: str) -> None:
+    spec = {"location": "here", "volumeIndex": 0, "snapshotName": "one", "source": source}
+    body = {"type": "cloneVolumeSnapshot", "spec": spec}
+    path = f"{SHOP}/volumeset/copy/-command"
+    refused, made = (ask(site, name, "POST", path, body) for name in ("copier", "owner"))
+    key = f"volumeset/shop/{source.rpartition('/')[2]}"
+    message = f"serviceaccount/copier has no permission `edit` on {key}"
+    assert (refused.status_code, refused.json()["message"]) == (403, message)
+    assert made.status_code == 201
+    wrong = ask(site, "owner", "POST", path, {**body, "spec": {**spec, "source": "data"}})
+    assert wrong.status_code == 400
+    assert "it is a volume set like //gvc/shop/volumeset/data" in wrong.text
 
 
 def test_the_rules_of_manifests_hold_for_a_run_by_any_caller(site: ApiSite) -> None:

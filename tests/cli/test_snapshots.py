@@ -82,7 +82,7 @@ def test_final_snapshots_of_deleted_volumes_are_listed(tmp_path: Path) -> None:
     [listed] = json.loads(run(tmp_path, "--deleted", "-o", "json").out)["items"]
     assert (listed["key"], listed["location"], listed["volumeIndex"]) == ("volumeset/shop/gone", "here", 1)
     table = run(tmp_path, "volumeset/shop/gone", "--deleted").out
-    line = f"volumeset/shop/gone here 1 {listed['name']} 2d 20 GB never -"
+    line = f"volumeset/shop/gone here 1 {listed['name']} 2d 20 GB never never -"
     assert table.splitlines()[1].split() == line.split()
     assert run(tmp_path, "volumeset/shop/data", "--deleted").err == "there are no snapshots\n"
     assert delete(tmp_path, "1-2000", "--yes").err.endswith("see: reconciler snapshots volumeset/shop/gone --deleted\n")

@@ -81,10 +81,12 @@ class World(Bench):
         """A queue as a newly started daemon makes it."""
         return CommandQueue(self.records, self.engines)
 
-    def snapshot(self, name: str, key: str = DATA, index: int = 0, location: str = "here") -> str:
+    def snapshot(
+        self, name: str, key: str = DATA, index: int = 0, location: str = "here", kind: str = "createVolumeSnapshot"
+    ) -> str:
         """Request a snapshot."""
         spec = {"location": location, "volumeIndex": index, "snapshotName": name}
-        return self.records.commands.add(NewCommand(key, location, "createVolumeSnapshot", spec, "ann"))
+        return self.records.commands.add(NewCommand(key, location, kind, spec, "ann"))
 
     async def finish(self, queue: CommandQueue) -> None:
         """Perform all that there is."""
@@ -117,6 +119,22 @@ def play(path: Path, story: Callable[[World], Coroutine[Any, Any, None]], parall
 async def turns() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
+
+
+def test_a_proof_holds_back_no_command_on_the_volume(tmp_path: Path) -> None:
+    async def story(world: World) -> None:
+        world.engine.gate = asyncio.Event()
+        world.snapshot("proof", kind="verifyVolumeSnapshot")
+        world.snapshot("another", kind="verifyVolumeSnapshot")
+        world.snapshot("a")
+        queue = world.queue()
+        await queue.advance(world.ended.set)
+        await turns()
+        assert world.engine.running == ["proof", "a"]
+        world.engine.gate.set()
+        await world.finish(queue)
+
+    play(tmp_path, story)
 
 
 def test_commands_on_a_volume_follow_one_another_and_other_volumes_do_not_wait(tmp_path: Path) -> None:

@@ -348,6 +348,20 @@ def test_snapshots_are_taken_restored_and_deleted(world: World) -> None:
     assert world.state(key)["volumes"][0]["volumeSnapshots"] == []
 
 
+def test_snapshots_are_proven_and_cloned(world: World) -> None:
+    world.apply(volumeset(), volumeset("copy"))
+    world.apply(workload("db", "stateful", mounts=["disk"]), workload("other", "stateful", mounts=["copy"]))
+    key = "volumeset/shop/disk"
+    world.command(key, "createVolumeSnapshot", volumeIndex=0, snapshotName="s1")
+    proven = world.command(key, "verifyVolumeSnapshot", volumeIndex=0, snapshotName="s1")
+    assert proven["lastProven"] == proven["volumeSnapshots"][0]["tags"]["reconciler/proven"] == "2026-01-01T00:00:00Z"
+    clone = world.command("volumeset/shop/copy", "cloneVolumeSnapshot", volumeIndex=0, snapshotName="s1", source=key)
+    assert clone["volumeSnapshots"][0]["tags"] == {"reconciler/cloned-from": "volumeset/shop/disk/0/s1"}
+    assert "lastProven" not in clone
+    gone = world.command(key, "deleteVolumeSnapshot", volumeIndex=0, snapshotName="s1")
+    assert "lastProven" not in gone
+
+
 def test_a_deleted_volume_in_use_is_at_once_a_fresh_one_and_else_a_memory(world: World) -> None:
     world.apply(volumeset())
     world.apply(workload("db", "stateful", mounts=["disk"]))
@@ -392,6 +406,25 @@ REFUSED: list[tuple[str, str, dict[str, Any], str]] = [
     ),
     ("volumeset/shop/disk", "restoreVolume", {"volumeIndex": 0, "snapshotName": "gone"}, "no snapshot gone"),
     ("volumeset/shop/disk", "deleteVolumeSnapshot", {"volumeIndex": 0, "snapshotName": "gone"}, "no snapshot gone"),
+    ("volumeset/shop/disk", "verifyVolumeSnapshot", {"volumeIndex": 0, "snapshotName": "gone"}, "no snapshot gone"),
+    ("volumeset/shop/disk", "verifyVolumeSnapshot", {"volumeIndex": 0, "snapshotName": ".."}, "not `..`"),
+    *(
+        (
+            "volumeset/shop/disk",
+            "cloneVolumeSnapshot",
+            {"volumeIndex": 0, "snapshotName": name, "source": source},
+            words,
+        )
+        for name, source, words in (
+            ("gone", "//gvc/shop/volumeset/disk", "no snapshot gone"),
+            ("there", "volumeset/shop/disk", "already"),
+            ("there", "//gvc/shop/volumeset/none", "there is no volumeset/shop/none"),
+            ("there", "//gvc/shop/workload/db", "it is a volume set like //gvc/shop/volumeset/data"),
+            ("there", "volumeset/shop/disk/more", "it is a volume set like //gvc/shop/volumeset/data"),
+            ("there", "/org/other/gvc/shop/volumeset/disk", "it is a volume set like //gvc/shop/volumeset/data"),
+            ("a/b", "volumeset/shop/disk", "not `a/b`"),
+        )
+    ),
 ]
 
 

@@ -30,7 +30,7 @@ _AT_ONCE = 500
 
 def _query(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
     """Callback of the query; a key stands for all its streams."""
-    from reconciler.logql.query import QueryError
+    from reconciler.logql.tokens import QueryError
     from reconciler.queries.logs import parse_query
 
     ctx.meta["query_text"] = value  # the API of the daemon takes it as written
@@ -76,8 +76,9 @@ def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> No
     """Show the newest lines of the logs of workloads on this host, oldest first.
 
     QUERY is a key (workload/shop/web, gvc/shop), or LogQL: a selector of streams by their labels gvc, workload,
-    location, replica and container (= != =~ !~), then filters of lines (|= != |~ !~). The time of a line is when it
-    was read, or written by an image. Lines are not redacted: a secret that a workload writes is shown.
+    location, replica and container (= != =~ !~), then filters of lines (|= != |~ !~) and stages (| json). See
+    docs/logs.md. The time of a line is when it was read, or written by an image. Lines are not redacted: a secret that
+    a workload writes is shown.
     """
     from reconciler.queries.logs import LogOptions
 

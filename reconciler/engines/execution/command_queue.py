@@ -16,7 +16,7 @@ from reconciler.engines.calls import EngineCall
 from reconciler.engines.command_types import result_message, without_secrets
 from reconciler.engines.engine_state import health_with_conditions
 from reconciler.engines.protocol import Engine, Observation
-from reconciler.engines.volume_commands import MAKING_ROOM
+from reconciler.engines.volume_commands import MAKING_ROOM, VERIFY
 from reconciler.errors import EngineError, InternalError, RecordsError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
@@ -43,7 +43,7 @@ _REASONS = {
 
 
 class _Target(msgspec.Struct, frozen=True):
-    """What no two commands may change at once: the ``volume`` with an index, or a workload, at a location."""
+    """What no two commands may change at once: the ``volume`` with an index, its copy, or a workload, at a location."""
 
     key: Key
     location: str
@@ -191,4 +191,6 @@ async def _command(command: StoredCommand, engine: Engine) -> dict[str, Any]:
 
 
 def _target(command: StoredCommand) -> _Target:
-    return _Target(command.key, command.location, command.spec.get("volumeIndex"))
+    index = command.spec.get("volumeIndex")
+    # A check may take an hour, and touches only a copy of the volume.
+    return _Target(command.key, command.location, ("copy", index) if command.type == VERIFY else index)

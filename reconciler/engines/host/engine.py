@@ -34,11 +34,11 @@ from reconciler.engines.host.provisioning.template import (
 from reconciler.engines.host.provisioning.template_store import TemplateFiles, TemplateStore
 from reconciler.engines.host.provisioning.tokens import FOLDER, Tokens
 from reconciler.engines.host.replica_store import Store
-from reconciler.engines.host.runtimes.protocol import Runtime
+from reconciler.engines.host.runtimes.protocol import ExecResult, Runtime
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.volumesets.attachments import parse_holder
-from reconciler.engines.host.volumesets.verifier import CheckRunner
+from reconciler.engines.host.volumesets.verifier import CheckRun, CheckRunner
 from reconciler.engines.host.volumesets.volume_controller import VolumeCallbacks, VolumeController
 from reconciler.engines.host.volumesets.volume_sets import as_recorded
 from reconciler.engines.host.workloads.desired import DesiredWorkloads
@@ -91,7 +91,6 @@ class HostEngine:
         self.endpoints = Endpoints(root / ENDPOINTS, runtime.addresses, runtime.publish)
         logs = LogLimits(settings.host.log_budget << 20, settings.host.log_retention)
         self._collector = Collector(root / "logs", site.location, clock, logs)
-        self._checks = CheckContainers(runtime, self._provisioner, self._collector, clock)
         self._prober = Prober(runtime, clock, lambda verdict: self._controller.on_verdict(verdict))
         self._news: list[EngineEvent] = []
         self._changed = asyncio.Event()
@@ -122,8 +121,12 @@ class HostEngine:
             lambda holder: self._controller.stop(*parse_holder(holder)),
             self._append_event,
             self._runtime.exec,
-            CheckRunner(lambda key: self._provisioner.owner(key), lambda check, limit: self._checks.run(check, limit)),
+            CheckRunner(lambda key: self._provisioner.owner(key), self._run_check),
         )
+
+    async def _run_check(self, check: CheckRun, limit: float) -> ExecResult:
+        containers = CheckContainers(self._runtime, self._provisioner, self._collector, self._context.clock)
+        return await containers.run(check, limit)
 
     def _parts(self) -> LocationParts:
         return LocationParts(

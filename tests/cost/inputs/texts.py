@@ -10,7 +10,8 @@ from pathlib import Path
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
 from reconciler.documents.reader import read
 from reconciler.errors import SourceError, UsageError
-from reconciler.logql.query import QueryError, parse
+from reconciler.logql.parser import parse
+from reconciler.logql.tokens import QueryError
 from reconciler.settings.loader import load_settings
 from reconciler.source.file_filter import FileFilter
 from tests.cost.growth import Shape

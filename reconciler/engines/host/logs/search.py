@@ -16,8 +16,8 @@ from reconciler.logql.query import LogQuery
 Choose = Callable[[Mapping[str, str]], bool]
 """Whether a stream with these labels is selected."""
 
-Pick = Callable[[Block], Sequence[bytes]]
-"""The selected lines of a block, in their order."""
+Pick = Callable[[Block, Mapping[str, str]], Sequence[bytes]]
+"""The selected lines of a block of a stream with these labels, in their order."""
 
 
 class Line(NamedTuple):
@@ -38,12 +38,12 @@ class Span(NamedTuple):
 ALWAYS = Span()
 
 
-def select(query: LogQuery, block: Block) -> Sequence[bytes]:
-    """The lines of ``block`` that match ``query``, in their order."""
-    if not query.filters:
+def select(query: LogQuery, block: Block, stream: Mapping[str, str]) -> Sequence[bytes]:
+    """The lines of ``block``, of a stream with these labels, that match ``query``, in their order."""
+    if query.takes_all:
         return block.lines()
     text = block.text()
-    return query.filter_lines(lines_of(text, block.continues)) if query.may_match(text) else ()
+    return query.filter_lines(lines_of(text, block.continues), stream) if query.may_match(text) else ()
 
 
 class Search:
@@ -91,7 +91,7 @@ class Search:
         while heap:
             _, rank, block = heap[0]
             stream, rest = ranked[-rank]
-            for text in reversed(self._pick(block)):
+            for text in reversed(self._pick(block, stream.labels())):
                 yield Line(block.ms, stream, text)
             following = next(rest, None)
             if following is None:
@@ -101,14 +101,14 @@ class Search:
 
     def _since(self, stream: Stream) -> Iterator[Line]:
         number, at = self._ends.get(stream, (0, 0))
-        there = segments(stream.directory)
+        there, labels = segments(stream.directory), stream.labels()
         if there and there[-1].number < number:
             number = 0  # all segments were removed and the stream started again
         for segment in _from(there, number):
             at = at if segment.number == number else 0
             for block, after in forward(segment.path, at):
                 at = after
-                yield from (Line(each.ms, stream, text) for each in decode(block) for text in self._pick(each))
+                yield from (Line(each.ms, stream, text) for each in decode(block) for text in self._pick(each, labels))
             self._ends[stream] = (segment.number, at)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 
 import msgspec
@@ -13,7 +14,6 @@ from reconciler.engines.host.decisions.volumes import existing_volumes, limitati
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
 from reconciler.engines.host.volumesets.attachments import Attachments
-from reconciler.engines.host.volumesets.locks import VolumeLocks
 from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.replacements import Replacements
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
@@ -48,6 +48,21 @@ class KnownVolumeSet(msgspec.Struct, frozen=True):
         state = existing_volumes(self.claimed, self.stored, self.used)
         health = Health.UNHEALTHY if any(each.damage or each.lost for each in self.stored) else Health.HEALTHY
         return msgspec.structs.replace(self.seen, health=health, state=msgspec.json.encode(state))
+
+
+class VolumeLocks:
+    """A lock for each volume: one operation on it at a time."""
+
+    def __init__(self) -> None:
+        self._locks: defaultdict[VolumeId, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @asynccontextmanager
+    async def exclusive(self, *volumes: VolumeId) -> AsyncIterator[None]:
+        """Do nothing else to ``volumes`` meanwhile; all callers lock them in the same order, so none waits for ever."""
+        async with AsyncExitStack() as stack:
+            for each in sorted({*volumes}):
+                await stack.enter_async_context(self._locks[each])
+            yield
 
 
 class VolumeSets:

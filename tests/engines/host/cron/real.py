@@ -12,7 +12,6 @@ from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.deployment import Execution, read_deployment
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.logs.blocks import Block
 from reconciler.engines.host.logs.search import Search
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.model.key import Key
@@ -60,7 +59,11 @@ async def reached(engine: HostEngine, status: str) -> Execution:
 
 def stored_output(root: Path, replica: str = "") -> list[str]:
     """The lines that are stored of a replica, or of all."""
-    search = Search(lambda: {"here": root / "here" / "logs"}, lambda of: of["replica"].startswith(replica), Block.lines)
+    search = Search(
+        lambda: {"here": root / "here" / "logs"},
+        lambda of: of["replica"].startswith(replica),
+        lambda block, _: block.lines(),
+    )
     return [line.text.decode() for line in search.newest(1000)]
 
 

@@ -11,7 +11,7 @@ from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
 from reconciler.engines.host.logs.search import ALWAYS, Line, Search, Span, select
 from reconciler.engines.host.logs.segments import roots
 from reconciler.engines.host.runtimes.protocol import ContainerId, OutputForm
-from reconciler.logql.query import parse
+from reconciler.logql.parser import parse
 from reconciler.model.key import Key
 from tests.support.clock import FakeClock
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from reconciler.engines.host.logs.blocks import Block, all_in, block, pack_block, unpack_block
 from reconciler.engines.host.logs.search import Search, Span, select
 from reconciler.engines.host.logs.segments import roots
-from reconciler.logql.query import parse
+from reconciler.logql.parser import parse
 from tests.engines.host.logs.kit import EVERYTHING, Location, place, texts
 from tests.support.clock import START
 from tests.support.examples import examples
@@ -71,13 +72,33 @@ def test_a_search_reads_only_the_end_of_long_logs(location: Location) -> None:
     assert len(location.segments()) > 10
     read: list[Block] = []
 
-    def counted(found: Block) -> list[bytes]:
+    def counted(found: Block, stream: Mapping[str, str]) -> list[bytes]:
+        assert stream["workload"] == "web"
         read.append(found)
         return found.lines()
 
     search = Search(partial(roots, location.state), lambda labels: True, counted)
     assert [line.text.split()[0] for line in search.newest(3)] == [b"297", b"298", b"299"]
     assert len(read) <= 4
+
+
+def test_lines_are_chosen_by_labels_in_them_and_of_their_stream(location: Location) -> None:
+    location.taken('{"level": "error", "took": "2s"}\n{"level": "info"}\nplain\n')
+    location.taken('{"level": "error", "took": "2s"}\n', place("api"))
+    search = location.search('{gvc="shop"} | json | level="error" | took > 1s | workload="web"')
+    assert texts(search.newest(10)) == ['{"level": "error", "took": "2s"}']
+    location.taken('{"level": "error", "took": "1s"}\n{"level": "error", "took": "1m"}\n')
+    assert texts(search.more()) == ['{"level": "error", "took": "1m"}']
+
+
+def test_one_of_several_texts_may_be_in_any_block(location: Location) -> None:
+    location.taken("the first\n")
+    location.wait(3600)
+    location.taken("a second\n")
+    assert texts(location.search('{workload="web"} |= "first" or "a second"').newest(10))[-2:] == [
+        "the first",
+        "a second",
+    ]
 
 
 def test_more_gives_what_came_since_and_nothing_twice(location: Location) -> None:

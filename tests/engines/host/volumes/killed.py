@@ -16,9 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
+from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.hooks import SnapshotHookRunner
+from reconciler.engines.host.volumesets.verifier import CheckRun, CheckRunner, SnapshotVerifier
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volume_commands import DeleteVolume, RestoreVolume, VolumeCommand
@@ -38,7 +41,14 @@ def command(disk: Disk, ask: VolumeCommand) -> None:
     seen = Observation(SET, "here", Health.HEALTHY, b"{}")
     sets.known[SET] = KnownVolumeSet(seen, Specification(), VolumeSetState("here"))
     hooks = SnapshotHookRunner(disk.root, sets, FakeRuntime(Programs(disk.clock)).exec)
-    asyncio.run(VolumeCommands(disk.root, sets, disk.clock, COMMAND.__eq__, hooks).perform(SET, ask, COMMAND))
+    runner = CheckRunner(lambda _: Owner(), _no_check)
+    verifier = SnapshotVerifier(disk.root, sets, disk.clock, runner, lambda _: None)
+    commands = VolumeCommands(disk.root, sets, disk.clock, COMMAND.__eq__, hooks, verifier)
+    asyncio.run(commands.perform(SET, ask, COMMAND))
+
+
+async def _no_check(_check: CheckRun, _limit: float) -> ExecResult:
+    raise AssertionError("the volume set has no workload")
 
 
 OPERATIONS: dict[str, Callable[[Disk, VolumeStore], object]] = {

@@ -110,7 +110,7 @@ def test_a_check_changes_only_its_copy(tmp_path: Path) -> None:
     play_on(lambda: host_for(tmp_path / "host"), story)
 
 
-def test_a_check_that_fails_says_why_and_the_snapshot_is_not_proven(tmp_path: Path) -> None:
+def test_a_failed_check_is_an_error_with_its_last_line_and_no_proof(tmp_path: Path) -> None:
     async def story(host: VolumeHost) -> None:
         await begin(host, "bad")
         await host.command("createVolumeSnapshot", snapshotName="one")
