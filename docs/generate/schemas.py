@@ -20,6 +20,8 @@ MEANINGS = {
     "x-rule": "The rule that a wrong value breaks; without it, one of the rules for all fields.",
     "x-host": "The text may be on the reconciler's host: `{file: PATH}` or `{credential: NAME}`.",
     "x-secret": "The value is never shown.",
+    "x-unmodelled": "The field has no effect here; the text says what the platform does with it.",
+    "x-inert": "Values of a field that mean the same as if it were left out.",
     "x-set": "The order of this list has no meaning.",
     "x-sorted": "Like `x-set`, for entries that are mappings.",
     "x-uri": "A text that may be a link to a secret or volume set, such as `platform://secret/db.password`; "

@@ -80,7 +80,9 @@ def meaning(schema: Schema) -> str:
     """The description of a field, and the values that it refuses."""
     refused = schema.get("not", {}).get("description", "")
     description: str = schema["description"]
-    return description + (f" Refused: {refused}." if refused else "")
+    unmodelled = schema.get("x-unmodelled", "")
+    without = f" Has no effect here; the platform {unmodelled}." if unmodelled else ""
+    return description + (f" Refused: {refused}." if refused else "") + without
 
 
 def _type(schema: Schema) -> str:

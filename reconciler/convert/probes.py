@@ -5,7 +5,7 @@ from __future__ import annotations
 from reconciler.convert.tracked_value import TrackedValue
 
 PROBE_BOUNDS = {
-    "initialDelaySeconds": (0, 120),
+    "initialDelaySeconds": (0, 600),
     "periodSeconds": (1, 60),
     "timeoutSeconds": (1, 60),
     "successThreshold": (1, 20),

@@ -29,4 +29,5 @@ def _build() -> str:
 def decoder_fingerprint(dialect: ManifestContext) -> str:
     """Name everything that a decoded document depends on besides its bytes; an encrypted document is never cached."""
     text = f"{__version__} {_build()} {dialect.org} {dialect.scheme} {dialect.secrets} {dialect.images}"
+    text += f" {dialect.unknown_fields}"
     return blake2b(text.encode() + dialect.secret_key, digest_size=16).hexdigest()

@@ -55,6 +55,21 @@ RULES = (
         "Exported resources have them. They are ignored and never compared; a change of them has no effect.",
         "docs/platform/fields.md#server-owned-fields",
     ),
+    Rule(
+        "field-not-enforced",
+        Severity.WARNING,
+        "A manifest has no field of the platform that has no effect here.",
+        "The field is known and stays in the manifest; what it asks for does not happen. It is an error with "
+        "`unknownFields: error` in the settings.",
+        "docs/platform/fields.md#fields-without-effect",
+    ),
+    Rule(
+        "field-inert",
+        Severity.NOTICE,
+        "A field that has no effect here may be left out if its value has none on the platform either.",
+        "Exports and templates have such fields. They are dropped before manifests are compared.",
+        "docs/platform/fields.md#fields-without-effect",
+    ),
     error_rule(
         "built-in-tag",
         "Of the tags that begin with platform/, a manifest has only those that are for manifests.",

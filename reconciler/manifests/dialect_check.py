@@ -8,9 +8,12 @@ from typing import Any
 from reconciler.manifests import defaults
 from reconciler.manifests.normalize import ManifestContext, NormalizeProblem
 from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.unmodelled import find_unmodelled
+from reconciler.model.finding import Severity
 from reconciler.model.image_names import full_name, is_allowed
-from reconciler.model.key import Kind
-from reconciler.model.platform import BUILT_IN_TAGS, SPELLING, TAG_PREFIX
+from reconciler.model.key import KINDS, Kind
+from reconciler.model.kinds.table import UNMODELLED_PERMISSIONS
+from reconciler.model.platform import BUILT_IN_TAGS, MARK_TAGS, SPELLING, TAG_PREFIX, UNMODELLED_TAGS
 from reconciler.model.resource import escaped, pointer_text
 
 MOST_PATTERNS = 5
@@ -21,6 +24,9 @@ def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext
     """The problems of ``value``, a document of ``kind`` with tags in normal spelling, under ``context``."""
     yield from _tags(value, context)
     yield from _variables(kind, value, context)
+    yield from _unmodelled(kind, value, context)
+    if kind is Kind.POLICY:
+        yield from _permissions(value, context)
     if kind is Kind.ORG:
         yield from _org(value, context)
     if kind is Kind.WORKLOAD and context.images:
@@ -28,8 +34,10 @@ def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext
 
 
 def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
-    for tag in value.get("tags") or {}:
-        if tag.startswith(TAG_PREFIX) and tag not in BUILT_IN_TAGS:
+    for tag, text in (value.get("tags") or {}).items():
+        if tag in UNMODELLED_TAGS or tag.startswith(MARK_TAGS):
+            yield _unmodelled_tag(tag, str(text).lower(), context)
+        elif tag.startswith(TAG_PREFIX) and tag not in BUILT_IN_TAGS:
             written, *allowed = (context.scheme + each.removeprefix(SPELLING) for each in (tag, *sorted(BUILT_IN_TAGS)))
             yield NormalizeProblem(
                 f"/tags/{escaped(written)}",
@@ -37,6 +45,45 @@ def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[Normalize
                 f"allowed: {', '.join(allowed)}",
                 "built-in-tag",
             )
+
+
+def _unmodelled_tag(tag: str, text: str, context: ManifestContext) -> NormalizeProblem:
+    name = context.scheme + tag.removeprefix(SPELLING)
+    pointer, meaning = f"/tags/{escaped(name)}", UNMODELLED_TAGS.get(tag, "")
+    return _without_effect(name, pointer, "" if text == "false" else meaning, context)
+
+
+def _without_effect(name: str, pointer: str, meaning: str, context: ManifestContext) -> NormalizeProblem:
+    """``meaning`` is what the platform does; "" for nothing either."""
+    if not meaning:
+        message, hint = f"`{name}` changes nothing here, as on the platform with this value", "you may remove it"
+        return NormalizeProblem(pointer, message, hint, "field-inert", Severity.NOTICE)
+    message = f"`{name}` has no effect here; the platform {meaning}"
+    hint = "remove it, or leave it for the platform"
+    return NormalizeProblem(pointer, message, hint, "field-not-enforced", Severity(context.unknown_fields))
+
+
+def _permissions(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+    """The permissions of a policy that allow nothing here."""
+    unmodelled = UNMODELLED_PERMISSIONS.get(KINDS.get(str(value.get("targetKind")), Kind.POLICY), frozenset())
+    bindings = value.get("bindings")
+    for number, binding in enumerate(bindings if isinstance(bindings, list) else ()):
+        names = binding.get("permissions") if isinstance(binding, dict) else ()
+        for index, name in enumerate(names if isinstance(names, list) else ()):
+            if name in unmodelled:
+                pointer = f"/bindings/{number}/permissions/{index}"
+                yield _without_effect(name, pointer, "has the command that it allows", context)
+
+
+def _unmodelled(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+    """Fields of the platform that have no effect here: the first of each name, since lists repeat them."""
+    seen: set[tuple[str, bool]] = set()
+    for found in find_unmodelled(str(kind), value):
+        name, pointer = str(found.path[-1]), pointer_text(found.path)
+        if (name, found.inert) in seen:
+            continue
+        seen.add((name, found.inert))
+        yield _without_effect(name, pointer, "" if found.inert else found.meaning, context)
 
 
 def _variables(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:

@@ -1,7 +1,8 @@
 """Schemas compiled for generic code: defaults, links, order of lists, classes of change.
 
 The annotations are ours and validators ignore them: ``x-link``, ``x-depends``, ``x-peers``, ``x-uri``, ``x-set``,
-``x-named``, ``x-sorted``, ``x-change``, ``x-secret``; docs/schemas.md explains them.
+``x-named``, ``x-sorted``, ``x-change``, ``x-secret``, ``x-unmodelled`` and ``x-inert``; docs/schemas.md explains
+them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class FieldSchema(msgspec.Struct):
     is_sorted: bool = False
     change: str = ""
     secret: bool = False
+    unmodelled: str = ""
+    inert: tuple[Any, ...] = ()
     plain: bool = True
 
     def member(self, name: str) -> FieldSchema | None:
@@ -57,6 +60,14 @@ def secret_shape(secret_type: str) -> FieldSchema:
     return _compile(forms[secret_type]["properties"]["data"])
 
 
+def is_inert(shape: FieldSchema, value: Any) -> bool:
+    """Whether ``value`` of a field means the same as if it were left out.
+
+    A mapping does nothing if it has all members of an inert one that is not empty, whatever else it has.
+    """
+    return any(value == each or _includes(value, each) for each in shape.inert)
+
+
 def _compile(schema: dict[str, Any]) -> FieldSchema:
     shape = FieldSchema(
         link=tuple(schema.get("x-link", ())),
@@ -69,6 +80,8 @@ def _compile(schema: dict[str, Any]) -> FieldSchema:
         is_sorted=schema.get("x-sorted", False),
         change=schema.get("x-change", ""),
         secret=schema.get("x-secret", False),
+        unmodelled=schema.get("x-unmodelled", ""),
+        inert=tuple(schema.get("x-inert", ())),
     )
     if shape.secret:
         return shape
@@ -85,7 +98,7 @@ def _compile(schema: dict[str, Any]) -> FieldSchema:
     extra = schema.get("additionalProperties")
     shape.extra = _compile(extra) if isinstance(extra, dict) else None
     children = [*shape.properties.values(), *filter(None, (shape.items, shape.extra))]
-    formed = shape.link or shape.uri or shape.fill or shape.is_set or shape.is_sorted
+    formed = shape.inert or shape.link or shape.uri or shape.fill or shape.is_set or shape.is_sorted
     shape.plain = not formed and all(child.plain for child in children)
     return shape
 
@@ -102,3 +115,8 @@ def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
     """``schema`` and the alternatives in it, the outermost last, so that it has precedence."""
     parts = [part for word in ("allOf", "anyOf", "oneOf") for part in schema.get(word, ())]
     return [*(part for part in parts if isinstance(part, dict)), schema]
+
+
+def _includes(value: Any, inert: Any) -> bool:
+    both = isinstance(value, dict) and isinstance(inert, dict)
+    return both and bool(inert) and inert.items() <= value.items()

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.manifests.field_schema import FieldSchema
+from reconciler.manifests.field_schema import FieldSchema, is_inert
 from reconciler.manifests.links import UNCHECKED_KINDS, LinkError, parse_link, uri_target
 from reconciler.model.finding import Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
@@ -21,7 +21,7 @@ class ManifestContext(msgspec.Struct, frozen=True):
     ``org_known`` is False if the org is unknown, and ``org`` only a placeholder.
     ``keyring`` decrypts secrets. ``secrets`` is the policy for secrets in plain text: ``any`` for a warning,
     ``encrypted-only`` for an error, empty for no finding. ``images`` are patterns of the images that manifests may
-    name; (): any.
+    name; (): any. ``unknown_fields`` is the severity of fields of the platform that have no effect here.
     """
 
     org: str
@@ -31,6 +31,7 @@ class ManifestContext(msgspec.Struct, frozen=True):
     secrets: str = ""
     org_known: bool = True
     images: tuple[str, ...] = ()
+    unknown_fields: str = "warning"
 
     @property
     def prefix(self) -> str:
@@ -86,7 +87,11 @@ class Normalizer:
             if name not in value:
                 formed[name] = formed[name].copy()
         for name, child in shape.active:
-            if name in value:
+            if name not in value:
+                continue
+            if child.inert and is_inert(child, value[name]):
+                del formed[name]  # as if it were not there
+            else:
                 formed[name] = self.normalize(child, value[name], f"{pointer}/{name}")
         extra = shape.extra
         if extra is not None and not extra.plain:

@@ -2,16 +2,65 @@
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from ipaddress import (
+    IPv4Address,
+    IPv4Network,
+    IPv6Address,
+    IPv6Network,
+    collapse_addresses,
+    ip_address,
+    ip_network,
+)
+from typing import TypeVar
 
 _METADATA = frozenset(
     ip_address(text)
     for text in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254", "fd00:42::42")
 )
 """Services of clouds that tell a machine its own credentials, beside the ones that are link-local."""
+Network = TypeVar("Network", IPv4Network, IPv6Network)
 _THIS_NETWORK = ip_network("0.0.0.0/8")
 _EMBEDDING = (IPv6Network("64:ff9b::/96"), IPv6Network("::/96"))
 """Networks whose last 32 bits are an IPv4 address."""
+
+
+@lru_cache(maxsize=1024)
+def without_blocked(allowed: tuple[str, ...], blocked: tuple[str, ...]) -> tuple[str, ...]:
+    """The ranges that cover ``allowed`` but nothing of ``blocked``; an address is a range of one. Raises ValueError."""
+    if not blocked:
+        return allowed
+    fours = _remaining(networks_of_version_4(allowed), networks_of_version_4(blocked))
+    sixes = _remaining(_networks_of_version_6(allowed), _networks_of_version_6(blocked))
+    return (*map(str, fours), *map(str, sixes))
+
+
+def networks_of_version_4(ranges: Iterable[str]) -> list[IPv4Network]:
+    """Those of ``ranges`` that are IPv4, merged. Raises ValueError."""
+    found = (ip_network(each, strict=False) for each in ranges)
+    return list(collapse_addresses(each for each in found if isinstance(each, IPv4Network)))
+
+
+def _networks_of_version_6(ranges: Iterable[str]) -> list[IPv6Network]:
+    found = (ip_network(each, strict=False) for each in ranges)
+    return list(collapse_addresses(each for each in found if isinstance(each, IPv6Network)))
+
+
+def _remaining(allowed: Iterable[Network], blocked: Iterable[Network]) -> list[Network]:
+    """``allowed`` without ``blocked``, sorted."""
+    found = list(allowed)
+    for refused in blocked:
+        found = [part for network in found for part in _parts_without(network, refused)]
+    return sorted(found)
+
+
+def _parts_without(network: Network, refused: Network) -> Iterator[Network]:
+    """The parts of ``network`` that are not in ``refused``."""
+    if not network.overlaps(refused):
+        yield network
+    elif refused.prefixlen > network.prefixlen:
+        yield from network.address_exclude(refused)
 
 
 def is_internal(text: str) -> bool:

@@ -58,6 +58,11 @@ DEPLOY_TIMESTAMP_TAG = f"{TAG_PREFIX}deployTimestamp"
 BUILT_IN_TAGS = frozenset({PROTECTED_TAG, RELAXED_RATIO_TAG, DEPLOY_TIMESTAMP_TAG, f"{TAG_PREFIX}release"})
 """Built-in tags that a manifest may carry (docs/platform/fields.md#tags)."""
 
+UNMODELLED_TAGS = {f"{TAG_PREFIX}publishNotReadyAddresses": "lists replicas that are not ready"}
+"""Built-in tags that a manifest may carry and that have no effect here → what the platform does unless it is false."""
+MARK_TAGS = (f"{TAG_PREFIX}marketplace", f"{TAG_PREFIX}checksum")
+"""The beginnings of built-in tags that a manifest may carry, and that only say where it is from."""
+
 SNAPSHOT_ON = "reconciler/snapshot-on"
 NEW_VERSION = "new-version"
 """A tag of stateful workloads, with its only value: a snapshot of their volumes precedes each new version."""

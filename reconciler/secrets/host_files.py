@@ -137,7 +137,11 @@ def keyring_of(settings: Settings) -> Keyring:
 def manifest_context(settings: Settings, secret_key: bytes) -> ManifestContext:
     """The context for decoding manifests under ``settings``, including the identities that decrypt their secrets."""
     policy, images = settings.secrets.policy, settings.images.patterns
-    return ManifestContext(settings.org, settings.scheme, secret_key, keyring_of(settings), policy, images=images)
+    return ManifestContext(
+        *(settings.org, settings.scheme, secret_key, keyring_of(settings), policy),
+        images=images,
+        unknown_fields=settings.unknown_fields,
+    )
 
 
 def _check(name: str, found: os.stat_result) -> None:

@@ -282,6 +282,7 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     parallel: int = 16
     retry: RetrySettings = RetrySettings()
     prune: PruneSettings = PruneSettings()
+    unknown_fields: Literal["warning", "error"] = "warning"
     approval: Literal["never", "deletes", "always"] = "never"
     approval_lasts: float = 86_400.0
     approval_four_eyes: bool = False

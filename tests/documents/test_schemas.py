@@ -39,6 +39,8 @@ ANNOTATIONS = {
     "x-pattern-words",
     "x-rule",
     "x-hint",
+    "x-unmodelled",
+    "x-inert",
 }
 PASSED_ON = {
     "gvc": "/spec/sidecar/envoy",

@@ -52,11 +52,11 @@ def test_only_a_serverless_workload_that_counts_requests_scales_to_zero(type_: s
 
 @pytest.mark.parametrize("surge", [0, "0", "0%", "00%", 1, "1", "25%", None])
 @pytest.mark.parametrize("missing", [0, "0", "0%", 1, "10%", None])
-def test_a_rollout_is_stuck_where_no_replica_may_be_missing_or_extra(surge: int | str, missing: int | str) -> None:
+def test_a_rollout_without_an_extra_replica_is_noticed(surge: int | str, missing: int | str) -> None:
     both = {"maxSurgeReplicas": surge, "maxUnavailableReplicas": missing}
     rollout = {field: value for field, value in both.items() if value is not None}
     stuck = surge in (0, "0", "0%", "00%") and missing in (0, "0", "0%", None)
-    assert ("rollout-stuck" in broken_rules({"type": "standard", "rolloutOptions": rollout})) == stuck
+    assert ("rollout-unavailable" in broken_rules({"type": "standard", "rolloutOptions": rollout})) == stuck
 
 
 def test_a_schedule_of_any_length_is_judged() -> None:

@@ -72,7 +72,11 @@ def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
     # A check of files works without identities that decrypt them.
     ring = replace(keyring_of(settings), required=False)
     policy, images = settings.secrets.policy, settings.images.patterns
-    dialect = ManifestContext(org or settings.org, settings.scheme, key, ring, policy, images=images)
+    dialect = ManifestContext(
+        *(org or settings.org, settings.scheme, key, ring, policy),
+        images=images,
+        unknown_fields=settings.unknown_fields,
+    )
     folders = [Path(each.url, each.path).absolute() for each in settings.sources if each.local]
     return check_folder(path, dialect, ExternalResources.of(settings, org), folders)
 

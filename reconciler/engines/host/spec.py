@@ -35,14 +35,17 @@ class Rollout(msgspec.Struct, frozen=True):
 class ContainerSpec(msgspec.Struct, frozen=True):
     """One container, as decisions use it. ``pre_stop`` and ``post_start`` are None without a user's hook.
 
-    ``cpu`` is in millicores, ``memory`` in bytes; ``mounts`` are the paths of its volumes. ``own_sleep``: the default
-    preStop hook needs the program ``sleep`` of its image, which may lack it.
+    ``cpu`` is in millicores, ``memory`` in bytes; Capacity AI gives at least ``min_cpu`` and ``min_memory``. ``mounts``
+    are the paths of its volumes. ``own_sleep``: the default preStop hook needs the program ``sleep`` of its image,
+    which may lack it.
     """
 
     name: str
     image: str = ""
     cpu: int = 50
     memory: int = 128 * 2**20
+    min_cpu: int = 0
+    min_memory: int = 0
     ports: tuple[int, ...] = ()
     readiness: Probe | None = None
     liveness: Probe | None = None

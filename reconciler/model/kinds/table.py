@@ -173,6 +173,13 @@ TABLE: Mapping[Kind, KindTraits] = {
 """The properties of every kind, in the order of the reference."""
 
 
+UNMODELLED_PERMISSIONS: Mapping[Kind, frozenset[str]] = {
+    Kind.WORKLOAD: frozenset({"exec.stopReplica"}),
+    Kind.VOLUMESET: frozenset({"exec.shrinkVolume"}),
+}
+"""Permissions of the platform that allow nothing here, since there is no such command."""
+
+
 @cache
 def view_of(kind: Kind) -> type[Envelope]:
     """The typed view of ``kind``, imported on first use."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from reconciler.model.addresses import without_blocked
 from reconciler.model.kinds.base import Envelope, View
 from reconciler.model.platform import VOLUMESET_URI
 
@@ -92,12 +93,17 @@ class Volume(View, frozen=True):
 
 
 class Container(View, frozen=True):
-    """A container; ``port`` is the deprecated single port, 0 if it is left out."""
+    """A container; ``port`` is the deprecated single port, 0 if it is left out.
+
+    ``min_cpu`` and ``min_memory`` bound Capacity AI, "" if they are left out.
+    """
 
     name: str = ""
     image: str = ""
     cpu: str = "50m"
     memory: str = "128Mi"
+    min_cpu: str = ""
+    min_memory: str = ""
     working_dir: str = ""
     command: str = ""
     args: tuple[str, ...] = ()
@@ -147,8 +153,15 @@ class External(View, frozen=True):
 
     inbound_allow_cidr: tuple[str, ...] = msgspec.field(default=(), name="inboundAllowCIDR")
     outbound_allow_cidr: tuple[str, ...] = msgspec.field(default=(), name="outboundAllowCIDR")
+    inbound_blocked_cidr: tuple[str, ...] = msgspec.field(default=(), name="inboundBlockedCIDR")
+    outbound_blocked_cidr: tuple[str, ...] = msgspec.field(default=(), name="outboundBlockedCIDR")
     outbound_allow_hostname: tuple[str, ...] = ()
     outbound_allow_port: tuple[OutboundPort, ...] = ()
+
+    @property
+    def inbound_ranges(self) -> tuple[str, ...]:
+        """The ranges whose requests enter: the allowed ones without the blocked ones."""
+        return without_blocked(self.inbound_allow_cidr, self.inbound_blocked_cidr)
 
 
 class Internal(View, frozen=True):

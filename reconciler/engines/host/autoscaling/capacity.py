@@ -95,15 +95,16 @@ def record_usage(history: History | None, digest: str, uses: Iterable[Used], now
 def recommend_amount(history: History | None, container: ContainerSpec) -> Amount | None:
     """The recommendation for ``container``, at most its current resources; None without an hour of history.
 
-    ``cpu`` is at least 25 millicores, and 1 for every 3 MiB of the memory (docs/platform/workload.md#capacity-ai).
+    It is at least what its manifest asks for. ``cpu`` is at least 25 millicores, and 1 for every 3 MiB of the memory
+    (docs/platform/workload.md#capacity-ai).
     """
     if history is None or len(history.slots) < ENOUGH:
         return None
     highest = max(slot.memory for slot in history.slots)
-    memory = min(max(whole(highest * HEADROOM, MEBIBYTE), LEAST_MEMORY), container.memory)
+    memory = min(max(whole(highest * HEADROOM, MEBIBYTE), LEAST_MEMORY, container.min_memory), container.memory)
     ranked = sorted(slot.cpu for slot in history.slots)
     usual = ranked[ceil(len(ranked) * PERCENTILE / 100) - 1]
-    least = max(LEAST_CPU, ceil(memory / RATIO))
+    least = max(LEAST_CPU, ceil(memory / RATIO), container.min_cpu)
     return Amount(min(max(whole(usual * HEADROOM, 1), least), container.cpu), memory)
 
 

@@ -208,7 +208,7 @@ class Provisioner:
         """A sentence for each thing that the containers of a workload cannot get from any runtime."""
         stores = unmounted_stores(template.spec, template.access) if self._runtime.mounts_stores else ()
         volumes = self._volumes.limitations(self._volumesets(template))
-        return (*unset_variables(template.spec, template.env_context), *stores, *volumes)
+        return (*template.unmodelled, *unset_variables(template.spec, template.env_context), *stores, *volumes)
 
     def _volumesets(self, template: ReplicaTemplate) -> list[Key]:
         gvc = template.desired.key.gvc

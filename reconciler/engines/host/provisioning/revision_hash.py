@@ -54,7 +54,8 @@ def base_hash(secret_key: bytes, spec: Specification, location: str) -> str:
 
     Fields whose change creates no new version are left out.
     """
-    plain, containers = Specification(), [replace(each, cpu="", memory="") for each in spec.containers]
+    plain = Specification()
+    containers = [replace(each, cpu="", memory="", min_cpu="", min_memory="") for each in spec.containers]
     got = replace(
         plain,
         type=spec.type,

@@ -102,6 +102,8 @@ def _container(spec: Specification, container: Container) -> ContainerSpec:
         image=container.image,
         cpu=millicores(container.cpu),
         memory=memory_bytes(container.memory),
+        min_cpu=millicores(container.min_cpu) if container.min_cpu else 0,
+        min_memory=memory_bytes(container.min_memory) if container.min_memory else 0,
         ports=ports,
         readiness=_with_port(readiness, ports),
         liveness=_with_port(container.liveness_probe, ports),

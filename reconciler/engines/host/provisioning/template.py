@@ -40,6 +40,8 @@ class ReplicaTemplate(msgspec.Struct, frozen=True):
     created: str = ""
     pull_secrets: tuple[Key, ...] = ()
     access: dict[str, CloudAccess] = {}
+    unmodelled: tuple[str, ...] = ()
+    """A sentence for each of its fields that only the platform knows."""
 
     def at_scale(self, replicas: int) -> WorkloadSpec:
         """The specification with ``replicas``, unless the workload is suspended."""

@@ -15,6 +15,7 @@ from reconciler.engines.host.workloads.parts import LocationParts
 from reconciler.engines.protocol import EngineEvent, Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload, check_run
 from reconciler.errors import EngineError, RecordsError
+from reconciler.manifests.unmodelled import recorded_sentences
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification, read_specification
 from reconciler.model.record import Record
@@ -52,7 +53,7 @@ class DesiredWorkloads:
         try:
             self._read_tags(record.key, record.body, record.revision)
             spec = self._parts.templates.specification(record)
-            self.want(self._template(record.key, spec, record.version, record.digest))
+            self.want(self._template(record.key, spec, record.version, record.digest, record.body))
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
@@ -87,7 +88,7 @@ class DesiredWorkloads:
         if spec is None:
             return Outcome(step.id, Result.APPLIED, also=self._parts.volumes.update(also))
         self._read_tags(key, step.body, self._parts.claims.revision(past.source) if past is not None else "")
-        self.want(self._template(key, spec, step.version, step.digest))
+        self.want(self._template(key, spec, step.version, step.digest, step.body))
         return Outcome(step.id, Result.APPLIED, seen=self._observer.observe(key), also=self._parts.volumes.update(also))
 
     def _terminating(self, step: Step) -> Outcome:
@@ -95,9 +96,10 @@ class DesiredWorkloads:
         message = ending_message(controller.last_error if controller is not None else "", step.location)
         return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=self._observer.observe(step.key))
 
-    def _template(self, key: Key, spec: Specification, version: int, digest: str) -> ReplicaTemplate:
+    def _template(self, key: Key, spec: Specification, version: int, digest: str, body: bytes) -> ReplicaTemplate:
         images = self._parts.images.digests(key, version) if spec.support_dynamic_tags else ()
         template = self._parts.builder.of(key, spec, version, digest, images)
+        template = msgspec.structs.replace(template, unmodelled=recorded_sentences(str(key.kind), body))
         self._parts.runtime.prepare(template.desired)
         in_use = {(each.version, each.config_hash) for each in self._parts.controller.replicas(key)}
         return self._parts.templates.add(template, in_use)

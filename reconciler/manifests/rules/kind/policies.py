@@ -10,7 +10,7 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw
 from reconciler.model.key import KINDS, Kind
 from reconciler.model.kinds.policy import Policy
-from reconciler.model.kinds.table import TABLE
+from reconciler.model.kinds.table import TABLE, UNMODELLED_PERMISSIONS
 
 MOST_GUESSES = 50
 """The number of unknown permissions of a policy that get a suggestion."""
@@ -26,11 +26,11 @@ def permissions(policy: Policy) -> Iterator[Flaw]:
     kind = KINDS.get(policy.target_kind)
     if kind is None:
         return
-    known = TABLE[kind].permissions
+    known, unmodelled = TABLE[kind].permissions, UNMODELLED_PERMISSIONS.get(kind, ())
     reported = 0
     for number, binding in enumerate(policy.bindings):
         for index, name in enumerate(binding.permissions):
-            if name not in known:
+            if name not in known and name not in unmodelled:
                 reported += 1
                 hint = nearest(name, known, "it has") if reported <= MOST_GUESSES else ""
                 yield Flaw(("bindings", number, "permissions", index),

@@ -93,7 +93,7 @@ SCHEMA_RULES = (
     ),
     error_rule(
         "probe-bounds",
-        "A probe starts after 0 to 120 seconds, runs every 1 to 60 seconds, has a timeout of 1 to 60 seconds, "
+        "A probe starts after 0 to 600 seconds, runs every 1 to 60 seconds, has a timeout of 1 to 60 seconds, "
         "and its thresholds are 1 to 20.",
         "Other values would report a replica as ready too early, or as failed too late.",
         "docs/platform/workload.md#probes",

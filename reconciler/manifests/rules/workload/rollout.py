@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import rule, warning
+from reconciler.manifests.rules.registry import notice, rule, warning
 from reconciler.manifests.rules.workload.options import TYPE
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
@@ -17,17 +17,17 @@ DEFAULT_POLICY = "OrderedReady"
 STATEFUL = "write `type: stateful`, or remove it"
 
 
-@rule("rollout-stuck", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
+@notice("rollout-unavailable", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
 def no_room_for_a_rollout(workload: Workload) -> Iterator[Flaw]:
     """`maxUnavailableReplicas` and `maxSurgeReplicas` are not both zero.
 
-    A rollout that may neither remove nor add a replica cannot begin. The defaults are 0 for the first and 25%, rounded
-    up, for the second.
+    A rollout that may neither remove nor add a replica could not begin, so one replica is unavailable during it. The
+    defaults are 0 for the first and 25%, rounded up, for the second.
     """
     rollout = workload.spec.rollout_options
     if _none(rollout.max_surge_replicas) and _none(rollout.max_unavailable_replicas):
-        message = "the rollout may neither remove a replica nor add one, so it can never begin"
-        yield Flaw(SURGE, message, "leave maxSurgeReplicas out (25%), or raise one of the two",
+        message = "no replica is added during a rollout, so one is unavailable while it is replaced"
+        yield Flaw(SURGE, message, "leave maxSurgeReplicas out (25%) to have no gap",
                    ((*ROLLOUT, "maxUnavailableReplicas"),))  # fmt: skip
 
 

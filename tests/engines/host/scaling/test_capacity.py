@@ -34,7 +34,8 @@ def test_recommendations_follow_the_use(case: dict[str, Any]) -> None:
     history, now = lived(None, "first", case["used"], 1000.0)
     history, _ = lived(history, "second", case.get("then", []), now)
     history = msgspec.json.decode(msgspec.json.encode(history), type=History | None)
-    container = ContainerSpec("main", cpu=case["limits"][0], memory=case["limits"][1] * MIB)
+    (cpu, memory), (least_cpu, least_memory) = case["limits"], case.get("least", (0, 0))
+    container = ContainerSpec("main", "", cpu, memory * MIB, least_cpu, least_memory * MIB)
     amount = recommend_amount(history, container)
     assert (amount and [amount.cpu, amount.memory / MIB]) == case.get("recommended")
 

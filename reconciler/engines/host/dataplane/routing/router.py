@@ -51,7 +51,7 @@ class Router:
             return
         ordered = {number: ports.get(number, "http") for number in (first[0], *ports)}
         self._read_gvc(key.gvc, template.env_context.alias)
-        served = ServedWorkload(key, ordered, spec.firewall_config.external.inbound_allow_cidr)
+        served = ServedWorkload(key, ordered, spec.firewall_config.external.inbound_ranges)
         if self._workloads.get(key) != served:
             self._workloads[key], self._table = served, None
 

@@ -48,7 +48,7 @@ def _firewall(wanted: WorkloadSpec, known: Capabilities) -> Iterator[str]:
 def _entries(wanted: WorkloadSpec) -> Iterator[str]:
     """Entries of the firewall that have no effect in any network of containers."""
     external = wanted.firewall.external
-    if any(each.ports for each in wanted.containers) and _EVERYWHERE not in external.inbound_allow_cidr:
+    if any(each.ports for each in wanted.containers) and _EVERYWHERE not in external.inbound_ranges:
         yield "inboundAllowCIDR applies to the ingress: programs of this host reach the workload whatever it allows."
 
 

@@ -8,11 +8,12 @@ sandboxes. Only the first packet of a connection is decided. Sandboxes cannot fo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from ipaddress import IPv4Network, collapse_addresses, ip_network
+from ipaddress import IPv4Network
 
 import msgspec
 
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.model.addresses import networks_of_version_4
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Firewall, Internal
 
@@ -143,8 +144,12 @@ def _linked(key: Key, link: str) -> Key:
 def _outbound(policy: Policy, known: Known) -> Iterator[str]:
     """Where a workload connects to outside (docs/platform/workload.md#outbound-traffic). The network has no IPv6."""
     external = policy.firewall.external
-    ranges = [ip_network(each, strict=False) for each in external.outbound_allow_cidr]
-    allowed = list(collapse_addresses(each for each in ranges if isinstance(each, IPv4Network)))
+    allowed, blocked = map(networks_of_version_4, (external.outbound_allow_cidr, external.outbound_blocked_cidr))
+    if external.outbound_allow_hostname:
+        # Without its name servers a workload finds none of its hosts, whatever it may not reach.
+        yield from _accept("daddr", known.resolvers, (53,))
+        yield from (f"ip daddr {{ {_list(known.resolvers)} }} udp dport 53 accept" for _ in list(known.resolvers)[:1])
+    yield from (f"ip daddr {{ {_list(blocked)} }} drop" for _ in blocked[:1])
     if _EVERYWHERE in allowed:
         yield "accept"
         return
@@ -154,8 +159,6 @@ def _outbound(policy: Policy, known: Known) -> Iterator[str]:
         ports = sorted(narrowed) if external.outbound_allow_port else _HOST_NAME_PORTS
         addresses = {address for name in external.outbound_allow_hostname for address in known.hosts.get(name, ())}
         yield from _accept("daddr", addresses, ports)
-        yield from _accept("daddr", known.resolvers, (53,))
-        yield from (f"ip daddr {{ {_list(known.resolvers)} }} udp dport 53 accept" for _ in list(known.resolvers)[:1])
     yield "drop"
 
 
