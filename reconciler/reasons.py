@@ -219,7 +219,7 @@ class Reason(StrEnum):
         _source("Steps of the last run wait for approval.",
                 "Read `reconciler plan`, then `reconciler approve DIGEST`."),
         _normal("Steps of a source wait for the approval of the digest in the message: an event for each set of them."))
-    APPROVED = "Approved", _normal("An operator approved steps of a source.")
+    APPROVED = "Approved", _normal("An operator approved steps of a source, or its rewritten history.")
     DEPENDENCY_WAITING = "DependencyWaiting", _resource("A resource that it depends on waits.", "See that resource.")
     DEPENDENCY_FAILED = ("DependencyFailed",
         _resource("A resource that it depends on could not be applied.", "See that resource."))
@@ -296,7 +296,7 @@ class Reason(StrEnum):
         _warning("See the conditions of a source."))
     SOURCE_REWRITTEN = ("SourceRewritten",
         _source("The branch moved to a commit that does not contain the last one.",
-                "Push one that does, or set `allowRewrite`."),
+                "Push one that does, follow this one with `reconciler approve COMMIT`, or set `allowRewrite`."),
         _warning("See the conditions of a source."))
     SOURCE_UNVERIFIED = ("SourceUnverified",
         _source("The commit or tag is not signed, or not by a signer that the settings trust. The last good revision "

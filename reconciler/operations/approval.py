@@ -1,4 +1,4 @@
-"""An operator's approval: it releases the held steps of the plan with a digest."""
+"""An operator's approval: it releases the held steps of the plan with a digest, or accepts a rewritten history."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ def approve(settings: Settings, digest: str, by: str) -> str:
     """Record that ``by`` approves the held steps of the plan ``digest``; returns the message for the operator.
 
     ``digest`` is the digest of a whole plan or of its held steps alone, or a prefix of at least ``MIN_PREFIX``
-    characters. Raises RefusedError if no recorded or current plan matches, if several match, or if none of its steps
-    waits, or if the settings want another person than ``by``; RecordsError if there are no records.
+    characters. The commit to which a source was rewritten is approved in the same way: its history is followed from
+    there. Raises RefusedError if no recorded or current plan matches, if several match, or if none of its steps waits,
+    or if the settings want another person than ``by``; RecordsError if there are no records.
     """
     if len(digest) < MIN_PREFIX:
         raise RefusedError(f"{digest!r} is too short; write the first {MIN_PREFIX} characters of a digest, or more")
@@ -27,7 +28,10 @@ def approve(settings: Settings, digest: str, by: str) -> str:
     Records.open(path, read_only=True).close()  # raises if there are none, so none are created
     records = Records.open(path)
     try:
-        known = records.approvals.hold_digests(digest) or _holds_of_today(settings, records, digest)
+        known = records.approvals.hold_digests(digest)
+        if not known and (message := _accept_rewrite(settings, records, digest, by)):
+            return message
+        known = known or _holds_of_today(settings, records, digest)
         waiting = [each for each in known if each]
         if len(waiting) > 1:
             raise RefusedError(
@@ -47,6 +51,30 @@ def approve(settings: Settings, digest: str, by: str) -> str:
         return f"approved {_alone(hold)} as {by}, until {iso(ends)}"
     finally:
         records.close()
+
+
+def _accept_rewrite(settings: Settings, records: Records, prefix: str, by: str) -> str:
+    """Follow a source to the commit ``prefix`` of its rewritten history; returns the message, "" if none was rewritten.
+
+    A later commit has to contain this one. Raises RefusedError.
+    """
+    from reconciler.operations.four_eyes import check_rewrite_approver
+    from reconciler.pipeline.source_pipeline import SourcePipeline
+
+    done = []
+    for source in settings.sources:
+        pipeline = SourcePipeline(settings, source, records, SystemClock())
+        revision = pipeline.revisions.rewritten()
+        if revision is None or not revision.commit.startswith(prefix):
+            continue
+        if settings.approval_four_eyes:
+            check_rewrite_approver(pipeline, revision, by)
+        with records.transaction():
+            pipeline.revisions.accept(revision)
+            message = f"{by} accepted the rewritten history of {revision.ref}, from {revision.commit} on"
+            records.events.append(source_target(source.name), Reason.APPROVED, message)
+        done.append(f"accepted the rewritten history of {source.name}, from {revision.commit[:12]} on, as {by}")
+    return "; ".join(done)
 
 
 def _check_approver(settings: Settings, records: Records, hold: str, by: str) -> None:

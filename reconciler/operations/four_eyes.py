@@ -47,6 +47,15 @@ def check_approver(line: SourcePipeline, hold_digest: str, by: str) -> None:
             raise RefusedError(f"{by} made the change of {step.key}; another person approves it (approvalFourEyes)")
 
 
+def check_rewrite_approver(line: SourcePipeline, revision: Revision, by: str) -> None:
+    """Raise RefusedError if ``by`` wrote the commit ``revision``, to which a history was rewritten."""
+    git = open_git(line.source.repository.gitdir)
+    principal = by if "/" in by else f"{Kind.USER}/{by}"
+    if _addresses(line.records, principal, line.settings.org) & _addresses_in(git[revision.commit].peel(pygit2.Commit)):
+        message = f"{by} wrote the commit {revision.commit[:12]}; another person approves it (approvalFourEyes)"
+        raise RefusedError(message)
+
+
 def _addresses(records: Records, principal: str, org: str) -> frozenset[str]:
     """The addresses that commits of ``principal`` have: its own, and the one that the manifest of the user names."""
     found = {author_of(principal, org).email}

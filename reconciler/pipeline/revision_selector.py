@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reconciler.errors import SourceError, SourceRewritten
 from reconciler.model.revision import Revision
 from reconciler.records.store import Records
 from reconciler.source.source import Source, check_rewrite
@@ -42,6 +43,20 @@ class RevisionSelector:
         if _was_followed(revision):
             check_rewrite(self._source.repository, self.followed(), revision)
         self._source.repository.check_signed(revision.commit, self.applied())
+
+    def rewritten(self) -> Revision | None:
+        """The current revision, if it must not be accepted because its history was rewritten; None else."""
+        try:
+            revision = self.current()
+        except SourceError:
+            return None
+        try:
+            self.check(revision)
+        except SourceRewritten:
+            return revision
+        except SourceError:
+            return None
+        return None
 
     def accept(self, revision: Revision) -> None:
         """Record the commit of the branch, unless ``revision`` is pinned."""

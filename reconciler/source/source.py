@@ -91,5 +91,6 @@ def check_rewrite(repository: Repository, previous: str, revision: Revision) -> 
         return
     raise SourceRewritten(
         f"source {settings.name}: {revision.ref} moved to {revision.commit[:12]}, which does not contain the last "
-        f"commit {previous[:12]}; push a commit that does, or set allowRewrite to follow"
+        f"commit {previous[:12]}; push a commit that does, follow this one (reconciler approve "
+        f"{revision.commit[:12]}), or set allowRewrite to follow any"
     )

@@ -5,9 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
+from tests.support import processes
 from tests.support.git import GitRepo, HttpsServer
 from tests.support.sandbox import SHOP, STATUS, Running, ServiceManager, Site, eventually, workload
 
@@ -136,6 +138,33 @@ def test_rewritten_history_is_followed_only_where_that_is_allowed(tmp_path: Path
         site.repo.git("update-ref", "refs/heads/main", old)
         good = site.repo.commit({"shop/cart.yaml": workload("cart")})
         eventually(lambda: site.applied(good), "the old history goes on")
+
+
+def approved_by(site: Site, by: str, commit: str) -> CompletedProcess[str]:
+    """Approve a commit as a user of this host, or as a principal."""
+    return processes.reconciler("approve", commit[:12], environ={**site.environ, "SUDO_USER": by})
+
+
+@pytest.mark.parametrize("four_eyes", [False, True])
+def test_one_rewrite_of_history_is_followed_if_it_is_approved(tmp_path: Path, four_eyes: bool) -> None:
+    site = Site(tmp_path, approvalFourEyes=four_eyes)
+    site.configure(sources=[site.source(interval="1s")])
+    with site.daemon():
+        eventually(lambda: sorted(site.recorded()) == API, "the shop is applied")
+        new = site.repo.commit(SHOP | {"shop/web.yaml": workload("web")}, parent="")
+        eventually(lambda: site.condition("SourceReachable") == "false SourceRewritten", "the condition reports it")
+        assert f"reconciler approve {new[:12]}" in site.condition_message("SourceReachable")
+        assert site.run("approve", "0" * 12).returncode == 1
+        author = site.repo.git("log", "-1", "--format=%ae", new)
+        if four_eyes:
+            refused = approved_by(site, f"user/{author}", new)
+            assert (refused.returncode, "another person approves it" in refused.stderr) == (1, True), refused
+        done = approved_by(site, "ann", new)
+        assert f"accepted the rewritten history of main, from {new[:12]} on, as ann" in done.stdout, done
+        eventually(lambda: site.applied(new), "it is followed")
+        again = site.repo.commit(SHOP, parent="")
+        eventually(lambda: site.condition("SourceReachable") == "false SourceRewritten", "another one is not")
+        assert again[:12] in site.condition_message("SourceReachable")
 
 
 def test_a_resource_in_two_sources_is_a_finding_in_the_second(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`reconciler approve`: approve the deletes of a plan."""
+"""`reconciler approve`: approve the deletes of a plan, or a rewritten history."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from reconciler.cli.options import load, operator, settings_option
 @click.argument("digest")
 @settings_option
 def command(settings_file: Path, digest: str) -> None:
-    """Approve the deletes of the plan with this DIGEST.
+    """Approve the deletes of the plan with this DIGEST, or the rewritten history of a source with this commit.
 
     Its first 8 characters are enough if no other digest begins with them. `reconciler plan` prints the digest of a
     plan whose deletes wait. The digest covers the steps, not the commit, so a later commit that leaves the steps the
-    same does not void the approval.
+    same does not void the approval. A branch that was rewritten is followed from the approved commit on, this once.
     """
     from reconciler.daemon.wake import wake
     from reconciler.operations.approval import approve
