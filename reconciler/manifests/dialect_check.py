@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.manifests import defaults
+from reconciler.manifests.field_schema import find_unmodelled
 from reconciler.manifests.normalize import ManifestContext, NormalizeProblem
 from reconciler.manifests.rules.text import quoted
-from reconciler.manifests.unmodelled import find_unmodelled
 from reconciler.model.finding import Severity
 from reconciler.model.image_names import full_name, is_allowed
 from reconciler.model.key import KINDS, Kind

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from reconciler.manifests.decoder import decode
+from reconciler.manifests.field_schema import find_unmodelled, recorded_sentences, unmodelled_paths
 from reconciler.manifests.normalize import ManifestContext
-from reconciler.manifests.unmodelled import find_unmodelled, recorded_sentences, unmodelled_paths
 from reconciler.model.finding import Severity
 from tests.engines.host.volumesets.kit import DB, VolumeHost, play
 
@@ -57,7 +57,7 @@ SHAPES: dict[str, tuple[Change, ...]] = {
 }
 """What products of the catalogue have in their workloads."""
 INERT = {"an own load balancer", "places of clients", "zones", "cheap machines", "headers"}
-WITHOUT_EFFECT = {"seconds to end", "KEDA", "left out metrics", "a processor for graphics"}
+WITHOUT_EFFECT = {"KEDA", "left out metrics", "a processor for graphics"}
 PRODUCTS = [*((each,) for each in SHAPES), *combinations(SHAPES, 2)]
 
 
@@ -112,7 +112,7 @@ def test_each_field_is_found_in_every_kind_that_has_it() -> None:
     assert not [*find_unmodelled("workload", mistyped)]
 
 
-def test_a_workload_on_a_host_tells_what_has_no_effect(tmp_path: Path) -> None:
+def test_a_workload_on_a_host_names_what_has_no_effect(tmp_path: Path) -> None:
     async def story(host: VolumeHost) -> None:
         await host.volumeset()
         await host.database(spot=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from reconciler.convert.drafts import Body
 from reconciler.documents.schema.validator import checker
-from reconciler.manifests.field_schema import FieldSchema, shape_of
+from reconciler.manifests.field_schema import FieldSchema, is_inert, shape_of
 from reconciler.manifests.links import LinkError, parse_link
 from reconciler.manifests.normalize import ManifestContext, Normalizer, translate
 from reconciler.model.finding import Pointer
@@ -61,6 +61,8 @@ class ExportCleaner:
         cleaned: Body = {}
         for name, member in value.items():
             child = shape.member(name)
+            if child is not None and child.inert and is_inert(child, member):
+                continue
             there = (*at, name)
             tidy = member if child is None else self._tidy(child, member, there)
             if name not in shape.fill or self._is_broken(there) or not self._is_default(shape, name, tidy):

@@ -34,14 +34,18 @@ class Hooks:
         self._running: dict[tuple[ContainerId, HookName], asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def run(self, place: ContainerId, started: float, hook: HookName, command: Command | None) -> None:
+    def run(
+        self, place: ContainerId, started: float, hook: HookName, command: Command | None, total: int | None = None
+    ) -> None:
         """Start a hook of the container that started at ``started``; do nothing if the hook already runs.
 
-        Without ``command`` it is the platform's preStop hook: that fails if the container cannot run it. Otherwise
-        nothing happens, since time alone ends it.
+        ``total`` is how many seconds the termination lasts, None for as long as by default. Without ``command`` it is
+        the platform's preStop hook: that fails if the container cannot run it. Otherwise nothing happens, since time
+        alone ends it.
         """
         if (place, hook) not in self._running:
-            task = asyncio.create_task(self._run(place, started, hook, command), name=f"{hook} {place}")
+            limit = self._limit(hook, total)
+            task = asyncio.create_task(self._run(place, started, hook, command, limit), name=f"{hook} {place}")
             self._running[place, hook] = task
             self._tasks.add(task)
             task.add_done_callback(lambda it: self._on_done(place, hook, it))
@@ -52,12 +56,12 @@ class Hooks:
             if at == place:
                 self._running.pop((at, hook)).cancel()
 
-    def cancel(self, place: ContainerId, started: float) -> None:
+    def cancel(self, place: ContainerId, started: float, total: int | None = None) -> None:
         """Fail and stop a preStop hook that still runs at the end of its container's grace period."""
         task = self._running.get((place, "pre_stop"))
         if task is not None and not task.done():
             task.cancel()
-            self._on_end(place, started, "pre_stop", _too_long(self._limit("pre_stop")))
+            self._on_end(place, started, "pre_stop", _too_long(self._limit("pre_stop", total)))
 
     async def close(self) -> None:
         """Stop waiting for hooks."""
@@ -68,11 +72,12 @@ class Hooks:
         if self._running.get((place, hook)) is task:
             del self._running[place, hook]
 
-    async def _run(self, place: ContainerId, started: float, hook: HookName, command: Command | None) -> None:
+    async def _run(
+        self, place: ContainerId, started: float, hook: HookName, command: Command | None, limit: float
+    ) -> None:
         if command is None:
             await self._try_sleep(place, started)
             return
-        limit = self._limit(hook)
         try:
             done = await self._runtime.exec(place, command.command, limit)
         except EngineError as error:
@@ -94,8 +99,8 @@ class Hooks:
             if not await self._runtime.can_sleep(place):
                 self._on_end(place, started, "pre_stop", "the image lacks sleep")
 
-    def _limit(self, hook: HookName) -> float:
-        return self._timing.total * (self._timing.scale if hook == "pre_stop" else 1.0)
+    def _limit(self, hook: HookName, total: int | None) -> float:
+        return self._timing.with_total(total).total * self._timing.scale if hook == "pre_stop" else self._timing.total
 
 
 def _too_long(limit: float) -> str:

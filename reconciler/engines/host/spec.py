@@ -46,6 +46,7 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     memory: int = 128 * 2**20
     min_cpu: int = 0
     min_memory: int = 0
+    termination_seconds: int | None = None
     ports: tuple[int, ...] = ()
     readiness: Probe | None = None
     liveness: Probe | None = None

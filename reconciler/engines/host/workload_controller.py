@@ -228,14 +228,19 @@ class WorkloadController:
         replica = apply_action(self.replicas[act.replica], act, self._services.clock.monotonic())
         self._members.set(replica)
         self._members.write()
-        place, started = ContainerId(self.key, act.replica, act.container), container_of(replica, act.container).started
+        container = container_of(replica, act.container)
+        place, started, total = (
+            ContainerId(self.key, act.replica, act.container),
+            container.started,
+            container.wanted.termination_seconds,
+        )
         if isinstance(act, RunPreStop):
-            self._hooks.run(place, started, "pre_stop", container_of(replica, act.container).wanted.pre_stop)
+            self._hooks.run(place, started, "pre_stop", container.wanted.pre_stop, total)
         elif isinstance(act, Terminate):
             self._services.probes.forget(place)
             await self._services.runtime.signal(place, signal.SIGTERM)
         elif isinstance(act, Kill):
-            self._hooks.cancel(place, started)
+            self._hooks.cancel(place, started, total)
             self._members.report_cut_off(replica)
             await self._services.runtime.signal(place, signal.SIGKILL)
 

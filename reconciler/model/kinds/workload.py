@@ -196,6 +196,7 @@ class Rollout(View, frozen=True):
     max_unavailable_replicas: int | str = 0
     max_surge_replicas: int | str = "25%"
     scaling_policy: str = ""
+    termination_grace_period_seconds: int | None = None
 
 
 class Security(View, frozen=True):

@@ -109,7 +109,7 @@ RECORD = StartRecord(
 """What cases/host-files/former-start-record.json contains."""
 
 
-LATER = {"base_hash", "run", "own_sleep", "metrics"}
+LATER = {"base_hash", "run", "own_sleep", "metrics", "min_cpu", "min_memory", "termination_seconds"}
 """Fields that are newer than the current names; a file without them has their defaults."""
 
 

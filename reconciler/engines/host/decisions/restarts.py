@@ -27,7 +27,8 @@ def _container(replica: str, container: Container, now: float, timing: Timing) -
     kill = Kill(replica, container.name)
     if container.sigkill_at is not None:
         return due(kill, container.sigkill_at + timing.kill_retry, now)
-    return due(kill, container.sigterm_at + timing.grace * timing.scale, now)
+    grace = timing.with_total(container.wanted.termination_seconds).grace
+    return due(kill, container.sigterm_at + grace * timing.scale, now)
 
 
 def due(act: Action, at: float, now: float) -> Decision:

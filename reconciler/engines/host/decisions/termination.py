@@ -2,8 +2,8 @@
 
 The replica left the endpoints when its termination began. Without a user's preStop hook, each container gets the 45
 seconds of the default hook, then SIGTERM and 45 more seconds; if its image lacks the program of that hook, SIGTERM
-comes at once. With one, it gets SIGTERM when the hook is over, and 90
-seconds in total. A container that does not run is not started again.
+comes at once. With one, it gets SIGTERM when the hook is over, and 90 seconds in total. A manifest may set another
+total: half of that and 45 seconds at most are for the default hook. A container that does not run is not started again.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def _kill_all(replica: str, running: list[Container], now: float, timing: Timing
 
 
 def _container(replica: str, begun: float, container: Container, now: float, timing: Timing) -> Decision:
+    timing = timing.with_total(container.wanted.termination_seconds)
     if container.sigkill_at is not None:
         return due(Kill(replica, container.name), container.sigkill_at + timing.kill_retry, now)
     if container.wanted.pre_stop is not None and (container.sigterm_at is None or container.pre_stop is not Hook.NONE):

@@ -23,3 +23,10 @@ class Timing(msgspec.Struct, frozen=True):
     backoff_base: float = 10.0
     backoff_cap: float = 300.0
     backoff_reset: float = 600.0
+
+    def with_total(self, seconds: int | None) -> Timing:
+        """These times for a container whose termination lasts ``seconds``; None for as they are."""
+        if seconds is None:
+            return self
+        drain = min(self.drain, seconds / 2)
+        return msgspec.structs.replace(self, drain=drain, grace=seconds - drain, total=float(seconds))

@@ -104,6 +104,7 @@ def _container(spec: Specification, container: Container) -> ContainerSpec:
         memory=memory_bytes(container.memory),
         min_cpu=millicores(container.min_cpu) if container.min_cpu else 0,
         min_memory=memory_bytes(container.min_memory) if container.min_memory else 0,
+        termination_seconds=spec.rollout_options.termination_grace_period_seconds,
         ports=ports,
         readiness=_with_port(readiness, ports),
         liveness=_with_port(container.liveness_probe, ports),

@@ -15,7 +15,7 @@ from reconciler.engines.host.workloads.parts import LocationParts
 from reconciler.engines.protocol import EngineEvent, Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload, check_run
 from reconciler.errors import EngineError, RecordsError
-from reconciler.manifests.unmodelled import recorded_sentences
+from reconciler.manifests.field_schema import recorded_sentences
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification, read_specification
 from reconciler.model.record import Record

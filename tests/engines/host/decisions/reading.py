@@ -70,6 +70,7 @@ class _WrittenContainer(msgspec.Struct, forbid_unknown_fields=True):
     hook: bool = False
     probed: bool = False
     own_sleep: bool = False
+    total: int | None = None
 
 
 class _There(msgspec.Struct, forbid_unknown_fields=True):
@@ -157,6 +158,7 @@ def _container(written: _WrittenContainer) -> Container:
             pre_stop=HOOK if written.hook else None,
             readiness=PROBE if written.probed else None,
             own_sleep=written.own_sleep,
+            termination_seconds=written.total,
         ),
     )
 
