@@ -7,6 +7,7 @@ from typing import Any
 
 from reconciler.manifests.normalize import ManifestContext, translate
 from reconciler.model.key import Kind
+from reconciler.model.kinds.workload import RESOURCE_METRICS
 
 Body = dict[str, Any]
 
@@ -62,7 +63,7 @@ def _with_metric(options: Body, workload_type: str) -> Body:
     if autoscaling["metric"] == "latency":
         autoscaling.setdefault("metricPercentile", "p50")
     if capacity_ai is None:
-        capacity_ai = autoscaling["metric"] != "cpu" and workload_type != "cron"
+        capacity_ai = autoscaling["metric"] not in RESOURCE_METRICS and workload_type != "cron"
     return {**options, "autoscaling": autoscaling, "capacityAI": capacity_ai}
 
 

@@ -33,14 +33,14 @@ def test_a_value_of_the_wrong_type_causes_no_further_finding(case: dict[str, Any
     assert len(found) == case["faults"], found
 
 
-@pytest.mark.parametrize("metric", ["disabled", "concurrency", "rps", "cpu", "latency"])
+@pytest.mark.parametrize("metric", ["disabled", "concurrency", "rps", "cpu", "memory", "latency"])
 @pytest.mark.parametrize("type_", ["serverless", "standard", "stateful", "cron"])
 def test_each_type_follows_the_metrics_that_it_can(type_: str, metric: str) -> None:
     spec = {"type": type_, "defaultOptions": {"autoscaling": {"metric": metric}}}
     assert ("autoscaling-metric" in broken_rules(spec)) == ((type_, metric) in REFUSED)
 
 
-@pytest.mark.parametrize("metric", ["disabled", "concurrency", "rps", "cpu", "latency", ""])
+@pytest.mark.parametrize("metric", ["disabled", "concurrency", "rps", "cpu", "memory", "latency", ""])
 @pytest.mark.parametrize("type_", ["serverless", "standard", "stateful", "cron"])
 def test_only_a_serverless_workload_that_counts_requests_scales_to_zero(type_: str, metric: str) -> None:
     scaling = {"minScale": 0} | ({"metric": metric} if metric else {})

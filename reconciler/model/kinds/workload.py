@@ -118,6 +118,10 @@ class Container(View, frozen=True):
     volumes: tuple[Volume, ...] = ()
 
 
+RESOURCE_METRICS = frozenset({"cpu", "memory"})
+"""Metrics that are a share of what containers may use."""
+
+
 class Autoscaling(View, frozen=True):
     """The number of replicas; ``metric`` and ``metric_percentile`` are "" if they are left out."""
 

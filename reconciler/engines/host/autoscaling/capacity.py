@@ -16,7 +16,7 @@ import msgspec
 
 from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
-from reconciler.model.kinds.workload import metric_of
+from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
 
 SLOT = 300.0
 """Seconds for which one slot records the highest usage."""
@@ -69,9 +69,12 @@ class History(msgspec.Struct, frozen=True):
 
 
 def applies(wanted: WorkloadSpec) -> bool:
-    """Whether Capacity AI is on: by default, but not with cpu or on cron (docs/platform/workload.md#capacity-ai)."""
-    scaled_by_cpu = metric_of(wanted.type, wanted.options) == "cpu"
-    return wanted.options.capacity_ai is not False and not scaled_by_cpu and wanted.type is not Type.CRON
+    """Whether Capacity AI is on: by default, but not if a share of its amounts scales the workload, and not on cron.
+
+    See docs/platform/workload.md#capacity-ai.
+    """
+    is_scaled_by_use = metric_of(wanted.type, wanted.options) in RESOURCE_METRICS
+    return wanted.options.capacity_ai is not False and not is_scaled_by_use and wanted.type is not Type.CRON
 
 
 def record_usage(history: History | None, digest: str, uses: Iterable[Used], now: float) -> History:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.host.spec import Type, WorkloadSpec
-from reconciler.model.kinds.workload import metric_of
+from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
 
 TOLERANCE = 0.1
 """The relative distance from the target within which a standard workload is not scaled."""
@@ -35,7 +35,7 @@ STEEP = 3
 """A rise to more than this multiple of replicas is one by more than 200 %
 (docs/platform/workload.md#scaling-decisions)."""
 
-COLLECTED = {"cpu": 15.0, "rps": 20.0, "latency": 20.0, "concurrency": 20.0}
+COLLECTED = {"cpu": 15.0, "memory": 15.0, "rps": 20.0, "latency": 20.0, "concurrency": 20.0}
 """Seconds between two values of a metric."""
 OUTDATED = {metric: 2 * seconds for metric, seconds in COLLECTED.items()}
 """Seconds after which a reading is ignored."""
@@ -49,10 +49,10 @@ class MetricReading(msgspec.Struct, frozen=True, gc=False):
     """The value of the metric that a workload is scaled by.
 
     It is the average over the ``replicas`` that are available and have a value, in the unit of the target: percent of
-    the cpu field, requests a second, concurrent requests, or milliseconds. Without an available replica it describes
-    the requests that wait for one, or arrive. ``at`` is when it was computed. ``idle`` is the number of seconds without
-    a new or running request. A ``partial`` value covers less than its period, or no replica: it may be too low, so it
-    scales nothing down.
+    the cpu or memory field, requests a second, concurrent requests, or milliseconds. Without an available replica it
+    describes the requests that wait for one, or arrive. ``at`` is when it was computed. ``idle`` is the number of
+    seconds without a new or running request. A ``partial`` value covers less than its period, or no replica: it may be
+    too low, so it scales nothing down.
     """
 
     value: float
@@ -98,8 +98,8 @@ def interval(wanted: WorkloadSpec) -> float:
 
 
 def averaging_period(state: ScaleState, wanted: WorkloadSpec, now: float) -> float:
-    """The period in seconds to average the next reading over: cpu 15, requests 60, or 6 after a steep rise."""
-    if metric_of(wanted.type, wanted.options) == "cpu":
+    """The period in seconds to average the next reading over: use 15, requests 60, or 6 after a steep rise."""
+    if metric_of(wanted.type, wanted.options) in RESOURCE_METRICS:
         return 15.0
     return 6.0 if _brisk(wanted) and now < state.panic else 60.0
 

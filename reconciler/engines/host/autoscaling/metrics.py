@@ -14,7 +14,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import metric_of
+from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
 from reconciler.reasons import Reason
 
 COLLECT = 15.0
@@ -97,10 +97,10 @@ class UnknownMetrics:
 def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> frozenset[str]:
     """The names of the replicas whose values of ``metric`` count: those that are available.
 
-    For cpu they must have been available since before the sample. Starting takes CPU that is no load; if more replicas
-    were started because of it, scaling up would never end.
+    For cpu and memory they must have been available since before the sample. Starting takes CPU that is no load; if
+    more replicas were started because of it, scaling up would never end.
     """
-    latest = now - (2 * COLLECT if metric == "cpu" else 0.0)
+    latest = now - (2 * COLLECT if metric in RESOURCE_METRICS else 0.0)
     return frozenset(
         [each.name for each in replicas if (since := each.ready_since) is not None and since <= latest and each.ready]
     )
@@ -120,14 +120,14 @@ class Used(msgspec.Struct, frozen=True):
     memory: int
 
 
-class CpuMetric:
-    """CPU usage of a replica between the last two samples, in percent of the CPU of its containers.
+class UsageMetric:
+    """What a replica uses between the last two samples, in percent of the CPU or the memory of its containers.
 
     A sample covers the whole location; call ``collect`` every 15 seconds. A container that is missing in one of the
     samples, or that restarted in between, has no value, and neither has its replica.
     """
 
-    metrics = frozenset({"cpu"})
+    metrics = RESOURCE_METRICS
 
     def __init__(self, runtime: StatsSource, clock: Clock) -> None:
         self._runtime = runtime
@@ -155,15 +155,16 @@ class CpuMetric:
 
     def read(self, wanted: WorkloadSpec, counted: Collection[str], _: float = COLLECT, /) -> MetricReading | None:
         """As MetricSource.read; None for other metrics; averaged over the time between two samples."""
-        if metric_of(wanted.type, wanted.options) != "cpu":
+        metric = metric_of(wanted.type, wanted.options)
+        if metric not in self.metrics:
             return None
-        names = {container.name for container in wanted.containers}
-        requested = sum(container.cpu for container in wanted.containers)
-        cpu: dict[str, dict[str, float]] = {}
+        by_cpu, names = metric == "cpu", {container.name for container in wanted.containers}
+        requested = sum(container.cpu if by_cpu else container.memory for container in wanted.containers)
+        amounts: dict[str, dict[str, float]] = {}
         for place, used in self._used.get(wanted.key, {}).items():
             if place.replica in counted and place.container in names:
-                cpu.setdefault(place.replica, {})[place.container] = used.cpu
-        whole = [sum(each.values()) for each in cpu.values() if each.keys() == names]
+                amounts.setdefault(place.replica, {})[place.container] = used.cpu if by_cpu else used.memory
+        whole = [sum(each.values()) for each in amounts.values() if each.keys() == names]
         if not whole or not requested or self._at is None:
             return None
         return MetricReading(100 * sum(whole) / len(whole) / requested, len(whole), self._at)

@@ -26,11 +26,11 @@ from reconciler.engines.host.autoscaling.decide import (
 )
 from reconciler.engines.host.autoscaling.limits import CapacityLimits, ResizingRuntime
 from reconciler.engines.host.autoscaling.metrics import (
-    CpuMetric,
     MetricSource,
     MetricSources,
     StatsSource,
     UnknownMetrics,
+    UsageMetric,
     Used,
     counted_replicas,
 )
@@ -176,7 +176,7 @@ class Scaling:
         usage: Path,
     ) -> None:
         self._clock = clock
-        self._cpu = CpuMetric(runtime, clock)
+        self._cpu = UsageMetric(runtime, clock)
         self._requests = RequestMetrics(plane, clock)
         self._autoscaler = Autoscaler(MetricSources((self._cpu, self._requests)), clock, append_event)
         self._recommender = CapacityRecommender(usage)

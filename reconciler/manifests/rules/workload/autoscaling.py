@@ -9,12 +9,12 @@ from reconciler.manifests.rules.text import quoted
 from reconciler.manifests.rules.workload.options import TYPE, options_of, place_of
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
-from reconciler.model.kinds.workload import Workload, metric_of
+from reconciler.model.kinds.workload import RESOURCE_METRICS, Workload, metric_of
 
 METRICS = {
-    "serverless": ("disabled", "concurrency", "rps", "cpu"),
-    "standard": ("disabled", "rps", "cpu", "latency"),
-    "stateful": ("disabled", "rps", "cpu", "latency"),
+    "serverless": ("disabled", "concurrency", "rps", "cpu", "memory"),
+    "standard": ("disabled", "rps", "cpu", "memory", "latency"),
+    "stateful": ("disabled", "rps", "cpu", "memory", "latency"),
 }
 """Type of a workload → its metrics; for a cron workload no metric has an effect."""
 
@@ -61,15 +61,15 @@ def metric_of_a_cron(workload: Workload) -> Iterator[Flaw]:
 
 @rule("autoscaling-cpu-target", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
 def more_than_all_cpu(workload: Workload) -> Iterator[Flaw]:
-    """The target is at most 100 for the metric `cpu`.
+    """The target is at most 100 for the metrics `cpu` and `memory`.
 
-    It is a percentage of the container's cpu; a higher one is never reached, so nothing would ever scale.
+    It is a percentage of what the container may use; a higher one is never reached, so nothing would ever scale.
     """
     for number, options in enumerate(options_of(workload.spec)):
-        target = options.autoscaling.target
-        if target > MOST_PERCENT and metric_of(workload.spec.type, options) == "cpu":
+        target, metric = options.autoscaling.target, metric_of(workload.spec.type, options)
+        if target > MOST_PERCENT and metric in RESOURCE_METRICS:
             at = place_of(number)
-            message = f"the target {target} is more than 100 percent of the cpu"
+            message = f"the target {target} is more than 100 percent of the {metric}"
             hint = "write a percentage from 1 to 100"
             yield Flaw((*at, "autoscaling", "target"), message, hint, _metric_rests_on(at))
 

@@ -8,7 +8,7 @@ from reconciler.manifests.rules.registry import rule
 from reconciler.manifests.rules.text import quoted
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
-from reconciler.model.kinds.workload import Options, Specification, Workload
+from reconciler.model.kinds.workload import RESOURCE_METRICS, Options, Specification, Workload
 
 TYPE: Pointer = ("spec", "type")
 DEFAULTS: Pointer = ("spec", "defaultOptions")
@@ -29,16 +29,17 @@ def place_of(number: int) -> Pointer:
 
 @rule("capacity-ai-cpu", "docs/platform/workload.md#capacity-ai", Kind.WORKLOAD)
 def capacity_ai_beside_cpu(workload: Workload) -> Iterator[Flaw]:
-    """Capacity AI is off with the metric `cpu`.
+    """Capacity AI is off with the metrics `cpu` and `memory`.
 
-    Capacity AI changes the cpu of a container, and the metric is the used share of that cpu, so the two would work
+    Capacity AI changes what a container may use, and the metric is the used share of that, so the two would work
     against each other.
     """
     spec = workload.spec
     for number, options in enumerate(options_of(spec)):
-        if options.capacity_ai and options.autoscaling.metric == "cpu" and spec.type != "cron":
+        metric = options.autoscaling.metric
+        if options.capacity_ai and metric in RESOURCE_METRICS and spec.type != "cron":
             at = place_of(number)
-            message = "capacityAI cannot be on with the metric `cpu`"
+            message = f"capacityAI cannot be on with the metric `{metric}`"
             hint = "write `capacityAI: false`, or choose another metric"
             yield Flaw((*at, "capacityAI"), message, hint, (TYPE, (*at, "autoscaling", "metric")))
 

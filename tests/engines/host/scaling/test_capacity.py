@@ -49,6 +49,7 @@ def test_recommendations_follow_the_use(case: dict[str, Any]) -> None:
         ("standard", "rps", True, True),
         ("standard", "rps", False, False),
         ("standard", "cpu", None, False),
+        ("standard", "memory", None, False),
         ("cron", "", None, False),
     ],
 )

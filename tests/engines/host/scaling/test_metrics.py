@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.autoscaling.decide import MetricReading
-from reconciler.engines.host.autoscaling.metrics import CpuMetric, UnknownMetrics, Used, counted_replicas
+from reconciler.engines.host.autoscaling.metrics import UnknownMetrics, UsageMetric, Used, counted_replicas
 from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 from reconciler.engines.host.spec import ContainerSpec
@@ -39,12 +39,12 @@ class Counters:
         return {ContainerId(KEY, *which): Usage(seconds, 1000) for which, seconds in self.seconds.items()}
 
 
-def sampled(*samples: dict[tuple[str, str], float]) -> CpuMetric:
+def sampled(*samples: dict[tuple[str, str], float]) -> UsageMetric:
     """What is known after samples 15 seconds apart."""
 
-    async def scenario() -> CpuMetric:
+    async def scenario() -> UsageMetric:
         clock, counters = FakeClock(auto=True), Counters()
-        metric = CpuMetric(counters, clock)
+        metric = UsageMetric(counters, clock)
         for sample in samples:
             await clock.sleep(15)
             counters.seconds = sample
@@ -64,6 +64,18 @@ def test_the_value_is_the_average_use_of_the_limits_over_replicas() -> None:
     assert metric.read(WANTED, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
     assert metric.read(WANTED, {"a", "b"}) == MetricReading(pytest.approx((50 + 90) / 2), 2, 30)
     assert metric.usage(KEY)[ContainerId(KEY, "a", "main")] == Used(pytest.approx(200.0), 1000)
+
+
+def test_the_memory_is_that_of_the_last_sample() -> None:
+    wanted = msgspec.structs.replace(
+        wanted_of("standard", Autoscaling("memory")),
+        containers=(ContainerSpec("main", memory=3000), ContainerSpec("side", memory=1000)),
+    )
+    metric = sampled(FIRST, BUSY)
+    assert metric.read(wanted, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
+    assert metric.read(wanted, {"a", "b"}) == MetricReading(pytest.approx(50.0), 2, 30)
+    assert metric.read(wanted, {"c"}) is None
+    assert sampled(FIRST).read(wanted, {"a"}) is None
 
 
 def test_a_single_sample_gives_no_value() -> None:
@@ -105,7 +117,7 @@ def test_a_sample_that_fails_leaves_what_is_known() -> None:
 
 def test_a_failure_to_sample_is_an_error() -> None:
     with pytest.raises(EngineError):
-        asyncio.run(CpuMetric(Counters(), FakeClock()).collect())
+        asyncio.run(UsageMetric(Counters(), FakeClock()).collect())
 
 
 def test_replicas_count_once_they_are_ready_and_for_cpu_once_their_start_is_past() -> None:
