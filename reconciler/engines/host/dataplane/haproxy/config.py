@@ -52,6 +52,9 @@ CONNECT = "2s"
 HTTP, TCP = "http", "tcp"
 """The modes of backends and of the ports that lead to them."""
 
+SUSPENDED = "_suspended"
+"""Where the ports and the names of suspended workloads lead to in the map ``PORTS``: no backend has this name."""
+
 NO_ROUTE = "_none"
 """The backend that answers requests without a workload."""
 
@@ -106,6 +109,13 @@ class Backend(msgspec.Struct, frozen=True):
     def splits_requests(self) -> bool:
         """Whether clients stay with their version; those of a tcp port do so by their connection."""
         return bool(self.split) and self.mode == HTTP
+
+
+class Suspended(msgspec.Struct, frozen=True, order=True):
+    """A suspended workload at a port of this host, where HAProxy answers instead of it; ``name`` is its backend's."""
+
+    name: str
+    port: int
 
 
 class ProxyOptions(msgspec.Struct, frozen=True):

@@ -110,6 +110,11 @@ class HaproxyDataPlane:
         if self._wanted.withdraw(key):
             self._compare_soon()
 
+    def suspend(self, service: Service) -> None:
+        """Answer the requests of ``service`` with its suspension; a tcp port takes no connections."""
+        if self._wanted.suspend(service):
+            self._compare_soon()
+
     def forget(self, key: Key) -> None:
         """Withdraw ``key`` and release its port."""
         self.withdraw(key)
@@ -255,7 +260,7 @@ class HaproxyDataPlane:
         if not self._opened:
             self._open(await asyncio.to_thread(usable_program))
         self._master.find()
-        if not self._wanted.services and self._context.ingress is None:
+        if not self._wanted.is_needed and self._context.ingress is None:
             self._proxy.end()
             return
         self._wanted.route((await self._outside.prepare()).workloads)
@@ -265,8 +270,9 @@ class HaproxyDataPlane:
         self._wanted.note_answers(self._proxy.live)
         holds = self._wanted.holds(now, self._clock.now())
         frontends = self._outside.frontends(self._wanted.services.values())
-        self._wanted.use_bound(self._proxy.bound)
-        await self._proxy.bring(self._wanted.backends(self._proxy.live, now), holds, frontends)
+        self._wanted.use_bound(self._proxy.bound, self._proxy.listens)
+        backends, suspended = self._wanted.backends(self._proxy.live, now), self._wanted.suspended()
+        await self._proxy.bring(backends, suspended, holds, frontends)
         await self._outside.bring(complete=self._proxy.current)
         self._report(restarted=self._proxy.take_lost())
 

@@ -11,10 +11,12 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     CROWD,
     EMPTY,
     HOLDS,
+    HTTP,
     NO_REPLICA,
     PORTS,
     Backend,
     ProxyOptions,
+    Suspended,
 )
 from reconciler.engines.host.dataplane.haproxy.config_file import ConfigFile, Plan
 from reconciler.engines.host.dataplane.haproxy.facts import (
@@ -125,6 +127,11 @@ class LiveProxy:
         usable = self._options.runtime and self._master.running and self._facts.digest == self._file.digest
         return self._file.loaded.ports if usable else {}
 
+    @property
+    def listens(self) -> frozenset[int]:
+        """The ports at which the process takes requests."""
+        return self._file.loaded.ports.get(HTTP, frozenset()) if self._master.running else frozenset()
+
     def serves(self, name: str, port: int | None) -> bool:
         """Whether requests at ``port`` reach the backend ``name``."""
         return name in self.live and self._maps.in_force(PORTS).get(f"{port}") == name
@@ -200,13 +207,20 @@ class LiveProxy:
                 self._file.note_introduced(added)
                 await self._maps.add(PORTS, {f"{each.port}": each.name for each in added})
 
-    async def bring(self, backends: Sequence[Backend], holds: Mapping[str, str], frontends: Frontends) -> None:
+    async def bring(
+        self,
+        backends: Sequence[Backend],
+        suspended: tuple[Suspended, ...],
+        holds: Mapping[str, str],
+        frontends: Frontends,
+    ) -> None:
         """Bring the process to ``backends`` and ``holds``: by a start, a reload, or commands. Raises EngineError.
 
-        ``holds`` maps the backends that an operator holds to the end of the hold.
+        It answers instead of ``suspended`` workloads. ``holds`` maps the backends that an operator holds to the end of
+        the hold.
         """
         self.due = None
-        if not backends and not frontends.outside:
+        if not backends and not suspended and not frontends.outside:
             return  # Nothing can be served now: other programs have all the ports.
         self._master.write_map(HOLDS, holds)
         self._master.write_map(SPLITS, wanted_entries(backends, self._facts.splits))
@@ -214,7 +228,7 @@ class LiveProxy:
         self._empty = {each.name: NO_REPLICA for each in backends if not each.servers}
         self._empty |= {CROWD: NO_REPLICA} if self.crowded else {}
         self._master.write_map(EMPTY, self._empty)
-        plan = self._plan = self._file.plan(backends, frontends, self.live if self._master.running else None)
+        plan = self._plan = self._file.plan(backends, suspended, frontends, self.live if self._master.running else None)
         self._maps.write(PORTS, plan.ports)
         if self._master.running and self.current:
             self._failure = None

@@ -35,6 +35,7 @@ from tests.engines.host.dataplane.haproxy.kit import (
     Browser,
     Plane,
     WebReplica,
+    answer_of,
     end,
     get,
     play,
@@ -617,6 +618,61 @@ def test_without_workloads_nothing_runs(path: Path) -> None:
         assert await plane.address() == address
 
     play(lambda: Plane(path), story)
+
+
+@pytest.mark.parametrize("neighbour", [True, False])
+def test_a_request_to_a_suspended_workload_is_answered_with_its_suspension(path: Path, neighbour: bool) -> None:
+    tcp = msgspec.structs.replace(SERVICE, key=OTHER, protocol="tcp")
+
+    async def suspended(address: str) -> None:
+        page = await answer_of(address, 503)
+        assert page.body.startswith("503: the workload is suspended (request ")
+        assert "retry-after" not in page.headers
+        page = await get(address, "Accept: application/json")
+        assert json.loads(page.body)["message"] == "the workload is suspended"
+
+    async def story(plane: Plane) -> None:
+        if neighbour:
+            await plane.address(msgspec.structs.replace(SERVICE, key=SOCKETS))
+        address = await plane.address(SERVICE, replica := await WebReplica("a").start())
+        other = await plane.address(tcp)
+        plane.dataplane.suspend(SERVICE)
+        plane.dataplane.suspend(tcp)
+        await suspended(address)
+        await answer_of(other, 0)
+        assert plane.dataplane.address(KEY) == ""
+        assert plane.dataplane.error(KEY) == ""
+        # The one that follows a crash of HAProxy answers, too.
+        end(path)
+        await suspended(address)
+        assert await plane.address(SERVICE, replica) == address
+        assert (await get(address)).body == "a"
+        plane.dataplane.suspend(SERVICE)
+        await suspended(address)
+        plane.dataplane.forget(KEY)
+        async with asyncio.timeout(PATIENCE):
+            while (await get(address)).body.startswith("503: the workload is suspended"):
+                await asyncio.sleep(0.01)
+
+    play(lambda: Plane(path), story)
+
+
+def test_another_daemon_answers_for_a_suspended_workload(path: Path) -> None:
+    addresses: list[str] = []
+
+    async def first(plane: Plane) -> None:
+        addresses.append(await plane.address(SERVICE))
+        plane.dataplane.suspend(SERVICE)
+        await answer_of(addresses[0], 503)
+
+    async def second(plane: Plane) -> None:
+        plane.dataplane.suspend(SERVICE)
+        await plane.dataplane.synchronize(KEY)
+        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        assert (await get(addresses[0])).body.startswith("503: the workload is suspended")
+
+    play(lambda: Plane(path), first)
+    play(lambda: Plane(path), second)
 
 
 def test_a_workload_that_comes_back_is_served_while_its_former_requests_go_on(path: Path) -> None:
