@@ -180,7 +180,7 @@ class DataPlane(Protocol):
 
 def refused_event(key: Key, what: str, count: int) -> EngineEvent:
     """The event for ``count`` requests of a workload, or whatever the data plane counts, that got no replica."""
-    text = f"{some(what, count)} refused: no replica was free in time, or too many waited already"
+    text = f"{some(what, count)} refused: no replica was free in time, or too many waited or were open already"
     return EngineEvent(key, Reason.CONNECTIONS_REFUSED, text)
 
 

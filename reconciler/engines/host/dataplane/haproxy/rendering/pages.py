@@ -19,6 +19,9 @@ MESSAGES = {
 _UNSERVED = "unserved"
 """The name of the page for a workload that is known and has no backend."""
 
+_BUSY = "busy"
+"""The name of the page for a workload with too many connections."""
+
 _SUSPENDED = "suspended"
 """The name of the page for a suspended workload."""
 
@@ -29,6 +32,7 @@ def pages() -> dict[str, str]:
     return found | {
         _UNSERVED: _page(503, "the workload is not served yet"),
         _SUSPENDED: _page(503, "the workload is suspended"),
+        _BUSY: _page(503, "too many requests to this workload are open"),
     }
 
 
@@ -46,6 +50,11 @@ def error_pages(*, served: bool = True) -> list[str]:
 def suspended_answer() -> str:
     """The words that answer a request to a suspended workload. When to try again is not known."""
     return f"deny status 503 {_words(_SUSPENDED)}"
+
+
+def busy_answer() -> str:
+    """The words that answer a request to a workload with too many connections."""
+    return f"deny status 503 {_words(_BUSY)} hdr retry-after 1"
 
 
 def _line(status: int, name: str) -> str:
