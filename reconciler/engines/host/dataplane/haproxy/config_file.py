@@ -158,9 +158,7 @@ class ConfigFile:
         former = self.loaded if live is not None and not self._suspect else Loaded(count=self.loaded.count)
         return next_load(self._options, former, needs, self._find)
 
-    def _needs(
-        self, backends: Sequence[Backend], suspended: tuple[Suspended, ...]
-    ) -> tuple[Needs, Mapping[str, str]]:
+    def _needs(self, backends: Sequence[Backend], suspended: tuple[Suspended, ...]) -> tuple[Needs, Mapping[str, str]]:
         """What ``backends`` and ``suspended`` need, and their ports; the same object until they change."""
         if suspended != self._suspended:
             self._suspended, self._needed = suspended, None
