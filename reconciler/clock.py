@@ -44,7 +44,8 @@ class SeenTime(NamedTuple):
         """What is known after a look at both clocks."""
         epoch = now - monotonic
         if boot != self.boot:
-            # How long the machine was off is unknown: the time goes on from the newest one. It never went back by itself.
+            # How long the machine was off is unknown: the time goes on from the newest one.
+            # It never goes back by itself.
             back = now - self.newest if now < self.newest - JUMP else 0.0
             known = SeenTime(boot, self.newest - monotonic, self.newest, epoch, monotonic, back)
             return SeenTime(boot, epoch, now) if 0 <= now - self.newest <= HOLD else known

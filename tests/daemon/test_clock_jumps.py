@@ -58,7 +58,7 @@ def test_a_clock_that_is_set_while_the_daemon_is_down_is_reported_by_the_next_on
     for jump, reported in (("+0", 0), ("+7200", 1), ("+7200", 1), ("-7200", 2)):
         clock.write_text(jump)
         with site.daemon(**faked(clock)) as running:
-            eventually(lambda: running.logged("started"), "the daemon has started")  # noqa: B023 - waited for at once
+            eventually(lambda: running.logged("started"), "the daemon has started")
             eventually(lambda: clock_jumps(site) == reported, f"{reported} jumps are reported")  # noqa: B023
             assert running.stop() == 0
         assert clock_jumps(site) == reported

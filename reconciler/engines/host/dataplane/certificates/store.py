@@ -149,6 +149,8 @@ class CertificateStore:
         self.served = Served()
         self.thumbprint = ""
         self._directory = CertificateDirectory(folders.shared) if folders.shared is not None else None
+        self._folders = folders
+        self._opened = clock.monotonic()
         self._former = FormerCertificates(folders.former)
         self._secrets = secrets
         self._clock = clock
@@ -197,7 +199,7 @@ class CertificateStore:
         self._hosts = dict(secure_hosts(table, problems))
         shared: tuple[Certificate, ...] = ()
         if self._directory is not None:
-            self._directory.refresh()
+            self._directory.refresh({each.certificate.source: each.certificate for each in self._formers()})
             shared = self._directory.certificates
         now = self._clock.now()
         hosts, options, own, with_secrets = self._declared(now, problems)
@@ -210,8 +212,12 @@ class CertificateStore:
             serving = select(ordered.keys(), self._issuer.certificates, now).serving | serving
             renewed = ordered.keys() & serving.keys()
             not_renewed = {host: text for host, text in self._issuer.problems.items() if host in renewed}
-        if table.sites:
-            self._remember(with_secrets, serving, options)
+        files = {each.source for each in shared}
+        self._remember(
+            with_secrets | {host for host, found in serving.items() if found.certificate.source in files},
+            serving,
+            options,
+        )
         domains = {each.domain for each in table.sites} | {each.domain for each in table.streams}
         domains.discard("")
         unverified = {name: text for name, text in self._proofs.unproven.items() if name in domains}
@@ -284,12 +290,23 @@ class CertificateStore:
             note = "; the one before stays in service" if stays else ""
             _add(problems, {domain}, f"{'; '.join(texts)}{note}")
 
+    def _formers(self) -> Iterator[Former]:
+        """What hosts were served with last, of the files of the directory, the oldest first."""
+        folder = self._folders.shared
+        for each in sorted(self._former.by_host().values(), key=lambda each: each.certificate.not_before):
+            if folder is not None and folder in Path(each.certificate.source).parents:
+                yield each
+
     def _remember(self, hosts: Iterable[str], serving: Mapping[str, Match], options: Mapping[str, TlsOptions]) -> None:
-        """Remember what ``hosts`` are served with."""
+        """Remember what ``hosts`` are served with, and at a start of the daemon also what others were.
+
+        Workloads and domains become known one by one.
+        """
         found = {host: serving[host] for host in hosts if host in serving}
-        self._former.replace(
-            {host: Former(host, *match, options.get(host, TlsOptions())) for host, match in found.items()}
-        )
+        wanted = {host: Former(host, *match, options.get(host, TlsOptions())) for host, match in found.items()}
+        if self._clock.monotonic() < self._opened + REFRESH_SECONDS:
+            wanted = {host: each for host, each in self._former.by_host().items() if host not in self._hosts} | wanted
+        self._former.replace(wanted)
 
     def _why(self, host: str, found: SecureHost, problem: str) -> str:
         """Why a host has no certificate that can be served."""
