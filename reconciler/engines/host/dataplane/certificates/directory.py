@@ -50,15 +50,15 @@ class CertificateDirectory:
     def __init__(self, path: Path) -> None:
         self.certificates: tuple[Certificate, ...] = ()
         self.problems: dict[str, str] = {}
-        self._path = path
+        self.path = path
         self._entries: dict[_Pair, _Entry] = {}
 
     def refresh(self, remembered: Mapping[str, Certificate] = {}) -> None:
         """Read what changed. A directory that cannot be listed is a problem, and what was read before remains."""
         try:
-            pairs = _pairs(self._path)
+            pairs = _pairs(self.path)
         except OSError as error:
-            self.problems = {str(self._path): f"it cannot be listed: {error.strerror}"}
+            self.problems = {str(self.path): f"it cannot be listed: {error.strerror}"}
             self.certificates = self.certificates or tuple(remembered.values())
             return
         self._entries = {pair: self._read(pair, remembered.get(str(pair.chain))) for pair in pairs[:MOST]}
@@ -66,7 +66,7 @@ class CertificateDirectory:
         self.certificates = tuple(each.certificate for each in found if each.certificate is not None)
         self.problems = {str(pair.chain): each.problem for pair, each in self._entries.items() if each.problem}
         if len(pairs) > MOST:
-            self.problems[str(self._path)] = f"it has more than {MOST:,} certificates; the first ones are used"
+            self.problems[str(self.path)] = f"it has more than {MOST:,} certificates; the first ones are used"
 
     def _read(self, pair: _Pair, remembered: Certificate | None) -> _Entry:
         files = [each for each in pair if each is not None]
