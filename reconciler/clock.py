@@ -29,7 +29,8 @@ class SeenTime(NamedTuple):
     """The time as it was seen during the boot ``boot``, and the newest time that was trusted.
 
     ``epoch`` is the wall clock minus the monotonic clock, as far as it is trusted. ``jumped`` is another value of it,
-    which was seen since ``since`` (monotonic seconds).
+    which was seen since ``since`` (monotonic seconds). ``jump`` are the seconds by which the clock was set then, at
+    least; 0 if that is not certain.
     """
 
     boot: str
@@ -37,27 +38,31 @@ class SeenTime(NamedTuple):
     newest: float
     jumped: float | None = None
     since: float = 0.0
+    jump: float = 0.0
 
     def observe(self, now: float, monotonic: float, boot: str) -> SeenTime:
         """What is known after a look at both clocks."""
         epoch = now - monotonic
         if boot != self.boot:
             # How long the machine was off is unknown: the time goes on from the newest one.
-            known = SeenTime(boot, self.newest - monotonic, self.newest, epoch, monotonic)
+            # It never goes back by itself.
+            back = now - self.newest if now < self.newest - JUMP else 0.0
+            known = SeenTime(boot, self.newest - monotonic, self.newest, epoch, monotonic, back)
             return SeenTime(boot, epoch, now) if 0 <= now - self.newest <= HOLD else known
         if abs(epoch - self.epoch) <= JUMP:
             return SeenTime(boot, epoch, now)
         if self.jumped is None or abs(epoch - self.jumped) > JUMP:
-            return self._replace(newest=self.epoch + monotonic, jumped=epoch, since=monotonic)
+            jump = epoch - (self.epoch if self.jumped is None else self.jumped)
+            return self._replace(newest=self.epoch + monotonic, jumped=epoch, since=monotonic, jump=jump)
         if monotonic - self.since >= HOLD:
             return SeenTime(boot, epoch, now)
         return self._replace(newest=self.epoch + monotonic)
 
-    def expiry(self, now: float, monotonic: float) -> ExpiryTime:
-        """The time by which things expire, from the last look."""
+    def expiry(self, now: float, monotonic: float, started: float) -> ExpiryTime:
+        """The time by which things expire, from the last look; the program has looked first at ``started``."""
         if self.jumped is None:
             return ExpiryTime(now, now)
-        return ExpiryTime(now, self.epoch + monotonic, self.jumped + self.since)
+        return ExpiryTime(now, self.epoch + monotonic, self.jumped + self.since, self.jump, self.since >= started)
 
 
 UNKNOWN = SeenTime("", 0.0, 0.0)
@@ -107,6 +112,7 @@ class SystemClock:
         self._writes = writes
         self._boot = ""
         self._seen: SeenTime | None = None
+        self._started = float("inf")
         self._written = float("-inf")
 
     def now(self) -> float:
@@ -120,6 +126,7 @@ class SystemClock:
     def expiry(self) -> ExpiryTime:
         """The time by which things expire; the program that writes looks at both clocks often."""
         now, monotonic = self.now(), self.monotonic()
+        self._started = min(self._started, monotonic)
         self._boot = self._boot or (_BOOT.read_text().strip() if _BOOT.exists() else "here")
         former = self._seen if self._seen is not None and self._writes else read_seen_time(self._file)
         self._seen = former.observe(now, monotonic, self._boot)
@@ -127,7 +134,7 @@ class SystemClock:
         if self._writes and (changed or monotonic - self._written >= _WRITE_SECONDS):
             self._written = monotonic
             self._write(self._seen)
-        return self._seen.expiry(now, monotonic)
+        return self._seen.expiry(now, monotonic, self._started)
 
     async def sleep(self, seconds: float) -> None:
         """Return after ``seconds``."""
@@ -152,8 +159,8 @@ def read_seen_time(file: Path | None) -> SeenTime:
     """The time that the daemon has seen; a file that is missing or damaged tells nothing."""
     with suppress(OSError, ValueError, TypeError):
         if file is not None:
-            boot, epoch, newest, jumped, since = json.loads(file.read_bytes())
-            return SeenTime(
-                str(boot), float(epoch), float(newest), None if jumped is None else float(jumped), float(since)
-            )
+            # An earlier version wrote no jump.
+            boot, epoch, newest, jumped, since, *jump = json.loads(file.read_bytes())
+            times = float(epoch), float(newest), None if jumped is None else float(jumped), float(since)
+            return SeenTime(str(boot), *times, *map(float, jump))
     return UNKNOWN

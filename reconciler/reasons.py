@@ -382,6 +382,9 @@ class Reason(StrEnum):
     MANY_REQUESTS_WAIT = ("ManyRequestsWait",
         _warning("More requests wait for the workload than for any other of the location, and HAProxy has so many "
                  "connections that only a few of each workload may wait for now."))
+    MANY_CONNECTIONS = ("ManyConnections",
+        _warning("The workload has more open requests and connections than any other of the location, and HAProxy has "
+                 "hardly room for others: no workload gets more than its share for now, beyond that is 503."))
     REQUESTS_CUT_OFF = ("RequestsCutOff",
         _warning("A replica that ends was killed after its termination grace period with open requests, such as "
                  "WebSockets and streams. The built-in data plane counts connections, idle ones included."))

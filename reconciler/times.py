@@ -87,12 +87,15 @@ class ExpiryTime(NamedTuple):
 
     ``now`` is what the clock shows, and ``steady`` what it would show if it had not been set. What was made before
     ``since`` expires by the earlier of both; what was made after it, under the clock of now, by ``now``. All are in
-    seconds since the epoch.
+    seconds since the epoch. ``jump`` are the seconds by which it was set then, at least; 0 if that is not certain. Only
+    if it ``is_new``, this program is the first one that has seen it.
     """
 
     now: float
     steady: float
     since: float = math.inf
+    jump: float = 0.0
+    is_new: bool = True
 
     @property
     def is_steady(self) -> bool:

@@ -149,7 +149,7 @@ def observe(*steps: tuple[float, float], boot: str = "b", seen: SeenTime = UNKNO
     """What is seen in steps of a wall clock and a monotonic clock."""
     for now, monotonic in steps:
         seen = seen.observe(now, monotonic, boot)
-    return seen, seen.expiry(*steps[-1])
+    return seen, seen.expiry(*steps[-1], steps[0][1])
 
 
 def test_a_host_whose_time_was_never_seen_lets_nothing_expire_for_an_hour() -> None:
@@ -175,11 +175,21 @@ def test_a_jump_while_no_daemon_runs_is_known_by_the_time_of_the_former_one() ->
     later = (START + HOLD + 2 * DAY, 10.0 + HOLD + 2 * DAY)
     assert observe(later, seen=seen)[1].is_steady, "the monotonic clock has counted the time between"
     ahead = (later[0] + 400 * DAY, later[1])
-    assert observe(ahead, seen=seen)[1] == ExpiryTime(ahead[0], later[0], ahead[0])
+    assert observe(ahead, seen=seen)[1] == ExpiryTime(ahead[0], later[0], ahead[0], 400 * DAY)
     rebooted = observe((START + HOLD + 120.0, 60.0), boot="c", seen=seen)[1]
     assert rebooted.is_steady
     long_after = observe((START + 9 * DAY, 60.0), boot="c", seen=seen)[1]
-    assert (long_after.is_steady, long_after.steady) == (False, START + HOLD)
+    assert (long_after.is_steady, long_after.steady, long_after.jump) == (False, START + HOLD, 0.0)
+    back = observe((START, 60.0), boot="c", seen=seen)[1]
+    assert (back.is_steady, back.jump) == (False, -HOLD), "no machine is off for a negative time"
+
+
+def test_a_jump_counts_from_what_the_clock_has_shown_before() -> None:
+    _, expiry = observe((START, 10.0))
+    assert expiry.jump == 0.0, "the first time that is seen was not set"
+    seen, _ = observe((START, 10.0), (START + HOLD, 10.0 + HOLD), (START + 3 * HOLD, 20.0 + HOLD))
+    assert seen.jump == 2 * HOLD - 10.0
+    assert seen.observe(START + 2 * HOLD, 20.0 + HOLD, "b").jump == -HOLD
 
 
 def test_the_clock_of_the_host_is_remembered_and_readers_know_it(tmp_path: Path) -> None:
@@ -194,6 +204,8 @@ def test_the_clock_of_the_host_is_remembered_and_readers_know_it(tmp_path: Path)
     file.write_text(json.dumps(seen._replace(since=seen.since - HOLD - 1.0)))
     assert SystemClock(tmp_path, writes=True).expiry().is_steady
     assert reader.expiry().is_steady
+    file.write_text(json.dumps([*seen._replace(since=seen.since - HOLD - 1.0)][:5]))
+    assert reader.expiry().is_steady, "an earlier version has written it"
     for damaged in ("", "[1, 2]", "{", '["a", "b", "c", "d", "e"]'):
         file.write_text(damaged)
         assert not reader.expiry().is_steady

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-from reconciler.model.cron import DAY, Cron
+from reconciler.model.cron import Cron
 from reconciler.times import iso
 
 AHEAD = 5
-"""Minutes by which the clock may be set back before a schedule that knows what has run begins anew."""
+"""Minutes by which the clock may be set back before a schedule begins anew; it knows what has run."""
 
 MOST_COUNTED = 1000
 """Missed times beyond this number are not counted one by one."""
@@ -29,12 +29,12 @@ def parse_schedule(text: str) -> Cron:
     return Cron.parse(text)
 
 
-def begins_anew(schedule: str, former: str, checked: int, minute: int, ahead: int = DAY) -> bool:
+def begins_anew(schedule: str, former: str, checked: int, minute: int) -> bool:
     """Whether ``schedule`` begins at ``minute``: it has changed since ``checked``, or the clock was set back since.
 
-    A clock that was more than ``ahead`` minutes ahead must not stop the schedule until that time comes again.
+    A clock that was ahead must not stop the schedule until that time comes again.
     """
-    return schedule != former or checked - minute > ahead
+    return schedule != former or checked - minute > AHEAD
 
 
 def due_times(schedule: str, checked: int, minute: int) -> DueTimes | None:

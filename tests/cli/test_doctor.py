@@ -27,6 +27,7 @@ from reconciler.access.store import AccessStore, AuditEntry
 from reconciler.clock import SystemClock
 from reconciler.daemon.lock import StateLock
 from reconciler.engines.domain_status import DomainCondition, DomainReport, update_domain_state
+from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
@@ -139,6 +140,24 @@ def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(desk: Desk) 
     assert "1 of the 1 ports for endpoints are in use -> move host.firstServicePort" in warnings
     assert "are taken for outgoing connections too -> set host.firstServicePort" in warnings
     assert f"the ports {port} to {port} for endpoints are among those for replicas -> set host.firstServ" in warnings
+
+
+def test_doctor_names_each_location_whose_volumes_may_outgrow_their_disk_once(desk: Desk) -> None:
+    space = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"}
+    names = ("extra", "more")
+    desk.commit({f"{name}.yaml": json.dumps({"kind": "volumeset", "name": name, "gvc": "shop", "spec": space}).encode()
+                 for name in names})  # fmt: skip
+    desk.applied()
+    assert reported(desk, "volumes", "warning") == ""
+    kind, reason = ConditionType.DISK_OVERCOMMITTED, Reason.DISK_OVERCOMMITTED
+    state = with_condition(b"{}", DeploymentCondition(kind, "True", reason, "the volumes may grow to 20 GB"))
+    with closing(Records.open(desk.state / FILE)) as records:
+        for name in names:
+            records.applied.update_seen(Key.parse(f"volumeset/shop/{name}"), "here", Health.HEALTHY, state)
+    assert reported(desk, "volumes", "warning") == (
+        "at here, the volumes may grow to 20 GB -> use a larger disk, or fewer or smaller volumes; alert on the free "
+        "space of it"
+    )
 
 
 def test_doctor_names_what_the_export_of_snapshots_lacks(

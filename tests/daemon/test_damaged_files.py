@@ -107,25 +107,26 @@ def use(site: HostSite) -> None:
     wait(lambda: site.healthy(DATABASE), "it is healthy again")
 
 
-def kinds(site: HostSite) -> dict[str, list[Path]]:
+def kinds(site: HostSite, known: Collection[str] = KINDS) -> dict[str, list[Path]]:
     """The files of the site but those of the witness, by their kinds; a file of no kind has none yet: give it one."""
     found: dict[str, list[Path]] = {}
     for path in sorted(each for each in site.state.rglob("*") if each.is_file() or each.is_socket()):
         name = str(path.relative_to(site.state))
         if name in WHOLE or "/volumes/shop/data/0/" in name or path.suffix in UNFINISHED:
             continue
-        matching = [kind for kind in KINDS if fnmatch(name, kind)]
+        matching = [kind for kind in known if fnmatch(name, kind)]
         assert len(matching) == 1, f"classify {name}"
         if "witness" not in name:
             found.setdefault(matching[0], []).append(path)
     return found
 
 
-def damage(site: HostSite, way: str, of: Collection[str]) -> dict[Path, bytes]:
-    """Damage the files of kinds; what they were."""
-    before = {path: path.read_bytes() for kind, paths in kinds(site).items() if kind in of for path in paths}
-    for path in before:
-        WAYS[way](path)
+def damage(site: HostSite, way: str, of: Collection[str], known: Collection[str] = KINDS) -> dict[Path, bytes]:
+    """Damage the files of kinds; what they were. A socket can only be removed."""
+    found = [path for kind, paths in kinds(site, known).items() if kind in of for path in paths]
+    before = {path: path.read_bytes() for path in found if path.is_file()}
+    for path in found:
+        WAYS[way if path in before else "removed"](path)
     return before
 
 

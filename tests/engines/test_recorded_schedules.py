@@ -120,6 +120,20 @@ def test_a_changed_schedule_begins_when_it_is_applied(world: Schedule) -> None:
     assert world.at(65) == ["+65"]
 
 
+def test_a_clock_that_is_ahead_for_a_moment_stops_no_schedule_and_runs_nothing_twice(world: Schedule) -> None:
+    assert world.at(10) == ["+10"]
+    assert world.at(130) == ["+10", "+130"]
+    assert world.at(20) == ["+10", "+130"], "it begins anew, and this time may have been missed"
+    assert world.at(30) == ["+10", "+130", "+30"]
+    missed = world.messages()
+    world.restart()
+    for minute in range(40, 140, 10):
+        found = world.at(minute)
+        assert len(set(found)) == len(found)
+        assert f"+{minute}" in found
+    assert world.messages() == missed
+
+
 def test_a_clock_that_is_set_back_starts_nothing_twice_and_far_back_begins_anew(world: Schedule) -> None:
     world.at(60)
     assert (world.at(0), world.at(60)) == (["+60"], ["+60"])

@@ -25,7 +25,8 @@ class _Timer(msgspec.Struct):
 
 
 class FakeClock:
-    """Both protocols of reconciler.clock. ``slept`` lists every sleep asked for, in seconds.
+    """Both protocols of reconciler.clock. ``slept`` lists every sleep asked for, in seconds, and
+    ``started`` is when the program has looked at it first, in monotonic seconds.
 
     With ``auto`` a sleep takes no real time at all: the clock jumps to its end and goes on.
     """
@@ -33,6 +34,7 @@ class FakeClock:
     def __init__(self, now: float = START, *, auto: bool = False) -> None:
         self._start = now
         self._seen = SeenTime("", now, now)
+        self.started = 0.0
         self._passed = 0.0
         self._auto = auto
         self._order = 0
@@ -48,8 +50,12 @@ class FakeClock:
     def jump(self, seconds: float) -> None:
         """Set the time of day forward, or back, as a correction of the clock does; timers do not notice."""
         self.expiry()
-        self._start += seconds
+        self.set(seconds)
         self.expiry()
+
+    def set(self, seconds: float) -> None:
+        """As ``jump``, while no program looks at it."""
+        self._start += seconds
 
     def suspend(self, seconds: float) -> None:
         """Suspend the machine: time passes, and no sleep ends earlier for it."""
@@ -70,7 +76,7 @@ class FakeClock:
         """The time by which things expire."""
         now, monotonic = self.now(), self.monotonic()
         self._seen = self._seen.observe(now, monotonic, "")
-        return self._seen.expiry(now, monotonic)
+        return self._seen.expiry(now, monotonic, self.started)
 
     async def sleep(self, seconds: float) -> None:
         """Return once the clock was advanced by ``seconds``."""

@@ -57,6 +57,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     from reconciler.doctor.records import check_records
     from reconciler.doctor.repositories import check_sources
     from reconciler.doctor.secrets import check_secrets
+    from reconciler.doctor.volumes import check_volumes
     from reconciler.errors import UsageError
 
     try:
@@ -72,6 +73,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     yield from check_open_files(settings.state)
     yield from check_host(settings)
     yield from check_workloads(settings, who, daemon.pid if daemon else None)
+    yield from check_volumes(settings, who)
     yield from check_certificates(settings, who, clock)
     yield from check_secrets(settings, who, clock)
     yield from check_sources(settings, who, clock)

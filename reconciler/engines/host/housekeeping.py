@@ -10,6 +10,7 @@ from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
+from reconciler.times import ExpiryTime
 
 COLLECT = 0.5
 """Seconds between two collections of container output."""
@@ -24,6 +25,10 @@ _CONSEQUENCES = (
     "waits and probes do not depend on it, schedules go on from the new time and run no time again, and nothing "
     "that was there expires before it has held for an hour"
 )
+
+
+def _jump_message(seconds: float) -> str:
+    return f"the clock of this host was set by {seconds:+.0f} s; {_CONSEQUENCES}"
 
 
 class Housekeeping:
@@ -52,6 +57,7 @@ class Housekeeping:
         self.clock_jumped = ""
         """How the clock was set within the last hour; "" if it was not."""
         self._since = 0.0
+        self._is_new = True
         self._next_report = clock.monotonic()
 
     async def run(self) -> None:
@@ -91,12 +97,25 @@ class Housekeeping:
             message = f"the logs of removed replicas were deleted, since their time is over: {named}"
             self._append_event(EngineEvent(key, Reason.LOGS_EXPIRED, message))
 
+    def _take_over(self, expiry: ExpiryTime) -> None:
+        """Go on from a jump that an earlier daemon has seen, or that nobody has seen: no daemon ran."""
+        if not expiry.jump:
+            return
+        passed = max(expiry.now - expiry.since, 0.0)
+        self.clock_jumped = _jump_message(expiry.jump)
+        self._since = self._clock.monotonic() - passed
+        if expiry.is_new:
+            self._append_event(EngineEvent(self._key, Reason.CLOCK_JUMPED, self.clock_jumped))
+
     def check_clock(self) -> None:
         """Report when the wall clock was set. All waits use the monotonic clock, so none depends on it."""
-        self._clock.expiry()  # which is to see every change
+        expiry = self._clock.expiry()  # which is to see every change
+        if self._is_new:
+            self._is_new = False
+            self._take_over(expiry)
         epoch = self._clock.now() - self._clock.monotonic()
         if abs(epoch - self.epoch) > JUMP:
-            message = f"the clock of this host was set by {epoch - self.epoch:+.0f} s; {_CONSEQUENCES}"
+            message = _jump_message(epoch - self.epoch)
             self.epoch, self.clock_jumped, self._since = epoch, message, self._clock.monotonic()
             self._append_event(EngineEvent(self._key, Reason.CLOCK_JUMPED, message))
         elif self.clock_jumped and self._clock.monotonic() - self._since >= HOLD:

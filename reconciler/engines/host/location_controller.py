@@ -210,9 +210,10 @@ class LocationController:
         """
         while True:
             await self._services.clock.sleep(CHECK_FILES)
-            for controller in self.workloads.values():
+            for controller in [*self.workloads.values()]:
                 with contained(f"files of {controller.key}"):
                     controller.check_files()
+                    await controller.check_volumes()
 
     def live_replicas(self) -> list[Replica]:
         """All controlled replicas that are not ending."""

@@ -42,6 +42,9 @@ class ContainerProvisioner(Protocol):
     async def attach(self, replica: Replica, container: str) -> None:
         """Attach the volumes that a container mounts; VolumeInUse is the reason while another replica holds one."""
 
+    async def attach_again(self, replica: Replica, is_there: Callable[[], bool]) -> None:
+        """Attach volumes that running containers use, and whose locks are gone, while ``is_there`` is true."""
+
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """Everything that is needed to start a container; its files are written, its volumes are attached."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 
 from reconciler.bugs import internal_error
 from reconciler.engines.host.action_errors import DECIDE, ActionErrors, action_name
@@ -111,6 +112,12 @@ class WorkloadController:
         """Write replica files again if another program has removed them."""
         if self._members.find_lost():
             self.wake()
+
+    async def check_volumes(self) -> None:
+        """Attach volumes again that replicas use, if another program has removed their locks."""
+        for name, replica in [*self.replicas.items()]:
+            with suppress(EngineError):  # the version of a replica that is being replaced may be unknown
+                await self._services.provisioner.attach_again(replica, lambda: name in self.replicas)  # noqa: B023
 
     def on_replica_change(self, name: str, change: Callable[[Replica], Replica]) -> None:
         """Apply ``change`` to the replica ``name`` after an event.

@@ -9,8 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.deployment import add_execution, read_deployment
-from reconciler.engines.due_times import DueTimes, begins_anew, due_times, missed_message, next_due
-from reconciler.model.cron import DAY
+from reconciler.engines.due_times import AHEAD, DueTimes, begins_anew, due_times, missed_message, next_due
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import options_at, read_specification
 from reconciler.model.record import Record
@@ -73,7 +72,7 @@ class RecordedSchedules:
     def _record_due(self, minute: int, now: float) -> None:
         if self._known is None:
             self._known = self._load()
-        if self._minute - minute > DAY:
+        if self._minute - minute > AHEAD:
             self._changed |= self._known.keys()  # the clock was set back so far that they begin anew
         self._minute = minute
         if self._changed:
@@ -135,21 +134,26 @@ class RecordedSchedules:
             known[key] = schedule._replace(position=position)
             self._push(key, position)
             positions.append((key, position))
-            for record in filter(self._is_here, found.get(str(key), ())):
-                self._add_execution(record, f"{key.name}-{times.newest}", iso(now), schedule.limit)
+            here = [*filter(self._is_here, found.get(str(key), ()))]
+            new = [each for each in here if self._add_execution(each, times.newest, iso(now), schedule.limit)]
+            for record in new:
                 changed.setdefault(record.source, []).append(key)
-            if missed := missed_message(times, "runs"):
+            if (missed := missed_message(times, "runs")) and len(new) == len(here):
                 events.append(NewEvent(key, Reason.EXECUTIONS_MISSED, missed, self._location))
         self._records.schedules.put_many(self._location, positions)
         self._records.events.append_many(events)
         for source, keys in changed.items():
             self._records.status_queue.add_many(source, keys)
 
-    def _add_execution(self, record: Record, name: str, at: str, limit: int) -> None:
-        deployment = read_deployment(record.state)
+    def _add_execution(self, record: Record, minute: int, at: str, limit: int) -> bool:
+        """Record the execution of a due minute; False if the clock was ahead then, and it has run already."""
+        name, deployment = f"{record.key.name}-{minute}", read_deployment(record.state)
         if deployment is not None:
+            if any(each.name == name for each in deployment.status.job_executions):
+                return False
             deployment, _ = add_execution(deployment, name, at, limit)
             self._records.applied.update_seen(record.key, record.location, record.health, _encode(deployment))
+        return True
 
 
 def _read(record: Record, former: _Schedule | None, minute: int) -> _Schedule | None:

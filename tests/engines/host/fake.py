@@ -395,6 +395,9 @@ class FakeProvisioner:
     async def attach(self, replica: Replica, container: str) -> None:
         """There is nothing to attach."""
 
+    async def attach_again(self, replica: Replica, is_there: Callable[[], bool]) -> None:
+        """As ``attach``."""
+
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """The replica, and how it behaves."""
         image = next(each.wanted.image for each in replica.containers if each.name == container)

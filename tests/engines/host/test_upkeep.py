@@ -44,6 +44,33 @@ def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) ->
     assert (upkeep.clock_jumped, events[2].reason) == ("", "ClockStable")
 
 
+@pytest.mark.parametrize("jump", [7200.0, -7200.0])
+def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_hour(tmp_path: Path, jump: float) -> None:
+    clock, events = FakeClock(), list[EngineEvent]()
+
+    def start() -> Housekeeping:
+        clock.started = clock.monotonic()
+        made = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append)
+        made.check_clock()
+        return made
+
+    assert start().clock_jumped == ""
+    # The daemon has ended, and the clock has its knowledge from the file.
+    asyncio.run(clock.advance(10.0))
+    clock.set(jump)
+    found = start()
+    assert [each.reason for each in events] == ["ClockJumped"]
+    assert f"set by {jump:+.0f} s" in found.clock_jumped
+    asyncio.run(clock.advance(1800.0))
+    # One more start knows it, and reports it no second time.
+    again = start()
+    assert again.clock_jumped == found.clock_jumped
+    assert len(events) == 1
+    asyncio.run(clock.advance(1801.0))
+    again.check_clock()
+    assert (again.clock_jumped, events[1].reason) == ("", "ClockStable")
+
+
 def test_logs_that_are_deleted_by_time_are_an_event(tmp_path: Path) -> None:
     clock, events = FakeClock(auto=True), list[EngineEvent]()
     segment = tmp_path / "logs/shop/job/job-1/main/1-1.rlog"

@@ -130,6 +130,10 @@ class DataPlane(Protocol):
     def withdraw(self, key: Key) -> None:
         """Take no new connections for a workload that is suspended or being deleted; its address stays reserved."""
 
+    def suspend(self, service: Service) -> None:
+        """Serve ``service`` no longer. Where requests are seen, each gets an answer that names the suspension."""
+        self.withdraw(service.key)
+
     def forget(self, key: Key) -> None:
         """Release the address of a deleted workload."""
 
@@ -176,7 +180,7 @@ class DataPlane(Protocol):
 
 def refused_event(key: Key, what: str, count: int) -> EngineEvent:
     """The event for ``count`` requests of a workload, or whatever the data plane counts, that got no replica."""
-    text = f"{some(what, count)} refused: no replica was free in time, or too many waited already"
+    text = f"{some(what, count)} refused: no replica was free in time, or too many waited or were open already"
     return EngineEvent(key, Reason.CONNECTIONS_REFUSED, text)
 
 
@@ -186,13 +190,13 @@ def some(what: str, count: int) -> str:
 
 
 def service_of(wanted: WorkloadSpec, spec: Specification, hold_until: float = 0.0) -> Service | None:
-    """What the workload serves; None while it is suspended, and if it has no port or runs on a schedule.
+    """What the workload serves, or would if it was not suspended; None if it has no port or runs on a schedule.
 
     Endpoints lead to the first port of the first container (docs/platform/workload.md#endpoints). ``hold_until`` is as
     in Service.
     """
     ports = next((each.ports for each in wanted.containers if each.ports), ())
-    if not ports or wanted.suspended or wanted.type is Type.CRON:
+    if not ports or wanted.type is Type.CRON:
         return None
     protocols = {port.number: port.protocol for each in spec.containers for port in each.ports}
     retry = spec.request_retry_policy

@@ -181,6 +181,10 @@ class ServicePublisher:
         if service is None:
             self.withdraw(key)
             return
+        if template.desired.suspended:
+            self._services.pop(key, None)
+            self.dataplane.suspend(service)
+            return
         to_zero = template.desired.options.autoscaling.min_scale == 0
         no_wake = self._no_wake[key] if to_zero else NoWake()
         self._services[key] = msgspec.structs.replace(service, no_wake=no_wake, split=self._splits.find(key))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from reconciler.engines.due_times import AHEAD, at, begins_anew, due_times, missed_message
+from reconciler.engines.due_times import at, begins_anew, due_times, missed_message
 from reconciler.engines.due_times import next_due as next_minute
 from reconciler.engines.host.decisions.availability import EVERY
 from reconciler.engines.host.decisions.execution_log import (
@@ -48,7 +48,7 @@ def add_due(
     """
     job, minute = wanted.job or Job(), int(wall // 60)
     schedule = "" if wanted.suspended else job.schedule
-    if begins_anew(schedule, log.schedule, log.checked, minute, AHEAD):
+    if begins_anew(schedule, log.schedule, log.checked, minute):
         return replace(log.at(minute, schedule), skipped=0), []
     log = log.caught_up(minute)
     times = due_times(schedule, log.checked, minute)

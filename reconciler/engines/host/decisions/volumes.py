@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from reconciler.engines.due_times import AHEAD, begins_anew, due_times
+from reconciler.engines.due_times import begins_anew, due_times
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
 from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState, last_proof
@@ -99,7 +99,7 @@ def due_snapshot(state: ScheduleState, wanted: Snapshots, now: float) -> tuple[S
     A new or changed schedule begins now. After a downtime only the newest time counts.
     """
     minute, schedule = int(now // 60), wanted.schedule or ""
-    if begins_anew(schedule, state.schedule, state.checked, minute, AHEAD):
+    if begins_anew(schedule, state.schedule, state.checked, minute):
         return ScheduleState(schedule, minute), None
     times = due_times(schedule, state.checked, minute)
     return (state, None) if times is None else (ScheduleState(schedule, times.newest), times.newest)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -16,7 +16,7 @@ from reconciler.engines.host.provisioning.stores import store_mounts, unmounted_
 from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.provisioning.template_store import TemplateStore
 from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
-from reconciler.engines.host.replica import Replica, container_of
+from reconciler.engines.host.replica import Phase, Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.host.volumes.protocol import VolumeId
@@ -110,11 +110,27 @@ class Provisioner:
 
     async def attach(self, replica: Replica, container: str) -> None:
         """Attach the volumes that a container mounts. Raises EngineError, reason VolumeInUse for one in use."""
+        await self._attach_by(self._volumes.attach, replica, container)
+
+    async def attach_again(self, replica: Replica, is_there: Callable[[], bool]) -> None:
+        """Attach volumes that running containers use, and whose locks were removed while no daemon ran.
+
+        ``is_there`` is whether the replica still exists. Raises EngineError.
+        """
+        for each in replica.containers:
+            if each.phase is Phase.RUNNING and replica.ending is None:
+                await self._attach_by(self._volumes.attach_again, replica, each.name)
+        if not is_there():
+            await self._volumes.attachments.detach(holder_name(replica.key, replica.name))
+
+    async def _attach_by(
+        self, attach: Callable[[VolumeId, str, int, Owner], Awaitable[None]], replica: Replica, container: str
+    ) -> None:
         template, spec = self._made_from(replica, container)
         holder = holder_name(replica.key, replica.name)
         for name in mounted_in((spec,)):
             volume = VolumeId(Key(Kind.VOLUMESET, replica.key.gvc, name), max(replica.index, 0))
-            await self._volumes.attach(volume, holder, replica.version, self._runtime.owner(template.desired))
+            await attach(volume, holder, replica.version, self._runtime.owner(template.desired))
 
     def launch(self, replica: Replica, container: str) -> ContainerStart:
         """Everything to start a container whose volumes are attached, with new files. Raises EngineError."""

@@ -110,6 +110,12 @@ class VolumeStore:
                 raise
             return found.files.path
 
+    def lock_again(self, volume: VolumeId, holder: str) -> bool:
+        """Lock a volume again that is attached to ``holder``; return whether its lock was missing."""
+        with self._exclusive(volume, "cannot be locked again") as found:
+            record = found.find()
+            return record is not None and record.state is VolumeState.READY and found.lock(holder)
+
     def detach(self, volume: VolumeId, holder: str) -> None:
         """Detach a volume from ``holder``. Does nothing if it is not attached to it. Raises EngineError VolumeBusy."""
         with self._exclusive(volume, "cannot be detached") as found:

@@ -27,6 +27,11 @@ def parse_holder(holder: str) -> tuple[Key, str]:
     return Key.parse(key), replica
 
 
+def lock_message(volume: VolumeId, holder: str) -> str:
+    """The message for a lock that was removed while ``holder`` used the volume."""
+    return f"the lock of {volume} was missing, though {holder} uses it: it is locked again"
+
+
 class Attachments:
     """The attached volumes of one location. ``changed`` is called with a volume set after one of its volumes changed,
     and ``released`` when a replica that was refused a volume may get it.
@@ -83,6 +88,20 @@ class Attachments:
                 self.retry()
             raise
         await self._changed(volume.volumeset)
+
+    async def lock_again(self, volume: VolumeId) -> str:
+        """Lock an attached volume whose lock is missing; return its holder, "" if there is nothing to do.
+
+        Raises EngineError.
+        """
+        holder = self.holder(volume)
+        if not holder or not await asyncio.to_thread(self._store.lock_again, volume, holder):
+            return ""
+        if self.holder(volume) != holder:
+            # It was detached meanwhile.
+            await asyncio.to_thread(self._store.detach, volume, holder)
+            return ""
+        return holder
 
     async def detach(self, holder: str) -> None:
         """Detach all volumes of an ended replica. Raises EngineError."""

@@ -27,6 +27,7 @@ class Act(StrEnum):
     """What happens to a volume by itself."""
 
     STATE = "state"
+    LOCK = "lock"
     HOOK = "hook"
     EXPIRY = "expiry"
     MEASUREMENT = "measurement"

@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
-from reconciler.engines.due_times import AHEAD, begins_anew, due_times
+from reconciler.engines.due_times import begins_anew, due_times
 from reconciler.engines.host.decisions.volumes import ScheduleState
 from reconciler.engines.host.disk.atomic import write_durable, write_failures
 from reconciler.engines.host.disk.ownership import Owner
@@ -157,7 +157,7 @@ class SnapshotVerifier:
         if known is None or not check.command:
             return
         former, minute = self._schedules.get(str(key), ScheduleState()), int(self._clock.now() // 60)
-        if begins_anew(check.schedule, former.schedule, former.checked, minute, AHEAD):
+        if begins_anew(check.schedule, former.schedule, former.checked, minute):
             await self._set_schedule(key, ScheduleState(check.schedule, minute))
             return
         times = due_times(check.schedule, former.checked, minute)

@@ -13,7 +13,7 @@ import msgspec
 from reconciler.engines.host.decisions.volumes import existing_volumes, limitations
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
-from reconciler.engines.host.volumesets.attachments import Attachments
+from reconciler.engines.host.volumesets.attachments import Attachments, lock_message
 from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.replacements import Replacements
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
@@ -147,6 +147,12 @@ class VolumeSets:
         wanted = VolumeSpec(float(known.spec.initial_capacity), known.spec.file_system_type)
         await self.releases.prepare(volume, holder, version, known.spec)
         await self.attachments.attach(volume, wanted, holder, owner)
+
+    async def attach_again(self, volume: VolumeId, holder: str, version: int, owner: Owner) -> None:
+        """As ``attach``, for a replica that runs, though nothing shows that it has the volume. Raises EngineError."""
+        if not self.attachments.holder(volume) and volume.volumeset in self.known:
+            await self.attach(volume, holder, version, owner)
+            self.report(EngineEvent(volume.volumeset, Reason.VOLUMES_CHECKED, lock_message(volume, holder)))
 
     async def perform(self, step: Step) -> Outcome:
         """Perform a step on a volume set. Raises EngineError if its volumes cannot be deleted."""

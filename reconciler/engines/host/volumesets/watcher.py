@@ -29,7 +29,7 @@ from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumes.store import TRIM_PAUSE
-from reconciler.engines.host.volumesets.attachments import parse_holder
+from reconciler.engines.host.volumesets.attachments import lock_message, parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.failures import Act, Failures
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
@@ -177,6 +177,8 @@ class VolumeWatcher:
         self._forget_failed_snapshot(volume, stored, known.spec.snapshots)
         name = scheduled_name(due) if due is not None else ""
         async with self._sets.locks.exclusive(volume):
+            if not stored.holder:
+                await self._try(volume, Act.LOCK, lambda: self._lock_again(volume))
             await self._try(volume, Act.HOOK, lambda: self._commands.hooks.finish(volume))
             if self._schedules_begun:
                 await self._try(volume, Act.EXPIRY, lambda: self._delete_expired(volume, stored, known.keep_last))
@@ -187,6 +189,11 @@ class VolumeWatcher:
             )
             await self._try(volume, Act.TRIM, lambda: self._trim(volume, stored))
         return taken
+
+    async def _lock_again(self, volume: VolumeId) -> None:
+        """Lock a volume whose lock another program has removed: commands would take it for a detached one."""
+        if holder := await self._sets.attachments.lock_again(volume):
+            self._append_event(EngineEvent(volume.volumeset, Reason.VOLUMES_CHECKED, lock_message(volume, holder)))
 
     async def _try(
         self, volume: VolumeId, act: Act, work: Callable[[], Coroutine[Any, Any, None]], subject: str = ""

@@ -147,7 +147,7 @@ def test_a_month_of_downtime_under_replace_is_one_start_and_one_event(tmp_path: 
     async def story(host: CronHost) -> None:
         await host.schedule(concurrencyPolicy="Replace")
         await host.engine.close()
-        host.time.jump(30 * DAY)
+        host.time.suspend(30 * DAY)
         await host.restart()
         await host.rest()
         assert (len(host.starts()), host.reasons()) == (1, ["ExecutionsMissed"])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from reconciler.engines.engine_state import health_with_conditions
 from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -268,6 +269,39 @@ def test_the_week_until_an_image_is_trimmed_goes_on_through_a_restart(tmp_path: 
         host.detach()
 
     play_on(lambda: ImageHost(tmp_path), story)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_lock_that_somebody_removes_is_there_again(tmp_path: Path, restart: bool) -> None:
+    async def story(host: VolumeHost) -> None:
+        await begin(host)
+        lock = host.root / "volumes/shop/data/0.d/lock"
+        before = lock.read_bytes()
+        if restart:
+            await host.engine.close()
+        lock.unlink()
+        if restart:
+            await host.restart()
+
+        async def locked() -> bool:
+            return lock.exists() and lock.read_bytes() == before
+
+        await host.eventually(locked, "it is locked again", pace=3.0)
+        assert host.starts("db-0") == 1
+        named = [each.message for each in host.news() if "the lock of" in each.message]
+        assert named == [
+            "the lock of volume 0 of volumeset/shop/data was missing, though workload/shop/db replica db-0 uses it: it "
+            "is locked again"
+        ]
+        # It is the replica's until that ends.
+        await host.database(version=2, suspend=True)
+
+        async def released() -> bool:
+            return not lock.exists()
+
+        await host.eventually(released, "it is released", pace=3.0)
+
+    play(tmp_path, story)
 
 
 def _is_one(host: VolumeHost) -> Any:

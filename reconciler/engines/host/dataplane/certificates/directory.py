@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,30 +43,32 @@ class CertificateDirectory:
     """The certificates below ``path``: ``NAME.pem`` with all in one file, ``NAME.crt`` beside ``NAME.key``, and folders
     with ``fullchain.pem`` and ``privkey.pem``, as certbot writes them.
 
-    ``problems`` maps each file that cannot be used to the reason. What such a file had before stays.
+    ``problems`` maps each file that cannot be used to the reason. What such a file had before stays, also if an earlier
+    daemon has read it and ``remembered`` has it, by its file.
     """
 
     def __init__(self, path: Path) -> None:
         self.certificates: tuple[Certificate, ...] = ()
         self.problems: dict[str, str] = {}
-        self._path = path
+        self.path = path
         self._entries: dict[_Pair, _Entry] = {}
 
-    def refresh(self) -> None:
+    def refresh(self, remembered: Mapping[str, Certificate] = {}) -> None:
         """Read what changed. A directory that cannot be listed is a problem, and what was read before remains."""
         try:
-            pairs = _pairs(self._path)
+            pairs = _pairs(self.path)
         except OSError as error:
-            self.problems = {str(self._path): f"it cannot be listed: {error.strerror}"}
+            self.problems = {str(self.path): f"it cannot be listed: {error.strerror}"}
+            self.certificates = self.certificates or tuple(remembered.values())
             return
-        self._entries = {pair: self._read(pair) for pair in pairs[:MOST]}
+        self._entries = {pair: self._read(pair, remembered.get(str(pair.chain))) for pair in pairs[:MOST]}
         found = self._entries.values()
         self.certificates = tuple(each.certificate for each in found if each.certificate is not None)
         self.problems = {str(pair.chain): each.problem for pair, each in self._entries.items() if each.problem}
         if len(pairs) > MOST:
-            self.problems[str(self._path)] = f"it has more than {MOST:,} certificates; the first ones are used"
+            self.problems[str(self.path)] = f"it has more than {MOST:,} certificates; the first ones are used"
 
-    def _read(self, pair: _Pair) -> _Entry:
+    def _read(self, pair: _Pair, remembered: Certificate | None) -> _Entry:
         files = [each for each in pair if each is not None]
         versions = tuple(_version(each) for each in files)
         former = self._entries.get(pair)
@@ -78,9 +81,10 @@ class CertificateDirectory:
             problem = str(error)
         except OSError as error:
             problem = f"it cannot be read: {error.strerror}"
-        if former is None or former.certificate is None:
-            return _Entry(versions, None, problem)
-        return _Entry(versions, former.certificate, f"{problem}; what it had before stays in service")
+        last = former.certificate if former is not None and former.certificate is not None else remembered
+        return _Entry(
+            versions, last, f"{problem}; what it had before stays in service" if last is not None else problem
+        )
 
 
 def _pairs(directory: Path) -> list[_Pair]:

@@ -149,6 +149,8 @@ class CertificateStore:
         self.served = Served()
         self.thumbprint = ""
         self._directory = CertificateDirectory(folders.shared) if folders.shared is not None else None
+        self._folders = folders
+        self._opened = clock.monotonic()
         self._former = FormerCertificates(folders.former)
         self._secrets = secrets
         self._clock = clock
@@ -197,7 +199,8 @@ class CertificateStore:
         self._hosts = dict(secure_hosts(table, problems))
         shared: tuple[Certificate, ...] = ()
         if self._directory is not None:
-            self._directory.refresh()
+            formers = self._formers(self._directory.path)
+            self._directory.refresh({each.certificate.source: each.certificate for each in formers})
             shared = self._directory.certificates
         now = self._clock.now()
         hosts, options, own, with_secrets = self._declared(now, problems)
@@ -207,11 +210,14 @@ class CertificateStore:
         if self._issuer is not None:
             lacking_own = (host for host in hosts.keys() - serving.keys() if self._is_issued(host))
             ordered = {host: self._proof_domain(host, hosts[host]) for host in lacking_own}
-            serving = select(ordered.keys(), self._issuer.certificates, now).serving | serving
+            issued = select(ordered.keys(), self._issuer.certificates, now).serving
+            serving = self._issued_before(ordered.keys(), now) | issued | serving
             renewed = ordered.keys() & serving.keys()
             not_renewed = {host: text for host, text in self._issuer.problems.items() if host in renewed}
-        if table.sites:
-            self._remember(with_secrets, serving, options)
+        # What is ordered has its certificate from the directory of issued ones, or had.
+        files = {each.source for each in shared}
+        of_files = {host for host, found in serving.items() if host in ordered or found.certificate.source in files}
+        self._remember(with_secrets | of_files, serving, options)
         domains = {each.domain for each in table.sites} | {each.domain for each in table.streams}
         domains.discard("")
         unverified = {name: text for name, text in self._proofs.unproven.items() if name in domains}
@@ -284,12 +290,28 @@ class CertificateStore:
             note = "; the one before stays in service" if stays else ""
             _add(problems, {domain}, f"{'; '.join(texts)}{note}")
 
+    def _issued_before(self, hosts: Collection[str], now: float) -> dict[str, Match]:
+        """The certificates of ``hosts`` that were issued, should their files be damaged now."""
+        formers = (each for each in self._formers(self._folders.former.parent) if each.host in hosts)
+        found = {each.host: each.match(now) for each in formers}
+        return {host: match for host, match in found.items() if match is not None}
+
+    def _formers(self, folder: Path) -> Iterator[Former]:
+        """What hosts were served with last, of the files below ``folder``, the oldest first."""
+        for each in sorted(self._former.by_host().values(), key=lambda each: each.certificate.not_before):
+            if folder in Path(each.certificate.source).parents:
+                yield each
+
     def _remember(self, hosts: Iterable[str], serving: Mapping[str, Match], options: Mapping[str, TlsOptions]) -> None:
-        """Remember what ``hosts`` are served with."""
+        """Remember what ``hosts`` are served with, and at a start of the daemon also what others were.
+
+        Workloads and domains become known one by one.
+        """
         found = {host: serving[host] for host in hosts if host in serving}
-        self._former.replace(
-            {host: Former(host, *match, options.get(host, TlsOptions())) for host, match in found.items()}
-        )
+        wanted = {host: Former(host, *match, options.get(host, TlsOptions())) for host, match in found.items()}
+        if self._clock.monotonic() < self._opened + REFRESH_SECONDS:
+            wanted = {host: each for host, each in self._former.by_host().items() if host not in self._hosts} | wanted
+        self._former.replace(wanted)
 
     def _why(self, host: str, found: SecureHost, problem: str) -> str:
         """Why a host has no certificate that can be served."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.certificates.store import CertificateStore, Served
-from reconciler.engines.host.dataplane.haproxy.master import Master
+from reconciler.engines.host.dataplane.haproxy.master import Master, has_content
 from reconciler.engines.host.dataplane.haproxy.tls import (
     FOLDER,
     LIST,
@@ -42,6 +42,8 @@ class LiveCertificates:
         self._written: str | None = None
         self._served: str | None = None
         self._compared_at = float("-inf")
+        self._wanted: Sequence[TlsEntry] = ()
+        master.restore_with(self._restore)
 
     def write(self, wanted: Sequence[TlsEntry]) -> None:
         """Write what the next worker serves. Raises EngineError, and then the former list remains."""
@@ -53,10 +55,16 @@ class LiveCertificates:
         except OSError as error:
             raise write_error(f"{self._directory / FOLDER} cannot be used", error) from None
         for path, content in render_files(wanted).items():
-            if not (self._directory / path).exists():
+            if not has_content(self._directory / path, content):
                 write_atomic(self._directory / path, content.encode(), 0o600)
         write_atomic(self._directory / LIST, text.encode(), 0o600)
-        self._written = text
+        self._written, self._wanted = text, wanted
+
+    def _restore(self) -> None:
+        """Write the files again that another program has damaged. Raises EngineError."""
+        if self._written is not None:
+            self._written = None
+            self.write(self._wanted)
 
     async def bring(self, wanted: Sequence[TlsEntry]) -> bool:
         """Bring the live worker to ``wanted`` without a reload; return False if only a reload does it.

@@ -45,12 +45,18 @@ NO_REPLICA = "none"
 CROWD = "_crowd"
 """A key of the same map, while there are so many connections that only few requests of each workload may wait."""
 
+FULL = "_full"
+"""A key of the same map, while there are so many connections that no workload gets more than its share."""
+
 TUNNEL = "1h"
 """How long a connection without a message stays: a WebSocket, or one of a port with the protocol tcp."""
 
 CONNECT = "2s"
 HTTP, TCP = "http", "tcp"
 """The modes of backends and of the ports that lead to them."""
+
+SUSPENDED = "_suspended"
+"""Where the ports and the names of suspended workloads lead to in the map ``PORTS``: no backend has this name."""
 
 NO_ROUTE = "_none"
 """The backend that answers requests without a workload."""
@@ -108,11 +114,39 @@ class Backend(msgspec.Struct, frozen=True):
         return bool(self.split) and self.mode == HTTP
 
 
+class Suspended(msgspec.Struct, frozen=True, order=True):
+    """A suspended workload at a port of this host, where HAProxy answers instead of it; ``name`` is its backend's."""
+
+    name: str
+    port: int
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True):
+    """Numbers of connections from clients, so that those of one workload never take the place of all others.
+
+    With more than ``crowd`` at all workloads, few requests of each may wait. No workload ever has more than ``most``,
+    and none gets more than ``share`` while there are more than ``full`` at all workloads.
+    """
+
+    crowd: int = 10_922
+    most: int = 16_384
+    full: int = 24_576
+    share: int = 4096
+
+
+def connection_limits(files: int) -> ConnectionLimits:
+    """The limits of a process that may open so many files: a connection from a client needs two of them.
+
+    A request that waits has one file, and then up to three more.
+    """
+    connections = files // 2
+    return ConnectionLimits(files // 6, connections // 2, connections * 3 // 4, connections // 8)
+
+
 class ProxyOptions(msgspec.Struct, frozen=True):
     """What all workloads of a location share. ``user`` is the number of HAProxy's user and group; None: the daemon's.
 
-    Without ``lua``, requests cannot wait for an operator. ``runtime``: backends come and go without a reload. With more
-    than ``crowd`` connections, few requests of each workload wait.
+    Without ``lua``, requests cannot wait for an operator. ``runtime``: backends come and go without a reload.
     """
 
     location: str
@@ -122,7 +156,7 @@ class ProxyOptions(msgspec.Struct, frozen=True):
     user: tuple[int, int] | None = None
     runtime: bool = False
     version: tuple[int, int] = OLDEST
-    crowd: int = 10_000
+    limits: ConnectionLimits = ConnectionLimits()
 
 
 def encode(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import Backend, ProxyOptions
+from reconciler.engines.host.dataplane.haproxy.config import SUSPENDED, Backend, ProxyOptions, Suspended
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.rendering.render import (
@@ -80,6 +80,7 @@ class ConfigFile:
         self._refused: _Refusal | None = None
         self._parts: list[_Part] = []
         self._seen: list[Backend] = []
+        self._suspended: tuple[Suspended, ...] = ()
         self._needed: tuple[Needs, Mapping[str, str]] | None = None
         self._planned: Plan | None = None
         self._written: tuple[str, Sequence[Backend]] = ("", ())
@@ -91,9 +92,15 @@ class ConfigFile:
         self.loaded, self.digest, self._shapes = read_loaded(text), read_digest(text), read_shapes(text)
         self._needed = self._planned = None
 
-    def plan(self, backends: Sequence[Backend], frontends: Frontends, live: Mapping[str, LiveBackend] | None) -> Plan:
+    def plan(
+        self,
+        backends: Sequence[Backend],
+        suspended: tuple[Suspended, ...],
+        frontends: Frontends,
+        live: Mapping[str, LiveBackend] | None,
+    ) -> Plan:
         """What to bring the process to, which has the backends ``live``; None if it does not run."""
-        needs, ports = self._needs(backends)
+        needs, ports = self._needs(backends, suspended)
         layout = Layout(self._options, self._next_load(needs, live), frontends)
         known = self._planned
         if known is None or known.layout != layout or known.needs is not needs:
@@ -151,8 +158,10 @@ class ConfigFile:
         former = self.loaded if live is not None and not self._suspect else Loaded(count=self.loaded.count)
         return next_load(self._options, former, needs, self._find)
 
-    def _needs(self, backends: Sequence[Backend]) -> tuple[Needs, Mapping[str, str]]:
-        """What ``backends`` need, and their ports; the same object until they change."""
+    def _needs(self, backends: Sequence[Backend], suspended: tuple[Suspended, ...]) -> tuple[Needs, Mapping[str, str]]:
+        """What ``backends`` and ``suspended`` need, and their ports; the same object until they change."""
+        if suspended != self._suspended:
+            self._suspended, self._needed = suspended, None
         if self._needed is not None and (backends is self._seen or list(backends) == self._seen):
             # Mostly the same objects, which are compared at once.
             return self._needed
@@ -160,5 +169,8 @@ class ConfigFile:
         parts = [_Part(each.service, each.port, bool(each.split)) for each in backends]
         if self._needed is None or parts != self._parts:
             self._parts = parts
-            self._needed = needs_of(self._options, backends), {f"{each.port}": each.name for each in backends}
+            ports = {f"{each.port}": each.name for each in backends}
+            # Requests from outside come by the name.
+            ports |= {key: SUSPENDED for each in suspended for key in (f"{each.port}", each.name)}
+            self._needed = needs_of(self._options, backends, suspended), ports
         return self._needed

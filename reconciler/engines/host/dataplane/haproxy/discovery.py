@@ -129,6 +129,13 @@ def find_master(directory: Path) -> int | None:
     return _at_socket(directory) or _in_file(directory)
 
 
+def find_lost(directory: Path) -> int | None:
+    """As ``find_master``, of one whose socket and whose file are gone: looks at all processes."""
+    found = {pid for pid in procfs.numbers() if _runs_in(pid, directory)}
+    workers = {child for pid in found for child in procfs.children(pid)}
+    return min(found - workers, default=None)
+
+
 def retire(directory: Path, number: int = signal.SIGUSR1) -> None:
     """Let the HAProxy of a location end after its last connection, or at once with the signal SIGTERM.
 
@@ -209,9 +216,17 @@ def _in_file(directory: Path) -> int | None:
     """The process of the file with its number, if its socket was lost. A file with that of another process is old."""
     try:
         pid = int((directory / PID).read_text(encoding="ascii"))
-        own = Path(f"/proc/{pid}/cwd").readlink() == directory.resolve()
     except (OSError, ValueError):
         return None
-    found = procfs.find_process(pid)
-    alive = found is not None and found.alive and own
-    return pid if alive and MASTER_SOCKET in b" ".join(procfs.command_line(pid)).decode(errors="replace") else None
+    return pid if _runs_in(pid, directory) else None
+
+
+def _runs_in(pid: int, directory: Path) -> bool:
+    """Whether the process is a HAProxy of ``directory`` with a master."""
+    try:
+        own = Path(f"/proc/{pid}/cwd").readlink() == directory.resolve()
+    except OSError:
+        return False
+    found = procfs.find_process(pid) if own else None
+    alive = found is not None and found.alive
+    return alive and MASTER_SOCKET in b" ".join(procfs.command_line(pid)).decode(errors="replace")

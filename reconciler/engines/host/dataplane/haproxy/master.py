@@ -17,6 +17,7 @@ from reconciler.engines.host.dataplane.haproxy.config import CONFIG, EMPTY, HOLD
 from reconciler.engines.host.dataplane.haproxy.discovery import (
     MasterProcess,
     ProxyUnit,
+    find_lost,
     find_master,
     first_alert,
     last_alert,
@@ -45,6 +46,14 @@ _DENIED = "Permission denied"
 _NEW_CONFIG, _CHECKED = f"{CONFIG}.new", "checked.cfg"
 
 
+def has_content(path: Path, text: str) -> bool:
+    """Whether the file ``path`` is as it was written."""
+    try:
+        return path.read_bytes() == text.encode()
+    except OSError:
+        return False
+
+
 class Master:
     """The HAProxy of one location, whose files are in ``directory``. ``on_end`` is called when it has ended.
 
@@ -54,7 +63,8 @@ class Master:
     def __init__(self, directory: Path, on_end: Callable[[], None], unit: ProxyUnit) -> None:
         self._directory = directory
         self._program = ""
-        self._maps: dict[str, str] = {}
+        self._files: dict[str, str] = {}
+        self._restores: list[Callable[[], None]] = []
         self._on_end = on_end
         self.unit = unit
         self._ends = exit_watch.ExitWatcher()
@@ -87,13 +97,15 @@ class Master:
                 self._descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise write_error(f"{self._directory} cannot be used", error) from None
-        write_atomic(self._directory / HOLD, Path(__file__).with_name(HOLD).read_bytes(), 0o644)
-        self._maps.clear()
+        self._files.clear()
+        self.write_file(HOLD, Path(__file__).with_name(HOLD).read_text(encoding="utf-8"))
         for name in (each for each in (HOLDS, SPLITS, EMPTY) if not (self._directory / each).exists()):
             self.write_map(name, {})
         for name, text in pages().items():
-            write_atomic(self._directory / PAGES / name, text.encode(), 0o644)
+            self.write_file(f"{PAGES}/{name}", text)
         self.find()
+        if not self.running and (lost := find_lost(self._directory)) is not None:
+            self._follow(lost)
 
     def find(self) -> None:
         """Find one that its unit, or an earlier daemon, has started, if none is known."""
@@ -126,13 +138,25 @@ class Master:
     def write_map(self, name: str, entries: Mapping[str, str]) -> None:
         """Write the file from which a new worker gets the map ``name``, unless it is current. Raises EngineError."""
         text = "".join(f"{key} {value}\n" for key, value in sorted(entries.items()))
-        if text != self._maps.get(name):
+        if text != self._files.get(name):
             self.write_file(name, text)
-            self._maps[name] = text
 
     def write_file(self, name: str, text: str) -> None:
         """Write a file from which a new worker reads. Raises EngineError."""
         write_atomic(self._directory / name, text.encode(), 0o644)
+        self._files[name] = text
+
+    def restore_with(self, restore: Callable[[], None]) -> None:
+        """Call ``restore`` before files are read: it writes others again that are damaged. It may raise EngineError."""
+        self._restores.append(restore)
+
+    def _restore_files(self) -> None:
+        """Write what a new worker reads, as far as another program has damaged it. Raises EngineError."""
+        for name, text in self._files.items():
+            if not has_content(self._directory / name, text):
+                write_atomic(self._directory / name, text.encode(), 0o644)
+        for each in self._restores:
+            each()
 
     async def check_text(self, text: str) -> str:
         """The messages of HAProxy about a configuration that is not used. Raises EngineError."""
@@ -141,6 +165,7 @@ class Master:
 
     async def check_config(self, text: str) -> None:
         """Replace the file if HAProxy accepts ``text``. Raises EngineError, and the former one stays."""
+        self._restore_files()
         new = self._directory / _NEW_CONFIG
         write_atomic(new, text.encode(), 0o600)
         done = await asyncio.to_thread(self._run, "-c", "-f", _NEW_CONFIG)
@@ -168,6 +193,7 @@ class Master:
 
         Raises EngineError; the former worker then goes on.
         """
+        self._restore_files()
         if self._found is not None:
             self._found.signal(signal.SIGUSR2)
         await self._until_served(digest)

@@ -18,8 +18,10 @@ from reconciler.engines.host.dataplane.haproxy.certificates import LiveCertifica
 from reconciler.engines.host.dataplane.haproxy.config import (
     LOG_SOCKET,
     OWN,
+    ConnectionLimits,
     ProxyOptions,
     backend_name,
+    connection_limits,
     decode_key,
     encode,
 )
@@ -75,7 +77,7 @@ class HaproxyDataPlane:
         self._updated: set[Key] = set()
         self._due = self._counted_at = float("-inf")
         self._refused: dict[str, int] = {}
-        self._opened = self._crowded = False
+        self._opened = self._crowded = self._full = False
         self._program: Program | None = None
         self._failure = ""
         self._shown: object = None
@@ -108,6 +110,11 @@ class HaproxyDataPlane:
     def withdraw(self, key: Key) -> None:
         """Stop listening for ``key``; open requests go on until their replica ends."""
         if self._wanted.withdraw(key):
+            self._compare_soon()
+
+    def suspend(self, service: Service) -> None:
+        """Answer the requests of ``service`` with its suspension; a tcp port takes no connections."""
+        if self._wanted.suspend(service):
             self._compare_soon()
 
     def forget(self, key: Key) -> None:
@@ -255,7 +262,7 @@ class HaproxyDataPlane:
         if not self._opened:
             self._open(await asyncio.to_thread(usable_program))
         self._master.find()
-        if not self._wanted.services and self._context.ingress is None:
+        if not self._wanted.is_needed and self._context.ingress is None:
             self._proxy.end()
             return
         self._wanted.route((await self._outside.prepare()).workloads)
@@ -265,8 +272,9 @@ class HaproxyDataPlane:
         self._wanted.note_answers(self._proxy.live)
         holds = self._wanted.holds(now, self._clock.now())
         frontends = self._outside.frontends(self._wanted.services.values())
-        self._wanted.use_bound(self._proxy.bound)
-        await self._proxy.bring(self._wanted.backends(self._proxy.live, now), holds, frontends)
+        self._wanted.use_bound(self._proxy.bound, self._proxy.listens)
+        backends, suspended = self._wanted.backends(self._proxy.live, now), self._wanted.suspended()
+        await self._proxy.bring(backends, suspended, holds, frontends)
         await self._outside.bring(complete=self._proxy.current)
         self._report(restarted=self._proxy.take_lost())
 
@@ -277,7 +285,7 @@ class HaproxyDataPlane:
             self._wanted.drain_on_hold()
         self._master.open(program.path)
         shared = self._setup.location, self._context.limits, min(os.cpu_count() or 1, THREADS)
-        options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version, _crowd())
+        options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version, _limits())
         self._proxy.open(options, self._context.ports.spare)
         log_user = user[0] if user is not None else None
         self._log.open(self._master.socket_path(LOG_SOCKET), log_user, lambda: self._master.pid)
@@ -297,6 +305,7 @@ class HaproxyDataPlane:
                 self._refused[name] = refused
                 self._report_refused(name, refused - before if before is not None else 0)
         self._report_crowd()
+        self._report_full()
         for key in self._wanted.services if restarted else ():
             text = "HAProxy had ended and was started again: the requests in flight were lost"
             self._context.append_event(EngineEvent(key, Reason.PROXY_RESTARTED, text))
@@ -315,6 +324,20 @@ class HaproxyDataPlane:
             )
             self._context.append_event(EngineEvent(key, Reason.MANY_REQUESTS_WAIT, text))
 
+    def _report_full(self) -> None:
+        """Append an event that names the workload with the most connections, once there is hardly room for others."""
+        is_full, self._full = self._full, self._proxy.full
+        if is_full or not self._full:
+            return
+        found = {name: each.open for name, each in self._proxy.live.items()}
+        name = max(found, key=found.__getitem__, default="")
+        if found.get(name) and (key := decode_key(name)) in self._wanted.services:
+            text = (
+                f"{found[name]} requests and connections are open, the most of all workloads here. HAProxy has hardly "
+                f"room for others, so no workload gets more than {self._proxy.limits.share} for now"
+            )
+            self._context.append_event(EngineEvent(key, Reason.MANY_CONNECTIONS, text))
+
     def _report_refused(self, name: str, count: int) -> None:
         key = decode_key(name)
         if count > 0 and key in self._wanted.services:
@@ -328,6 +351,5 @@ class HaproxyDataPlane:
         self._compare_soon()
 
 
-def _crowd() -> int:
-    """So many connections that others must have room. While a request waits it has one file, then up to three more."""
-    return min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]) // 6
+def _limits() -> ConnectionLimits:
+    return connection_limits(min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

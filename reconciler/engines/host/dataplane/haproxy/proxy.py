@@ -10,11 +10,15 @@ from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.haproxy.config import (
     CROWD,
     EMPTY,
+    FULL,
     HOLDS,
+    HTTP,
     NO_REPLICA,
     PORTS,
     Backend,
+    ConnectionLimits,
     ProxyOptions,
+    Suspended,
 )
 from reconciler.engines.host.dataplane.haproxy.config_file import ConfigFile, Plan
 from reconciler.engines.host.dataplane.haproxy.facts import (
@@ -53,14 +57,14 @@ class LiveProxy:
     """The process with its state as it was read last: ``live``, empty while it does not serve.
 
     ``due`` is when a reload is permitted that has to wait; None if none waits. While it is ``crowded``, few requests of
-    each workload may wait.
+    each workload may wait; while it is ``full``, no workload gets more connections than its share.
     """
 
     def __init__(self, master: Master, clock: Clock) -> None:
         self.live: dict[str, LiveBackend] = {}
         self.read_at = float("-inf")
         self.due: float | None = None
-        self.crowded = False
+        self.crowded = self.full = False
         self._lost = False
         self._failure: EngineError | None = None
         self._master = master
@@ -124,6 +128,16 @@ class LiveProxy:
         """The ports by mode at which the process listens, for workloads that come without a reload."""
         usable = self._options.runtime and self._master.running and self._facts.digest == self._file.digest
         return self._file.loaded.ports if usable else {}
+
+    @property
+    def limits(self) -> ConnectionLimits:
+        """The limits of connections."""
+        return self._options.limits
+
+    @property
+    def listens(self) -> frozenset[int]:
+        """The ports at which the process takes requests."""
+        return self._file.loaded.ports.get(HTTP, frozenset()) if self._master.running else frozenset()
 
     def serves(self, name: str, port: int | None) -> bool:
         """Whether requests at ``port`` reach the backend ``name``."""
@@ -200,21 +214,29 @@ class LiveProxy:
                 self._file.note_introduced(added)
                 await self._maps.add(PORTS, {f"{each.port}": each.name for each in added})
 
-    async def bring(self, backends: Sequence[Backend], holds: Mapping[str, str], frontends: Frontends) -> None:
+    async def bring(
+        self,
+        backends: Sequence[Backend],
+        suspended: tuple[Suspended, ...],
+        holds: Mapping[str, str],
+        frontends: Frontends,
+    ) -> None:
         """Bring the process to ``backends`` and ``holds``: by a start, a reload, or commands. Raises EngineError.
 
-        ``holds`` maps the backends that an operator holds to the end of the hold.
+        It answers instead of ``suspended`` workloads. ``holds`` maps the backends that an operator holds to the end of
+        the hold.
         """
         self.due = None
-        if not backends and not frontends.outside:
+        if not backends and not suspended and not frontends.outside:
             return  # Nothing can be served now: other programs have all the ports.
         self._master.write_map(HOLDS, holds)
         self._master.write_map(SPLITS, wanted_entries(backends, self._facts.splits))
-        self.crowded = self._facts.connections > self._options.crowd // (2 if self.crowded else 1)
+        self._count_connections()
         self._empty = {each.name: NO_REPLICA for each in backends if not each.servers}
         self._empty |= {CROWD: NO_REPLICA} if self.crowded else {}
+        self._empty |= {FULL: NO_REPLICA} if self.full else {}
         self._master.write_map(EMPTY, self._empty)
-        plan = self._plan = self._file.plan(backends, frontends, self.live if self._master.running else None)
+        plan = self._plan = self._file.plan(backends, suspended, frontends, self.live if self._master.running else None)
         self._maps.write(PORTS, plan.ports)
         if self._master.running and self.current:
             self._failure = None
@@ -225,6 +247,12 @@ class LiveProxy:
             await self._bring_live(plan, holds)
         if self._failure is not None:
             raise self._failure.with_traceback(None)
+
+    def _count_connections(self) -> None:
+        """See whether there are many connections: that ends when there are half as many."""
+        found, limits = self._facts.connections, self.limits
+        self.crowded = found > limits.crowd // (2 if self.crowded else 1)
+        self.full = found > limits.full // (2 if self.full else 1)
 
     async def _bring_live(self, plan: Plan, holds: Mapping[str, str]) -> None:
         """Bring what a process that runs can take without a reload."""

@@ -2,7 +2,10 @@
 -- daemon. Requests that wait for a replica need no script: they are in the queue of a server (see `_wait`).
 -- A worker that HAProxy has replaced knows no new servers: it passes its requests to the new one (see `use-server` and relieve).
 
--- A script that wakes takes the one lock of all scripts, so it wakes rarely.
+-- A hold may last longer than the one timeout of queues, and it ends without the daemon: a queue can do neither. Scripts
+-- of HAProxy before 2.9 see no servers that have come at run time, so they could not lead requests on.
+-- A script that wakes takes the one lock of all scripts, so it wakes rarely: 1,000 that wait cost others nothing that
+-- can be measured (see the test of neighbours).
 local FIRST_WAIT, LONGEST_WAIT = 50, 500 -- milliseconds
 local reported = {}
 -- Backend → the end (seconds since the epoch) of the hold by an operator.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.haproxy.config import HTTP, TCP, Backend, ProxyOptions
+from reconciler.engines.host.dataplane.haproxy.config import HTTP, TCP, Backend, ProxyOptions, Suspended
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, commands, take_out
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import profile_of, usual_profile
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Loaded, Shape, shape_of
@@ -37,10 +37,11 @@ class Needs(NamedTuple):
     shapes: Shapes
 
 
-def needs_of(options: ProxyOptions, backends: Iterable[Backend]) -> Needs:
-    """What ``backends`` need."""
+def needs_of(options: ProxyOptions, backends: Iterable[Backend], suspended: Iterable[Suspended] = ()) -> Needs:
+    """What ``backends`` need, and what answers for ``suspended`` workloads."""
     found = list(backends)
     ports = {mode: frozenset(each.port for each in found if each.mode == mode) for mode in (HTTP, TCP)}
+    ports[HTTP] |= {each.port for each in suspended}
     profiles = dict({profile_of(options, each.service) for each in found})
     return Needs(ports, profiles, {each.name: shape_of(options, each) for each in found})
 

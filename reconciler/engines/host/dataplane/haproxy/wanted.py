@@ -9,9 +9,11 @@ from msgspec.structs import replace
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.config import (
+    HTTP,
     OWN,
     Backend,
     Server,
+    Suspended,
     backend_name,
     encode,
     mode_of,
@@ -39,8 +41,10 @@ class WantedState:
 
     def __init__(self, ports: ServicePorts) -> None:
         self.services: dict[Key, Service] = {}
+        self._suspended: set[Key] = set()
         self.errors: dict[Key, str] = {}
         self._bound: Mapping[str, frozenset[int]] = {}
+        self._listens: Set[int] = frozenset()
         self._ports = ports
         self._drains = False
         self._ready: dict[Key, tuple[Endpoint, ...]] = {}
@@ -78,6 +82,7 @@ class WantedState:
     def publish(self, service: Service) -> bool:
         """Serve ``service``; return whether that is a change."""
         key = service.key
+        self._suspended.discard(key)
         if self.services.get(key) == service:
             return False
         self.services[key] = service
@@ -98,7 +103,29 @@ class WantedState:
         """Serve ``key`` no longer; return whether it was served."""
         self.errors.pop(key, None)
         self._drop(key)
-        return self.services.pop(key, None) is not None
+        was_suspended = key in self._suspended
+        self._suspended.discard(key)
+        return self.services.pop(key, None) is not None or was_suspended
+
+    def suspend(self, service: Service) -> bool:
+        """Serve ``service`` no longer, and answer its requests; return whether that is a change."""
+        key, is_new = service.key, service.key not in self._suspended
+        changed = self.withdraw(key)
+        if mode_of(service) == HTTP:
+            self._suspended.add(key)
+            return is_new
+        return changed
+
+    def suspended(self) -> tuple[Suspended, ...]:
+        """The suspended workloads whose requests are answered, unless another program has the port."""
+        bound = self._bound.get(HTTP, frozenset())
+        found = ((key, self._usable_port(backend_name(key), key, bound, live=False)) for key in self._suspended)
+        return tuple(sorted(Suspended(backend_name(key), port) for key, port in found if port is not None))
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is a workload with an address."""
+        return bool(self.services or self._suspended)
 
     def names(self, key: Key) -> tuple[str, ...]:
         """The backends of a served workload: that of its first port, and those of others that routes lead to."""
@@ -135,9 +162,12 @@ class WantedState:
         """Learn from the configuration in force the ports, if their file was lost."""
         self._adopted = read_ports(config)
 
-    def use_bound(self, ports: Mapping[str, frozenset[int]]) -> None:
-        """Assign ``ports`` first, at which HAProxy listens already: those of each mode, also without a workload."""
-        self._bound = ports
+    def use_bound(self, ports: Mapping[str, frozenset[int]], listens: Set[int]) -> None:
+        """Assign ``ports`` first, at which HAProxy listens already: those of each mode, also without a workload.
+
+        It ``listens`` also at ports that are of a workload and answer for its suspension.
+        """
+        self._bound, self._listens = ports, listens
 
     def note_answers(self, live: Live) -> bool:
         """Remember the replicas that have answered: they may get any number of requests. Return whether one is new."""
@@ -261,7 +291,7 @@ class WantedState:
         try:
             if self._ports.find(key) is None and (adopted := self._adopted.get(name)):
                 self._ports.reserve(key, adopted)
-            return self._ports.usable(key, bound, served=live)
+            return self._ports.usable(key, bound, served=live or self._ports.find(key) in self._listens)
         except EngineError as error:
             self.errors[key] = str(error)
             return None

@@ -44,6 +44,43 @@ def secrets(key: Key) -> SecretValue:
     raise KeyError(key)
 
 
+def test_an_issued_certificate_whose_file_is_damaged_stays_while_the_next_one_is_ordered(tmp_path: Path) -> None:
+    spec = {"workloadLink": "/org/acme/gvc/shop/workload/w0", "ports": [{"number": 443}]}
+    domain = read_domain(msgspec.json.encode({"kind": "domain", "name": "shop.example", "spec": spec}))
+    served = (ServedWorkload(KEYS[0], {8080: "http"}, ("0.0.0.0/0",)),)
+    table = build_table(RoutingInput("here", "platform.test", served, {"shop": GvcRouting("alias")}, (domain,)))
+    clock = FakeClock()
+    end = clock.now() + 3600.0
+    source = str(tmp_path / "acme/certificates/shop.example.pem")
+    issued = Certificate(("shop.example",), 0.0, end, source, "pem", "1")
+
+    class Ordering(Issuer):
+        problems: dict[str, str] = {}
+        wanted: Mapping[str, str] = {}
+        wildcards = False
+
+        def want(self, hosts: Mapping[str, str], dns: Collection[str] = ()) -> None:
+            self.wanted = hosts
+
+    def found(*certificates: Certificate) -> CertificateStore:
+        """What another daemon finds, with these certificates."""
+        folders = CertificateFolders(None, tmp_path / "former")
+        store = CertificateStore(folders, secrets, clock, "platform.test", Proofs(), lambda _path, _why: None)
+        issuer = Ordering()
+        issuer.certificates = certificates
+        store.use(issuer, "thumbprint")
+        asyncio.run(store.update(table))
+        assert issuer.wanted["shop.example"] == "shop.example", "it is ordered, or renewed"
+        return store
+
+    assert found().served.certificates == {}
+    for certificates in ((issued,), (), ()):
+        [match] = found(*certificates).served.certificates.values()
+        assert match.certificate == issued
+    clock.block(3600.0)
+    assert found().served.certificates == {}
+
+
 def test_each_reason_is_one_event_and_a_workload_has_only_that_of_its_own_hosts(tmp_path: Path) -> None:
     spec = {"gvcLink": "/org/acme/gvc/shop", "ports": [{"number": 443}]}
     domain = read_domain(msgspec.json.encode({"kind": "domain", "name": "apps.example", "spec": spec}))

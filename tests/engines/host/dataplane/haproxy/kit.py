@@ -120,6 +120,14 @@ async def get(address: str, *headers: str, host: str = "web") -> Answer:
         browser.close()
 
 
+async def answer_of(address: str, status: int) -> Answer:
+    """The first answer with ``status``."""
+    async with asyncio.timeout(PATIENCE):
+        while (found := await get(address)).status != status:
+            await asyncio.sleep(0.01)
+    return found
+
+
 class Plane:
     """A data plane that runs below ``path``, with what it reported. HAProxy outlives it.
 

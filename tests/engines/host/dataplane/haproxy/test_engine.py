@@ -15,7 +15,6 @@ import pytest
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from reconciler.engines.host.dataplane.choice import DATAPLANE
-from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.logs.segments import backward, segments, valid_end
 from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -98,8 +97,8 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
         await ask_for(host, version=2, autoscaling=STEADY, suspend=True)
         await fleet.pass_until(0)
         assert (await status(host))["address"] == ""
-        await until(lambda: find_master(host.root / DATAPLANE / "haproxy") is None)
-        assert (await get(address)).status == 0
+        await plane._applied()
+        assert (await get(address)).body.startswith("503: the workload is suspended")
 
         # The split by version is still there when the workload is resumed.
         await host.engine.close()

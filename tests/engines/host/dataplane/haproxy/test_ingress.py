@@ -188,7 +188,12 @@ def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> N
         async with asyncio.timeout(PATIENCE):
             while (page := await outside.get("shop.example", "/api")).status != 503:
                 await asyncio.sleep(0.01)
-        assert page.body.startswith("503: the workload is suspended, or is not served yet (request ")
+        assert page.body.startswith("503: the workload is not served yet (request ")
+        outside.plane.dataplane.suspend(Service(API, PORT))
+        async with asyncio.timeout(PATIENCE):
+            while "suspended" not in (page := await outside.get("shop.example", "/api")).body:
+                await asyncio.sleep(0.01)
+        assert page.body.startswith("503: the workload is suspended (request ")
 
     play(lambda: outside.plane, story)
 

@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -35,6 +36,7 @@ from tests.engines.host.dataplane.haproxy.kit import (
     Browser,
     Plane,
     WebReplica,
+    answer_of,
     end,
     get,
     play,
@@ -244,7 +246,8 @@ def test_few_requests_of_each_workload_wait_in_a_crowd_and_an_event_names_the_no
     async def story(plane: Plane) -> None:
         address = await plane.address()
         proxy = plane.dataplane._proxy
-        proxy._options = msgspec.structs.replace(proxy._options, crowd=FEW_WAITING)
+        limits = msgspec.structs.replace(proxy.limits, crowd=FEW_WAITING)
+        proxy._options = msgspec.structs.replace(proxy._options, limits=limits)
         other = await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
         asked = [asyncio.create_task(get(address)) for _ in range(FEW_WAITING + 10)]
         await until(lambda: proxy.crowded)
@@ -260,6 +263,75 @@ def test_few_requests_of_each_workload_wait_in_a_crowd_and_an_event_names_the_no
         assert (await neighbour).body == "b"
 
     play(lambda: Plane(path, HoldSettings(requests=1000)), story)
+
+
+def limit_connections(plane: Plane, **limits: int) -> None:
+    """Limit connections before HAProxy starts."""
+    opened = plane.dataplane._open
+
+    def opens(*words: object) -> None:
+        opened(*words)
+        proxy = plane.dataplane._proxy
+        changed = msgspec.structs.replace(proxy.limits, **limits)
+        proxy.open(msgspec.structs.replace(proxy._options, limits=changed), plane.dataplane._context.ports.spare)
+
+    plane.dataplane._open = opens
+
+
+@pytest.mark.parametrize("protocol", ["http", "tcp"])
+def test_one_workload_gets_no_more_than_its_share_of_the_connections(path: Path, protocol: str) -> None:
+    def limited() -> Plane:
+        plane = Plane(path)
+        limit_connections(plane, most=20, full=12, share=4)
+        return plane
+
+    async def story(plane: Plane) -> None:
+        replica, other = await WebReplica("a").start(), await WebReplica("b").start()
+        replica.gate.clear()
+        address = await plane.address(msgspec.structs.replace(SERVICE, protocol=protocol), replica)
+        neighbour = await plane.address(msgspec.structs.replace(SERVICE, key=OTHER), other)
+        # A few requests are no flood.
+        asked = [asyncio.create_task(get(address)) for _ in range(10)]
+        await until(lambda: plane.dataplane.open_requests(KEY, "a") == len(asked))
+        asked += [asyncio.create_task(get(address)) for _ in range(8)]
+        await until(lambda: plane.dataplane._proxy.full)
+        await plane.dataplane.synchronize(KEY)
+        refused = await get(address)
+        assert refused.status == (503 if protocol == "http" else 0)
+        if protocol == "http":
+            assert refused.body.startswith("503: too many requests to this workload are open (request ")
+            assert refused.headers["connection"] == "close"
+        assert (await get(neighbour)).body == "b"
+        named = [(each.key, each.reason) for each in plane.events if each.reason == "ManyConnections"]
+        assert named == [(KEY, "ManyConnections")]
+        replica.gate.set()
+        assert {(await each).body for each in asked} == {"a"}
+        await until(lambda: not plane.dataplane._proxy.full)
+        if protocol == "http":  # HAProxy counts no refused connections of a workload
+            await until(lambda: "ConnectionsRefused" in {each.reason for each in plane.events})
+        assert (await get(address)).body == "a"
+
+    play(limited, story)
+
+
+def test_one_workload_never_gets_all_connections_also_without_the_daemon(path: Path) -> None:
+    def limited() -> Plane:
+        plane = Plane(path)
+        limit_connections(plane, most=20)
+        return plane
+
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        replica.gate.clear()
+        address = await plane.address(SERVICE, replica)
+        plane.stop()
+        asked = [asyncio.create_task(get(address)) for _ in range(30)]
+        for each in islice(asyncio.as_completed(asked), 10):
+            assert (await each).status == 503
+        replica.gate.set()
+        assert sorted([(await each).status for each in asked]) == [200] * 20 + [503] * 10
+
+    play(limited, story)
 
 
 def test_requests_that_start_no_replica_are_refused_while_none_is_ready_and_never_counted(path: Path) -> None:
@@ -617,6 +689,61 @@ def test_without_workloads_nothing_runs(path: Path) -> None:
         assert await plane.address() == address
 
     play(lambda: Plane(path), story)
+
+
+@pytest.mark.parametrize("neighbour", [True, False])
+def test_a_request_to_a_suspended_workload_is_answered_with_its_suspension(path: Path, neighbour: bool) -> None:
+    tcp = msgspec.structs.replace(SERVICE, key=OTHER, protocol="tcp")
+
+    async def suspended(address: str) -> None:
+        page = await answer_of(address, 503)
+        assert page.body.startswith("503: the workload is suspended (request ")
+        assert "retry-after" not in page.headers
+        page = await get(address, "Accept: application/json")
+        assert json.loads(page.body)["message"] == "the workload is suspended"
+
+    async def story(plane: Plane) -> None:
+        if neighbour:
+            await plane.address(msgspec.structs.replace(SERVICE, key=SOCKETS))
+        address = await plane.address(SERVICE, replica := await WebReplica("a").start())
+        other = await plane.address(tcp)
+        plane.dataplane.suspend(SERVICE)
+        plane.dataplane.suspend(tcp)
+        await suspended(address)
+        await answer_of(other, 0)
+        assert plane.dataplane.address(KEY) == ""
+        assert plane.dataplane.error(KEY) == ""
+        # The one that follows a crash of HAProxy answers, too.
+        end(path)
+        await suspended(address)
+        assert await plane.address(SERVICE, replica) == address
+        assert (await get(address)).body == "a"
+        plane.dataplane.suspend(SERVICE)
+        await suspended(address)
+        plane.dataplane.forget(KEY)
+        async with asyncio.timeout(PATIENCE):
+            while (await get(address)).body.startswith("503: the workload is suspended"):
+                await asyncio.sleep(0.01)
+
+    play(lambda: Plane(path), story)
+
+
+def test_another_daemon_answers_for_a_suspended_workload(path: Path) -> None:
+    addresses: list[str] = []
+
+    async def first(plane: Plane) -> None:
+        addresses.append(await plane.address(SERVICE))
+        plane.dataplane.suspend(SERVICE)
+        await answer_of(addresses[0], 503)
+
+    async def second(plane: Plane) -> None:
+        plane.dataplane.suspend(SERVICE)
+        await plane.dataplane.synchronize(KEY)
+        await plane.address(msgspec.structs.replace(SERVICE, key=OTHER))
+        assert (await get(addresses[0])).body.startswith("503: the workload is suspended")
+
+    play(lambda: Plane(path), first)
+    play(lambda: Plane(path), second)
 
 
 def test_a_workload_that_comes_back_is_served_while_its_former_requests_go_on(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import ssl
 from collections.abc import Collection
@@ -64,11 +65,12 @@ class NoProofs:
 class Site:
     """A plane with an ingress and certificates, and a workload."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, folder: bool = True) -> None:
         self.secrets: dict[str, SecretValue] = {}
         self.reported: list[str] = []
         self.folder = path / "certificates"
-        self.folder.mkdir(exist_ok=True)
+        if folder:
+            self.folder.mkdir(exist_ok=True)
         self.http, self.https = free_ports(2)
         self.table = RouteTable()
         self.served: tuple[ServedWorkload, ...] = (ServedWorkload(KEY, {PORT: "http"}, ("0.0.0.0/0",)),)
@@ -271,6 +273,56 @@ def test_what_cannot_work_never_replaces_what_does(path: Path) -> None:
     play(lambda: site.plane, story)
     site = Site(path)
     play(lambda: site.plane, story_after_a_restart)
+
+
+@pytest.mark.parametrize("damage", ["garbled", "another key", "no key", "no directory"])
+def test_a_file_that_becomes_unusable_stays_in_service_after_a_restart_too(path: Path, damage: str) -> None:
+    site, first, second = Site(path), issue("own.example"), issue("own.example")
+    both = domain("own.example"), domain("other.example")
+
+    def write_pair(certificate: Issued, key: Issued | None) -> None:
+        (site.folder / "own.crt").write_bytes(certificate.chain_pem)
+        if key is not None:
+            (site.folder / "own.key").write_bytes(key.key_pem)
+        else:
+            (site.folder / "own.key").unlink()
+
+    def break_file() -> None:
+        if damage == "garbled":
+            (site.folder / "own.crt").write_bytes(b"garbage")
+        elif damage == "no directory":
+            shutil.rmtree(site.folder)
+        else:
+            write_pair(second, first if damage == "another key" else None)
+
+    async def check(plane: Plane, served: Issued) -> None:
+        await plane.address(Service(KEY, PORT), await WebReplica("web").start())
+        await site.serve(both[1])
+        await site.serve(*both)
+        assert await site.get("own.example") == Reply(200, der(served))
+
+    async def story(plane: Plane) -> None:
+        write_pair(first, first)
+        await check(plane, first)
+
+    async def story_after_a_restart(plane: Plane) -> None:
+        await check(plane, first)
+        assert damage == "no directory" or "what it had before stays in service" in site.reported[0]
+
+    async def story_of_a_new_file(plane: Plane) -> None:
+        write_pair(second, second)
+        await check(plane, second)
+        (site.folder / "own.crt").unlink()
+        await site.serve(*both)
+        assert (await site.get("own.example")).status == 0, "the operator has removed it"
+
+    play(lambda: site.plane, story)
+    break_file()
+    for _ in range(2):
+        site = Site(path, folder=False)
+        play(lambda: site.plane, story_after_a_restart)  # noqa: B023 - played at once
+    site = Site(path)
+    play(lambda: site.plane, story_of_a_new_file)
 
 
 def test_a_domain_whose_clients_need_a_certificate_is_never_served_without(path: Path) -> None:

@@ -27,11 +27,10 @@ def serve() -> None:
             assert isinstance(client, socket.socket)
             try:
                 asked = client.recv(65_536)
-            except ConnectionResetError:
+                client.sendall(ANSWER if asked else b"")
+            except ConnectionError:
                 asked = b""
-            if asked:
-                client.sendall(ANSWER)
-            else:
+            if not asked:
                 found.unregister(client)
                 client.close()
 

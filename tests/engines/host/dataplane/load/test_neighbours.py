@@ -1,4 +1,4 @@
-"""A flood of requests at a workload without a ready replica costs its neighbours next to nothing."""
+"""A flood of requests that wait costs its neighbours next to nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.settings import HoldSettings
-from tests.engines.host.dataplane.haproxy.kit import OTHER, SERVICE, Plane, end, play
+from tests.engines.host.dataplane.haproxy.kit import KEY, OTHER, SERVICE, Plane, end, play
 from tests.engines.host.dataplane.kit import PORT
 from tests.engines.host.dataplane.load import flood
 
@@ -69,13 +69,21 @@ async def measure(address: str, seconds: float) -> Latency:
     )
 
 
-async def compare(plane: Plane, busy: int, seconds: float, rounds: int) -> tuple[list[Latency], list[Latency]]:
-    """The latency of a neighbour without the flood and with it, in turn, beside ``busy`` loops."""
+async def compare(
+    plane: Plane, busy: int, seconds: float, rounds: int, *, hold: bool
+) -> tuple[list[Latency], list[Latency]]:
+    """The latency of a neighbour without the flood and with it, in turn, beside ``busy`` loops.
+
+    The requests of the flood wait for a replica, or for the end of a ``hold``.
+    """
     async with process("serve") as server:
         assert server.stdout is not None
         replica = f"127.0.0.1:{int(await server.stdout.readline())}"
-        flooded = await plane.address()
-        plane.dataplane.update(OTHER, (Endpoint("a", replica, {str(PORT): replica}, 1),))
+        ready = (Endpoint("a", replica, {str(PORT): replica}, 1),)
+        plane.dataplane.update(KEY, ready if hold else ())
+        until = plane.clock.monotonic() + 3600 if hold else 0.0
+        flooded = await plane.serve(msgspec.structs.replace(SERVICE, hold_until=until))
+        plane.dataplane.update(OTHER, ready)
         neighbour = await plane.serve(msgspec.structs.replace(SERVICE, key=OTHER))
         loops = [process("spin") for _ in range(busy)]
         for each in loops:
@@ -101,9 +109,10 @@ def report(quiet: list[Latency], loud: list[Latency]) -> None:
 
 
 @pytest.mark.slow
-def test_a_flood_without_a_ready_replica_costs_a_neighbour_few_milliseconds(path: Path) -> None:
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_flood_that_waits_costs_a_neighbour_few_milliseconds(path: Path, hold: bool) -> None:
     async def story(plane: Plane) -> None:
-        quiet, loud = await compare(plane, busy=2, seconds=10, rounds=6)
+        quiet, loud = await compare(plane, busy=2, seconds=10, rounds=6, hold=hold)
         report(quiet, loud)
         assert not any(each.failed for each in (*quiet, *loud))
         before, now = ([each.p99 for each in found] for found in (quiet, loud))

@@ -19,11 +19,21 @@ MESSAGES = {
 _UNSERVED = "unserved"
 """The name of the page for a workload that is known and has no backend."""
 
+_BUSY = "busy"
+"""The name of the page for a workload with too many connections."""
+
+_SUSPENDED = "suspended"
+"""The name of the page for a suspended workload."""
+
 
 def pages() -> dict[str, str]:
     """The pages of errors by name, as text or, for a client that accepts it, as JSON."""
     found = {f"{status}": _page(status, message) for status, message in MESSAGES.items()}
-    return found | {_UNSERVED: _page(503, "the workload is suspended, or is not served yet")}
+    return found | {
+        _UNSERVED: _page(503, "the workload is not served yet"),
+        _SUSPENDED: _page(503, "the workload is suspended"),
+        _BUSY: _page(503, "too many requests to this workload are open"),
+    }
 
 
 def _page(status: int, message: str) -> str:
@@ -37,7 +47,20 @@ def error_pages(*, served: bool = True) -> list[str]:
     return [_line(status, _UNSERVED if status == 503 and not served else f"{status}") for status in MESSAGES]
 
 
+def suspended_answer() -> str:
+    """The words that answer a request to a suspended workload. When to try again is not known."""
+    return f"deny status 503 {_words(_SUSPENDED)}"
+
+
+def busy_answer() -> str:
+    """The words that answer a request to a workload with too many connections."""
+    return f"deny status 503 {_words(_BUSY)} hdr retry-after 1"
+
+
 def _line(status: int, name: str) -> str:
     more = " hdr retry-after 1" if status == 503 else ""
-    page = f"lf-file ./{PAGES}/{name}"
-    return f'  http-error status {status} content-type text/plain {page} hdr x-reconciler-json "%[var(txn.json)]"{more}'
+    return f"  http-error status {status} {_words(name)}{more}"
+
+
+def _words(name: str) -> str:
+    return f'content-type text/plain lf-file ./{PAGES}/{name} hdr x-reconciler-json "%[var(txn.json)]"'

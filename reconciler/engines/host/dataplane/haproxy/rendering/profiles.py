@@ -17,6 +17,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     CONNECT,
     CROWD,
     EMPTY,
+    FULL,
     HOLDS,
     HTTP,
     SELF,
@@ -28,7 +29,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     mode_of,
 )
 from reconciler.engines.host.dataplane.haproxy.outside import outside_lines
-from reconciler.engines.host.dataplane.haproxy.rendering.pages import error_pages
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import busy_answer, error_pages
 from reconciler.engines.host.dataplane.haproxy.rendering.retries import retry_words
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.model.key import Key, Kind
@@ -135,11 +136,20 @@ def connection_lines(options: ProxyOptions) -> list[str]:
     """
     first = "!{ var(txn.waits) -m bool }"
     lines = [
-        *(f"content reject if {condition} {first}" for condition in _limits(options)),
+        *(f"content reject if {condition} {first}" for condition in (*_busy(options), *_limits(options))),
         "content set-var(txn.waits) bool(true)",
         *(f"content {line}" for line in _scripts(options)),
     ]
     return [*(f"tcp-request {each}" for each in lines), *_relieve("tcp-request content", options)]
+
+
+def _busy(options: ProxyOptions) -> list[str]:
+    """The conditions of requests that have no place: their workload has too many connections."""
+    limits = options.limits
+    return [
+        f"{{ be_conn gt {limits.most} }} !{_AGAIN}",
+        f"{{ be_conn gt {limits.share} }} {{ str({FULL}),map_str(./{EMPTY}) -m found }} !{_AGAIN}",
+    ]
 
 
 def _limits(options: ProxyOptions) -> list[str]:
@@ -170,6 +180,7 @@ def _hold_lines(options: ProxyOptions) -> list[str]:
     """Let requests wait for a replica, within limits."""
     empty = "{ var(txn.empty) -m found }"
     lines = [
+        *(f"{busy_answer()} if {condition}" for condition in _busy(options)),
         *(f"deny deny_status 503 if {condition}" for condition in _limits(options)),
         *_scripts(options),
         f"set-var(txn.empty) {_EMPTY} if !{{ stopping }}",

@@ -29,6 +29,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     REQUEST_LINE,
     SELF,
     STATS_SOCKET,
+    SUSPENDED,
     TCP,
     TUNNEL,
     WAIT,
@@ -40,7 +41,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     backend_name,
 )
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
-from reconciler.engines.host.dataplane.haproxy.rendering.pages import error_pages
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import error_pages, suspended_answer
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import connection_lines, profile_of
 from reconciler.engines.host.dataplane.haproxy.split import cookie_name, split_lines
 from reconciler.model.key import Key
@@ -195,6 +196,9 @@ def _shared(layout: Layout, digest: str) -> str:
         "connect": CONNECT,
         "tunnel": TUNNEL,
         "no_route": NO_ROUTE,
+        "suspended_answer": suspended_answer(),
+        "ports": PORTS,
+        "suspended": SUSPENDED,
         "by_rules": BY_RULES,
         "count": f"# load {loaded.count}",
     }
