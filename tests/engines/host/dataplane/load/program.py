@@ -34,9 +34,9 @@ class Program:
         self._ending = asyncio.Event()
         self._server: asyncio.Server | None = None
 
-    async def start(self, port: int = 0) -> int:
+    async def start(self, port: int = 0, address: str = "127.0.0.1") -> int:
         """Listen at ``port``, or at a free one; returns it."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=1024)
+        self._server = await asyncio.start_server(self._serve, address, port, backlog=1024)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def end(self) -> None:
@@ -131,7 +131,7 @@ async def main() -> None:
     """Serve until SIGTERM."""
     program, ended = Program(sys.argv[1] if len(sys.argv) > 1 else str(os.getpid())), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    await program.start(int(os.environ["PORT"]))
+    await program.start(int(os.environ["PORT"]), "0.0.0.0")  # requests come to a container by its own address
     await ended.wait()
     await program.end()
 
