@@ -44,7 +44,6 @@ SHORT = [
 """Those that show most, for every run of the tests."""
 SHORT_IMAGES = [
     Pair("image change", "rollout"), Pair("image change", "daemon killed"), Pair("failed pull", "secret rotation"),
-    Pair("image change", "hand-over of a volume"),
 ]  # fmt: skip
 """The same for containers."""
 

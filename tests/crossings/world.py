@@ -55,8 +55,8 @@ class Containers(NamedTuple):
 
 
 def with_image(text: str, image: str) -> str:
-    """The manifest, where it has no image yet, with this one."""
-    return text.replace('"image": "none"', f'"image": "{image}"')
+    """The manifest, where it has no image yet, with this one, and the processor that a start takes."""
+    return text.replace('"image": "none"', f'"image": "{image}", "cpu": "1", "memory": "128Mi"')
 
 
 def quiet(name: str) -> str:
