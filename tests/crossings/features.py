@@ -8,8 +8,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.crossings.images import ProgramImages
 from tests.crossings.world import PATIENCE, Feature, World, database, quiet
+from tests.engines.host.dataplane.load.images import ProgramImages
 from tests.engines.host.dataplane.load.traffic import Socket, Tally
 from tests.soak.manifests import SECRET
 from tests.support.host_sandbox import fetch

@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.crossings.images import BASE, PROGRAM, ProgramImages, base_image, program_images
 from tests.engines.host.dataplane.load import program
+from tests.engines.host.dataplane.load.images import BASE, PROGRAM, ProgramImages, base_image, program_images
 from tests.engines.host.dataplane.load.traffic import FORMS, Tally, under_load
 from tests.soak.manifests import FOUNDATION
 from tests.soak.troubled import FAKETIME
@@ -205,8 +205,14 @@ class World:
         while unfinished := self._unfinished():
             assert self._daemon is not None
             assert self._daemon.process.poll() is None, "the daemon ended"
-            assert time.monotonic() < end, f"{unfinished}\n{self._daemon.log_file.read_text()[-3000:]}"
+            assert time.monotonic() < end, f"{unfinished}\n{self._report()}"
             time.sleep(0.1)
+
+    def _report(self) -> str:
+        """What may explain why something is not done."""
+        assert self._daemon is not None
+        events = self.site.run("events", "--last", "30").stdout
+        return f"{self._daemon.log_file.read_text()[-3000:]}\n{self.site.message()}\n{events}"
 
     def check(self, tallies: list[Tally]) -> list[str]:
         """What does not hold, besides what ``wait_until_done`` waits for."""

@@ -18,7 +18,7 @@ from tests.engines.host.podman.serving import in_thread
 from tests.support.podman import blobs_of, manifest_of, python_image
 from tests.support.registry import Asked, FakeRegistry, Reply, digest_of
 
-BASE = "localhost/reconciler-crossings:1"
+BASE = "localhost/reconciler-test-program:1"
 """Python, busybox and the program; the image of all workloads that get no other one."""
 PROGRAM = "/srv/program.py"
 REPOSITORY = "web"
