@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from reconciler.engines.host.images.tags import SHARED_SECONDS
 from tests.crossings.world import PATIENCE, Feature, World, database, quiet
 from tests.engines.host.dataplane.load.images import ProgramImages
 from tests.engines.host.dataplane.load.traffic import Socket, Tally
@@ -169,6 +170,7 @@ def move_tag(world: World) -> Iterator[None]:
     """Another image by the same tag, without a commit: another workload has the registry asked for it."""
     name = f"follower-{world.count()}"
     world.push(world.tag)
+    time.sleep(SHARED_SECONDS)  # the last answer of the registry counts for so long
     world.workloads[name] = 1
     world.commit({f"shop/{name}.yaml": world.web(name, replicas=1)})
     yield
