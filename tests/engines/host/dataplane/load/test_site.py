@@ -37,8 +37,8 @@ NAME = "shop.example"
 DOMAIN = f"kind: domain\nname: {NAME}\nspec: {{dnsMode: cname, workloadLink: //gvc/shop/workload/web}}\n"
 SOCKETS = 25
 KEPT, CLOSED, SECURE, SOCKET = "HTTP/1.1, keep-alive", "HTTP/1.1, a connection each", "HTTP/2 over TLS", "WebSocket"
-IN_FLIGHT = 1.0
-"""Seconds after the death of a process of HAProxy in which requests may be lost."""
+IN_FLIGHT = 1.5
+"""Seconds after the death of a process of HAProxy in which requests may be lost; a WebSocket asks once a second."""
 FLOOD = 300
 """Requests a second at a workload without a ready replica."""
 Story = Callable[[], Awaitable[None]]
