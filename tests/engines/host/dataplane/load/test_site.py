@@ -36,7 +36,7 @@ pytestmark = pytest.mark.slow
 NAME = "shop.example"
 DOMAIN = f"kind: domain\nname: {NAME}\nspec: {{dnsMode: cname, workloadLink: //gvc/shop/workload/web}}\n"
 SOCKETS = 25
-KEPT, CLOSED, SECURE, SOCKET = "HTTP/1.1, keep-alive", "HTTP/1.1, a connection each", "HTTP/2 over TLS", "WebSocket"
+REUSED, CLOSED, SECURE, SOCKET = "HTTP/1.1, keep-alive", "HTTP/1.1, a connection each", "HTTP/2 over TLS", "WebSocket"
 IN_FLIGHT = 1.5
 """Seconds after the death of a process of HAProxy in which requests may be lost; a WebSocket asks once a second."""
 FLOOD = 300
@@ -108,11 +108,11 @@ class BusySite(Shop):
             await self.until_secure(secure)
             at, outside = self.site.address(), f"127.0.0.1:{self.https}"
             forms = {
-                KEPT: lambda address: H1(address, keep=True),
+                REUSED: lambda address: H1(address, keep=True),
                 CLOSED: lambda address: H1(address, keep=False),
                 SECURE: lambda address: H2(address, host=NAME, context=secure),
             }
-            rest = {KEPT: at, CLOSED: at, SECURE: outside}
+            rest = {REUSED: at, CLOSED: at, SECURE: outside}
             found: list[Tally] = []
 
             async def others() -> None:
