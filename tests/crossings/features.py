@@ -8,7 +8,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.crossings.world import Feature, World, database, quiet, web
+from reconciler.engines.host.images.tags import SHARED_SECONDS
+from tests.crossings.world import PATIENCE, Feature, World, database, quiet
+from tests.engines.host.dataplane.load.images import ProgramImages
 from tests.engines.host.dataplane.load.traffic import Socket, Tally
 from tests.soak.manifests import SECRET
 from tests.support.host_sandbox import fetch
@@ -19,7 +21,7 @@ DAY = 86_400
 
 def roll_out(world: World) -> Iterator[None]:
     """Another version of the workload that gets requests."""
-    world.commit({"shop/web.yaml": web(world.count())})
+    world.commit({"shop/web.yaml": world.web()})
     yield
 
 
@@ -152,6 +154,47 @@ def rotate_secret(world: World) -> Iterator[None]:
     yield
 
 
+def change_image(world: World) -> Iterator[None]:
+    """Another image, which is being pulled until the other feature is through."""
+    images = _images(world)
+    images.slow_down()
+    world.push(f"{world.count()}")
+    world.commit({"shop/web.yaml": world.web()})
+    digest = world.digest
+    eventually(lambda: images.is_pulled(digest), "the new image is being pulled")
+    yield
+    images.speed_up()
+
+
+def move_tag(world: World) -> Iterator[None]:
+    """Another image by the same tag, without a commit: another workload has the registry asked for it."""
+    name = f"follower-{world.count()}"
+    world.push(world.tag)
+    time.sleep(SHARED_SECONDS)  # the last answer of the registry counts for so long
+    world.workloads[name] = 1
+    world.commit({f"shop/{name}.yaml": world.web(name, replicas=1)})
+    yield
+    _images(world).speed_up()
+    eventually(world.has_newest_image, "web follows its tag", PATIENCE)
+    del world.workloads[name]
+    world.commit({f"shop/{name}.yaml": None})
+
+
+def fail_pull(world: World) -> Iterator[None]:
+    """A version whose image is not there, until there is another one."""
+    right, world.tag = world.tag, "missing"
+    world.commit({"shop/web.yaml": world.web()})
+    world.tag = right
+    eventually(lambda: "ImagePullFailed" in world.site.message(), "the status says that the image is not there")
+    yield
+    world.commit({"shop/web.yaml": world.web()})
+
+
+def _images(world: World) -> ProgramImages:
+    assert world.containers is not None
+    return world.containers.images
+
+
 def _replaced(world: World, name: str, other: str) -> Iterator[None]:
     for former, new in ((name, other), (other, name)):
         del world.workloads[former]
@@ -178,7 +221,13 @@ FEATURES: dict[str, Feature] = {
     "full disk": fill_disk,
     "secret rotation": rotate_secret,
 }
+IMAGE_FEATURES: dict[str, Feature] = {
+    "image change": change_image,
+    "moved tag": move_tag,
+    "failed pull": fail_pull,
+}
+"""Those that need images, and so Podman."""
 NOT_TWICE = frozenset({"suspend", "rename", "delete and create again", "daemon killed", "clock jump", "full disk"})
 """What cannot begin again before it has ended."""
-NEEDS_DAEMON = frozenset({"hold", "suspend", "snapshot", "cron run"})
-"""Commands that wait for a daemon; they begin before it is killed."""
+NEEDS_DAEMON = frozenset({"hold", "suspend", "snapshot", "cron run", *IMAGE_FEATURES})
+"""Commands and pulls that wait for a daemon; they begin before it is killed."""

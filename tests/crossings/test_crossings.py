@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from itertools import combinations_with_replacement
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from tests.crossings.features import FEATURES, NEEDS_DAEMON, NOT_TWICE
-from tests.crossings.world import World, open_world
+from tests.crossings.features import FEATURES, IMAGE_FEATURES, NEEDS_DAEMON, NOT_TWICE
+from tests.crossings.world import Containers, Feature, World, containers_here, open_world
 from tests.support.programs import only_root, tool
 
 pytestmark = only_root("a disk of its own has to be mounted")
@@ -23,25 +24,35 @@ class Pair(NamedTuple):
     second: str
 
 
-PAIRS = [
-    Pair(*sorted(pair, key=lambda name: (name not in NEEDS_DAEMON, [*FEATURES].index(name))))
-    for pair in combinations_with_replacement(FEATURES, 2)
-    if pair[0] != pair[1] or pair[0] not in NOT_TWICE
-]
-"""Every two features that can meet."""
+def pairs_of(features: Mapping[str, Feature]) -> list[Pair]:
+    """Every two of ``features`` that can meet."""
+    return [
+        Pair(*sorted(pair, key=lambda name: (name not in NEEDS_DAEMON, [*features].index(name))))
+        for pair in combinations_with_replacement(features, 2)
+        if pair[0] != pair[1] or pair[0] not in NOT_TWICE
+    ]
+
+
+PAIRS = pairs_of(FEATURES)
+ALL_FEATURES = FEATURES | IMAGE_FEATURES
+CONTAINER_PAIRS = pairs_of(ALL_FEATURES)
 SHORT = [
     Pair("open connection", "reload of the proxy"), Pair("hold", "rollout"), Pair("snapshot", "hand-over of a volume"),
     Pair("rollout", "daemon killed"), Pair("cron run", "daemon killed"), Pair("secret rotation", "full disk"),
     Pair("rename", "reload of the proxy"), Pair("delete and create again", "scale from zero"),
 ]  # fmt: skip
 """Those that show most, for every run of the tests."""
+SHORT_IMAGES = [
+    Pair("image change", "rollout"), Pair("image change", "daemon killed"), Pair("failed pull", "secret rotation"),
+]  # fmt: skip
+"""The same for containers."""
 
 
 def cross(world: World, pair: Pair) -> list[str]:
     """What does not hold after both features of ``pair``, the second begun while the first was under way."""
     try:
         with world.traffic() as tallies:
-            first, second = (FEATURES[name](world) for name in pair)
+            first, second = (ALL_FEATURES[name](world) for name in pair)
             next(first)
             next(second)
             # What ends a daemon begins another one first: others may need it.
@@ -54,11 +65,12 @@ def cross(world: World, pair: Pair) -> list[str]:
         return [str(error)]
 
 
-def play(path: Path, pairs: list[Pair]) -> None:
+def play(path: Path, pairs: list[Pair], containers: Containers | None = None) -> None:
     """Play ``pairs`` one after the other in one world, and report how many were covered."""
     tool("haproxy", "haproxy")
     faults, skipped, began = list[str](), 0, time.monotonic()
-    with open_world(path) as world:
+    every = PAIRS if containers is None else CONTAINER_PAIRS
+    with open_world(path, containers) as world:
         for pair in pairs:
             if "clock jump" in pair and not world.has_clock:
                 skipped += 1
@@ -66,7 +78,8 @@ def play(path: Path, pairs: list[Pair]) -> None:
             found = [f"{pair.first} × {pair.second}: {fault}" for fault in cross(world, pair)]
             print(f"{time.monotonic() - began:7.1f} s {pair.first} × {pair.second}", *found, sep="\n  ", flush=True)
             faults += found
-    print(f"{len(pairs) - skipped} of {len(PAIRS)} pairs of {len(FEATURES)} features are covered, {skipped} skipped")
+    names = {name for pair in every for name in pair}
+    print(f"{len(pairs) - skipped} of {len(every)} pairs of {len(names)} features are covered, {skipped} skipped")
     assert not faults, "\n".join(faults)
 
 
@@ -75,6 +88,18 @@ def test_features_that_meet_often(tmp_path: Path) -> None:
     play(tmp_path / "site", SHORT)
 
 
+def test_images_that_change_while_something_else_happens(tmp_path: Path) -> None:
+    assert {*SHORT_IMAGES} <= {*CONTAINER_PAIRS}
+    with containers_here() as containers:
+        play(tmp_path / "site", SHORT_IMAGES, containers)
+
+
 @pytest.mark.slow
 def test_every_feature_meets_every_other(tmp_path: Path) -> None:
     play(tmp_path / "site", PAIRS)
+
+
+@pytest.mark.slow
+def test_every_feature_meets_every_other_in_containers(tmp_path: Path) -> None:
+    with containers_here() as containers:
+        play(tmp_path / "site", CONTAINER_PAIRS, containers)

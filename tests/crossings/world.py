@@ -12,13 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from tests.engines.host.dataplane.load import program
+from tests.engines.host.dataplane.load.images import BASE, PROGRAM, ProgramImages, base_image, program_images
 from tests.engines.host.dataplane.load.traffic import FORMS, Tally, under_load
-from tests.soak.manifests import FOUNDATION, SECRET
+from tests.soak.manifests import FOUNDATION
 from tests.soak.troubled import FAKETIME
 from tests.support.git import File
 from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.podman import PodmanService, podman_service
 from tests.support.sandbox import Running, eventually
 
 RATE = 40.0
@@ -28,9 +31,10 @@ DISK = 96 << 20
 PATIENCE = 120.0
 """Seconds until all is as wanted, on a busy machine."""
 WRITER = """
+trap 'exit 0' TERM
 log=$RECONCILER_VOLUMES/data/log
 touch $log
-i=$(wc -l < $log)
+i=$(tail -n 1 $log)
 while :; do echo $((i+1)) >> $log && i=$((i+1)); sleep 0.05; done
 """
 """A program that writes the numbers from 1 on; it goes on where the one before it ended."""
@@ -39,16 +43,20 @@ VOLUMESET = (
 )
 AS_ROOT = {"runAsUser": 0}
 """The interpreter of the tests may be where no other user gets to."""
+REPLICA_LABEL = "io.gitops-reconciler.replica"
 FORMS_USED = ("HTTP/1.1, keep-alive", "HTTP/1.1, a connection each", "HTTP/2", "WebSocket")
 
 
-def web(number: int) -> str:
-    """The workload that gets requests all the time, in its version ``number``, with a secret."""
-    return served(
-        "web", replicas=2, command=sys.executable, args=[program.__file__, "web"],
-        ports=[{"number": 8080, "protocol": "http"}], identityLink="//identity/reader", securityOptions=AS_ROOT,
-        env={"N": str(number), "SECRET": "platform://secret/db.password"},
-    )  # fmt: skip
+class Containers(NamedTuple):
+    """What a world has whose workloads run as images: Podman, and the registry of the workload ``web``."""
+
+    podman: PodmanService
+    images: ProgramImages
+
+
+def with_image(text: str, image: str) -> str:
+    """The manifest, where it has no image yet, with this one, and the processor that a start takes."""
+    return text.replace('"image": "none"', f'"image": "{image}", "cpu": "1", "memory": "128Mi"')
 
 
 def quiet(name: str) -> str:
@@ -82,9 +90,14 @@ def scheduled() -> str:
 class World:
     """The site, and what is wanted of it: the features change that, and everything else is checked against it."""
 
-    def __init__(self, site: HostSite, has_clock: bool) -> None:
+    def __init__(self, site: HostSite, has_clock: bool, containers: Containers | None = None) -> None:
         self.site = site
         self.has_clock = has_clock
+        self.containers = containers
+        self.tag = "0"
+        """That of the image of the workload ``web``."""
+        self.digest = ""
+        """What it means."""
         self.number = 0
         self.workloads = {"web": 2, "side": 1, "named": 1, "gone": 1, "db": 1}
         """The replicas that are wanted of each workload; of the serverless one any number is right."""
@@ -129,8 +142,25 @@ class World:
         """Set the clock of the daemon that much ahead."""
         self._clock.write_text(f"{seconds:+d}\n")
 
+    def web(self, name: str = "web", replicas: int = 2) -> str:
+        """A new version of the workload that gets requests all the time, with a secret; another one by ``name``."""
+        command, file = (sys.executable, program.__file__) if self.containers is None else ("python3", PROGRAM)
+        text = served(
+            name, replicas=replicas, command=command, args=[file, name],
+            ports=[{"number": 8080, "protocol": "http"}], identityLink="//identity/reader", securityOptions=AS_ROOT,
+            env={"N": str(self.count()), "SECRET": "platform://secret/db.password"}, supportDynamicTags=True,
+        )  # fmt: skip
+        return text if self.containers is None else with_image(text, self.containers.images.name(self.tag))
+
+    def push(self, tag: str) -> None:
+        """Let the workload ``web`` have another image by ``tag``, from its next version on."""
+        assert self.containers is not None
+        self.tag, self.digest = tag, self.containers.images.push(tag, f"{self.count()}")
+
     def commit(self, files: dict[str, File]) -> None:
         """Commit, and go on at once."""
+        if self.containers is not None:
+            files = {path: with_image(text, BASE) if isinstance(text, str) else text for path, text in files.items()}
         self._tip = self.site.repo.commit(files)
 
     def run(self, *words: str) -> str:
@@ -175,8 +205,14 @@ class World:
         while unfinished := self._unfinished():
             assert self._daemon is not None
             assert self._daemon.process.poll() is None, "the daemon ended"
-            assert time.monotonic() < end, f"{unfinished}\n{self._daemon.log_file.read_text()[-3000:]}"
+            assert time.monotonic() < end, f"{unfinished}\n{self._report()}"
             time.sleep(0.1)
+
+    def _report(self) -> str:
+        """What may explain why something is not done."""
+        assert self._daemon is not None
+        events = self.site.run("events", "--last", "30").stdout
+        return f"{self._daemon.log_file.read_text()[-3000:]}\n{self.site.message()}\n{events}"
 
     def check(self, tallies: list[Tally]) -> list[str]:
         """What does not hold, besides what ``wait_until_done`` waits for."""
@@ -190,9 +226,26 @@ class World:
         self._written = len(lines)
         listed = self.run("snapshots", "volumeset/shop/data")
         found += [f"the snapshot {name} is gone" for name in self.snapshots if name not in listed]
+        for name in self.workloads:
+            cut = [each.name for each in self.site.replicas(name).values() if any(c.restarts for c in each.containers)]
+            found += [f"{replica} was restarted" for replica in cut]
         found += [f"{name} ran {count} times" for name, count in self._executions().items() if count > 1]
         self._check_log()
         return found
+
+    def has_newest_image(self) -> bool:
+        """Whether all replicas of ``web`` run what the tag means now."""
+        images = [each.containers[0].wanted.image for each in self.site.replicas("web").values()]
+        return all(image.endswith(self.digest) for image in images)
+
+    def _strays(self) -> list[str]:
+        """The containers in Podman whose replica is not known."""
+        if self.containers is None:
+            return []
+        names = ("cold", "tick", *self.workloads)
+        found = [each["Labels"] or {} for each in self.containers.podman.containers()]
+        known = {replica for name in names for replica in self.site.replicas(name)}
+        return sorted({name for each in found if (name := each.get(REPLICA_LABEL, "?")) not in known})
 
     def _executions(self) -> Counter[str]:
         """How often each execution that is shown was started, by the events."""
@@ -221,30 +274,49 @@ class World:
             ready = [each for each in replicas if each.ready and each.version == version]
             if len(ready) != wanted or len(replicas) != wanted:
                 return f"{len(ready)} of {len(replicas)} replicas of {name} are ready, {wanted} are wanted"
+        if not self.has_newest_image():
+            return f"web does not run {self.digest}"
+        if strays := self._strays():
+            return f"{strays} run, and belong to no replica"
         ill = [key for key, each in recorded.items() if each.health != "Healthy" and "/cold" not in key]
         return f"{ill} are not healthy" if ill else ""
 
 
 @contextmanager
-def open_world(path: Path) -> Iterator[World]:
-    """A world whose daemon runs; nothing of it is left at the end."""
+def containers_here() -> Iterator[Containers]:
+    """A Podman service that has the base image, and a registry."""
+    archive = base_image()
+    with podman_service() as podman, program_images(archive) as images:
+        podman.load(archive)
+        yield Containers(podman, images)
+
+
+@contextmanager
+def open_world(path: Path, containers: Containers | None = None) -> Iterator[World]:
+    """A world whose daemon runs, of processes or of ``containers``; nothing of it is left at the end."""
     state = path / "state"
     state.mkdir(parents=True, mode=0o711)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=711", "tmpfs", str(state)], check=True)
     files: dict[str, File] = {
-        **FOUNDATION, "shop/web.yaml": web(0), "shop/cold.yaml": sleeping(), "shop/data.yaml": VOLUMESET,
-        "shop/db.yaml": database("db"), "shop/tick.yaml": scheduled(),
-        **{f"shop/{name}.yaml": quiet(name) for name in ("side", "named", "gone")},
+        "shop/cold.yaml": sleeping(), "shop/data.yaml": VOLUMESET, "shop/db.yaml": database("db"),
+        "shop/tick.yaml": scheduled(), **{f"shop/{name}.yaml": quiet(name) for name in ("side", "named", "gone")},
     }  # fmt: skip
-    settings = {
+    here = {"engine": "host", "dataplane": "haproxy", "runtime": "process"}
+    settings: dict[str, Any] = {
         "host": {"terminationScale": 0.02, "logBudget": 16, "diskReserve": 0},
         "prune": {"percent": 100, "count": 100, "hourlyPercent": 100, "hourlyCount": 100_000},
-        "locations": {"here": {"engine": "host", "dataplane": "haproxy"}},
+        "locations": {"here": here},
     }
+    if containers is not None:
+        here["runtime"] = "podman"
+        settings["podman"] = {"socket": str(containers.podman.socket)}
+        settings["images"] = {"insecure": [containers.images.registry.host]}
     try:
-        with host_site(path, files, **settings) as site:
-            world = World(site, FAKETIME.exists())
-            world.commit({"secret.yaml": SECRET})
+        with host_site(path, FOUNDATION, **settings) as site:
+            world = World(site, FAKETIME.exists(), containers)
+            if containers is not None:
+                world.push("0")
+            world.commit({"shop/web.yaml": world.web(), **files})
             world.start()
             try:
                 world.wait_until_done()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import os
 import select
 import signal
 import sys
@@ -38,7 +39,12 @@ async def run(file: Path) -> None:
 
 
 def main(file: str) -> None:
-    """Run the daemon. select sleeps in place of time.sleep, which fails under libfaketime (clock_nanosleep)."""
+    """Run the daemon. select sleeps in place of time.sleep, which fails under libfaketime (clock_nanosleep).
+
+    What it starts has the clock of this host: a HAProxy before 2.8.11 ends all that is open if the clock is set at a
+    moment in which it works. The busier it is, the more often that happens, whatever the daemon does.
+    """
+    os.environ.pop("LD_PRELOAD", None)
     time.sleep = lambda seconds: select.select([], [], [], seconds) and None  # type: ignore[assignment,func-returns-value]
     settings = load_settings(settings_path(None))
     logs.configure(settings.log.format, settings.log.level)

@@ -19,8 +19,9 @@ import socket
 import subprocess
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -327,8 +328,11 @@ def busybox_image(name: str, user: str = "", without: str = "") -> bytes:
     return _image(name, _archive(files, links), user)
 
 
-def python_image(name: str) -> bytes:
-    """An OCI archive with the Python of this Debian host and its busybox; any program of the library runs in it."""
+def python_image(name: str, more: Mapping[str, bytes] = MappingProxyType({})) -> bytes:
+    """An OCI archive with the Python of this Debian host and its busybox; any program of the library runs in it.
+
+    ``more`` are further files by their path.
+    """
     program = Path(tool("/usr/bin/python3.11", "python3.11"))
     library = Path("/usr/lib/python3.11")
     modules = [path for path in library.rglob("*") if path.is_file() and not _UNUSED & {*path.parts}]
@@ -336,21 +340,28 @@ def python_image(name: str) -> bytes:
     linked = subprocess.run(["ldd", *binaries], capture_output=True, text=True, check=True).stdout
     shared = sorted({Path(word) for word in linked.split() if word.startswith("/lib")})
     files, links = _busybox()
-    files |= {str(path).lstrip("/"): path.read_bytes() for path in (program, *modules, *shared)}
+    files |= {str(path).lstrip("/"): path.read_bytes() for path in (program, *modules, *shared)} | dict(more)
     return _image(name, _archive(files, {**links, "usr/bin/python3": "python3.11"}), "", "/usr/bin:/bin")
 
 
 def manifest_of(archive: bytes) -> bytes:
     """The manifest of the image in an OCI archive."""
+    found = blobs_of(archive)
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        file = tar.extractfile("index.json")
+        assert file is not None
+        [entry] = json.load(file)["manifests"]
+    return found[entry["digest"]]
 
-        def content(name: str) -> bytes:
-            file = tar.extractfile(name)
-            assert file is not None
-            return file.read()
 
-        [entry] = json.loads(content("index.json"))["manifests"]
-        return content(f"blobs/sha256/{entry['digest'].removeprefix('sha256:')}")
+def blobs_of(archive: bytes) -> dict[str, bytes]:
+    """The manifest, the configuration and the layers of the image in an OCI archive, by their digests."""
+    found, folder = dict[str, bytes](), "blobs/sha256/"
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+        for entry in tar:
+            if entry.name.startswith(folder) and (file := tar.extractfile(entry)) is not None:
+                found[f"sha256:{entry.name.removeprefix(folder)}"] = file.read()
+    return found
 
 
 def _busybox() -> tuple[dict[str, bytes], dict[str, str]]:

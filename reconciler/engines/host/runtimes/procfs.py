@@ -14,6 +14,7 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 _BLOCK = 1 << 16
 _NO_ENVIRONMENT = 0x4 | 0x200000
 """Flags of kernel threads and of exiting processes: neither has an environment."""
+_DEAD = (b"Z", b"X", b"x")
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 """Errors for a process that has ended or belongs to another user; other errors have other causes."""
 
@@ -49,7 +50,10 @@ def read(path: str) -> bytes:
 
 
 def find_process(pid: int) -> Proc | None:
-    """The process of that number, dead or alive; None if there is none. A zombie is dead."""
+    """The process of that number, dead or alive; None if there is none.
+
+    A zombie is dead once its last thread is: until then its files and ports are open.
+    """
     try:
         stat = read(f"/proc/{pid}/stat")
     except _GONE:
@@ -60,7 +64,7 @@ def find_process(pid: int) -> Proc | None:
         parent=int(fields[1]),
         session=int(fields[3]),
         start=int(fields[19]),
-        alive=fields[0] not in (b"Z", b"X", b"x"),
+        alive=fields[0] not in _DEAD or int(fields[17]) > 1,
         has_environment=not int(fields[6]) & _NO_ENVIRONMENT,
         cpu_seconds=sum(map(int, fields[11:15])) * _TICK,
         memory=int(fields[21]) * _PAGE,

@@ -6,6 +6,8 @@ import asyncio
 import os
 import shlex
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from reconciler.engines.host.runtimes import procfs
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from tests.engines.host.processes.kit import KEY, alive, both_ways, launch, marked, opened, place, shell
+from tests.support.sandbox import eventually
 from tests.support.waiting import until
 
 HIDING = """
@@ -38,6 +41,32 @@ while True:
 """
 """A program with children that outlive it. Who has shed all signs of its origin is found below the wrapper, while that
 lives, or in its control groups."""
+
+
+LEADERLESS = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(1000,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+"""A program whose first thread ends before the others."""
+
+
+def test_a_process_is_alive_until_its_last_thread_ends() -> None:
+    with subprocess.Popen([sys.executable, "-c", LEADERLESS]) as process:
+
+        def found() -> procfs.Proc:
+            process_found = procfs.find_process(process.pid)
+            assert process_found is not None
+            return process_found
+
+        try:
+            eventually(lambda: not alive(process.pid), "the first thread ends")
+            assert process.poll() is None
+            assert found().alive
+        finally:
+            process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert not found().alive
 
 
 @both_ways

@@ -37,6 +37,8 @@ from reconciler.reasons import Reason
 START_SECONDS = 10.0
 """Seconds in which it must serve a new configuration; 2,000 workloads take half a second."""
 ANSWER_SECONDS = 5.0
+ENDING_SECONDS = 2.0
+"""Seconds in which the workers of a master that was killed end too; they do so within milliseconds."""
 NEXT_SECONDS = 0.5
 """Seconds without an answer after which a process that starts is asked again."""
 PAUSE = 0.02
@@ -222,6 +224,14 @@ class Master:
                 if each is not None:
                     procfs.signal_exactly(each, signal.SIGKILL)
             self._found.signal(signal.SIGKILL)
+
+    async def wait_for_workers(self, pids: Iterable[str]) -> None:
+        """Return once the workers ``pids`` of a master that was killed have ended: until then they have the ports."""
+        loop = asyncio.get_running_loop()
+        left = [each for each in map(procfs.find_process, map(int, filter(None, pids))) if each is not None]
+        deadline = loop.time() + ENDING_SECONDS
+        while any(exit_watch.is_alive(each.pid, each.start) for each in left) and loop.time() < deadline:
+            await asyncio.sleep(PAUSE)
 
     def trim_output(self) -> None:
         """Empty the file of its messages if it is large."""

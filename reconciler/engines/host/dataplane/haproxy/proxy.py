@@ -98,6 +98,7 @@ class LiveProxy:
         self.due = None
         if not self._master.running:
             self._lost = self._lost or bool(self.live)
+            await self._master.wait_for_workers((self._facts.process, *self._facts.former))
             self.live, self._facts, self._process = {}, Facts(), ""
             return
         try:

@@ -593,6 +593,34 @@ def test_a_killed_process_is_replaced_and_the_configuration_restored(path: Path,
     play(lambda: Plane(path), story)
 
 
+def test_the_ports_of_a_killed_process_are_never_those_of_another_program(path: Path) -> None:
+    """Its workers have them for a moment longer: all of them are stopped here, so that the moment lasts."""
+    errors = set[str]()
+
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        address = await plane.address(SERVICE, replica)
+        master, worker, changed = plane.master, plane.worker, plane._change
+
+        def change() -> None:
+            errors.add(plane.dataplane.error(KEY))
+            changed()
+
+        plane.dataplane._context = msgspec.structs.replace(plane.dataplane._context, changed=change)
+        os.kill(worker, signal.SIGSTOP)
+        os.kill(master, signal.SIGKILL)
+        await until(lambda: not plane.dataplane._master.running)
+        await asyncio.sleep(0.1)  # so long the worker has the ports
+        os.kill(worker, signal.SIGCONT)
+        await until(lambda: plane.events)
+        async with asyncio.timeout(PATIENCE):
+            while (await get(address)).body != "a":
+                await asyncio.sleep(0.01)
+
+    play(lambda: Plane(path), story)
+    assert errors <= {""}
+
+
 def test_a_lost_socket_is_opened_again(path: Path) -> None:
     async def story(plane: Plane) -> None:
         a, b = await WebReplica("a").start(), await WebReplica("b").start()

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -24,19 +25,21 @@ SERVICE_SECONDS = 0.005
 class Program:
     """Answers with ``name``. It counts requests that it works on, and ends when none is left."""
 
-    def __init__(self, name: str, seconds: float = SERVICE_SECONDS) -> None:
+    def __init__(self, name: str, seconds: float = SERVICE_SECONDS, alone: float = 0.0) -> None:
         self.name = name.encode()
         self.answered = 0
         self._seconds = seconds
+        self._alone = alone
+        """Seconds of each request in which it works on no other one."""
         self._open = 0
         self._idle = asyncio.Event()
         self._idle.set()
         self._ending = asyncio.Event()
         self._server: asyncio.Server | None = None
 
-    async def start(self, port: int = 0) -> int:
+    async def start(self, port: int = 0, address: str = "127.0.0.1") -> int:
         """Listen at ``port``, or at a free one; returns it."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port, backlog=1024)
+        self._server = await asyncio.start_server(self._serve, address, port, backlog=1024)
         return int(self._server.sockets[0].getsockname()[1])
 
     async def end(self) -> None:
@@ -45,6 +48,10 @@ class Program:
         self._server.close()
         self._ending.set()
         await self._idle.wait()
+
+    async def _work(self) -> None:
+        await asyncio.sleep(self._seconds)
+        time.sleep(self._alone)
 
     def _count(self, more: int) -> None:
         self._open += more
@@ -70,7 +77,7 @@ class Program:
                 if b"upgrade: websocket" in head.lower():
                     await self._serve_socket(reader, writer)
                     return
-                await asyncio.sleep(self._seconds)
+                await self._work()
                 more = b"Connection: close\r\n" if self._ending.is_set() else b""
                 writer.write(b"HTTP/1.1 200 OK\r\n%sContent-Length: %d\r\n\r\n%s" % (more, len(self.name), self.name))
                 await writer.drain()
@@ -115,7 +122,7 @@ class Program:
 
     async def _answer(self, connection: H2Connection, writer: asyncio.StreamWriter, stream: int, grpc: bool) -> None:
         try:
-            await asyncio.sleep(self._seconds)
+            await self._work()
             kind = "application/grpc" if grpc else "text/plain"
             connection.send_headers(stream, [(":status", "200"), ("content-type", kind)])
             connection.send_data(stream, self.name, end_stream=not grpc)
@@ -129,9 +136,10 @@ class Program:
 
 async def main() -> None:
     """Serve until SIGTERM."""
-    program, ended = Program(sys.argv[1] if len(sys.argv) > 1 else str(os.getpid())), asyncio.Event()
+    name = sys.argv[1] if len(sys.argv) > 1 else str(os.getpid())
+    program, ended = Program(name, alone=float(os.environ.get("ALONE", "0"))), asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    await program.start(int(os.environ["PORT"]))
+    await program.start(int(os.environ["PORT"]), "0.0.0.0")  # requests come to a container by its own address
     await ended.wait()
     await program.end()
 
