@@ -13,7 +13,7 @@ from reconciler.convert.compose.values import Field
 from reconciler.convert.compose.workloads import Services
 from reconciler.convert.drafts import Converted, Draft, in_order
 from reconciler.convert.names import fitting
-from reconciler.convert.notes import ConversionNote
+from reconciler.convert.notes import ConversionNote, is_faulty
 from reconciler.convert.tracked_value import ResourceNotes
 from reconciler.model.finding import Pointer
 from reconciler.model.key import Kind
@@ -37,7 +37,8 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
     services.files.note_unused()
     services.volumes.note_unused()
     drafts = [*services.files.drafts, *services.volumes.drafts, *services.drafts]
-    if not services.drafts:
+    if not services.drafts and not (project.faults or any(map(is_faulty, [*project.notes, *sheet.remarks]))):
+        # Else it is only what follows from the errors.
         root["services"].add_note("convert-malformed", "there is no service to convert")
     if locations:
         links = [f"//location/{each}" for each in locations]
