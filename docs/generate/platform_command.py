@@ -113,8 +113,9 @@ COMPOSE = """
 A compose project becomes a GVC, workloads, secrets and volume sets. `stack` reads the files as `docker compose` does,
 with variables, profiles, `include` and `extends`. A remark names file, line and key of everything that has no
 counterpart. The GVC is that of `--gvc` or the profile, else the name of the project; it must exist unless `--location`
-creates it. A service that another one waits for until it ends becomes a cron workload, to be run on demand. Volume sets
-stay when a stack is deleted, unless `--volumes`.
+creates it. A service that another one waits for until it ends becomes a cron workload, to be run on demand; so does one
+with `restart: "no"` that has no port and no health check, and that no service depends on. Volume sets stay when a stack
+is deleted, unless `--volumes`.
 
 The files that a project names (`secrets`, `configs`, `env_file`, `extends`, `include`, mounts) become a part of the
 manifests. So they are read only below the directory of the first compose file, by their resolved paths: a compose file

@@ -7,7 +7,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from reconciler.convert.compose import containers
 from reconciler.convert.compose.mounts import Volumes
-from reconciler.convert.compose.ports import Addresses, Port, ports_of
+from reconciler.convert.compose.ports import Addresses, Port, has_port, ports_of
 from reconciler.convert.compose.project import Project
 from reconciler.convert.compose.stored_files import StoredFiles
 from reconciler.convert.compose.values import Field
@@ -20,6 +20,7 @@ from reconciler.model.key import Kind
 _DEPENDS_ON = "reconciler/depends-on"
 _COMPLETED = "service_completed_successfully"
 _CONDITIONS = ("service_started", "service_healthy", _COMPLETED)
+_NO_RESTART = ("no", "none", "false")
 _NEVER = "0 0 1 1 *"
 """The schedule of a suspended workload that has none."""
 _GRACE_SECONDS = 90
@@ -40,7 +41,9 @@ class Services:
         self._addresses = Addresses({name: part.value for name, part in self._parts.items()})
         self.files = StoredFiles(root, project, self._names)
         self.volumes = Volumes(root, gvc, self._names, self.files)
-        self._jobs = {name for name, part in self._parts.items() if _is_job(part)} | set(self._awaited())
+        awaited = {name for name, condition in self._needed() if condition == _COMPLETED}
+        self._once = {*self._one_shots()} - awaited
+        self._jobs = {name for name, part in self._parts.items() if _is_job(part)} | awaited | self._once
         self._workloads = {name: self._named(name, part) for name, part in self._parts.items()}
         self._dependencies = {name: self._depends_on(name, part) for name, part in self._parts.items()}
         self.order = self._ordered()
@@ -80,7 +83,7 @@ class Services:
             "type": "cron" if is_job else "stateful" if is_stateful else "standard",
             "identityLink": self._identity(workload, secrets | read),
             "containers": [without_empty(container)],
-            **(_job(name, part) if is_job else _running(part, is_stateful=is_stateful)),
+            **(self._job(name, part) if is_job else _running(part, is_stateful=is_stateful)),
             "securityOptions": containers.security(part),
             "firewallConfig": _firewall(ports, is_stateful=is_stateful),
         }
@@ -88,6 +91,28 @@ class Services:
         body: Body = {"kind": "workload", "name": workload, "gvc": self._gvc, "tags": self._tags(name, part),
                       "spec": without_empty(spec)}  # fmt: skip
         self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body)))
+
+    def _job(self, name: str, part: Field) -> Body:
+        """The ``job`` of a service that runs to its end: suspended, to be run on demand."""
+        if name in self._once:
+            part.add_note("convert-job", f"{name} has no port and is not started again, so it becomes a cron workload "
+                          "that runs on demand", "platform workload cron start runs it; with a port in `expose` it runs "
+                          "all the time", on_key=True)  # fmt: skip
+        else:
+            part.add_note("convert-job", f"{name} runs to its end, so it becomes a cron workload that runs on demand",
+                          "platform workload cron start runs it", on_key=True)  # fmt: skip
+        part["deploy"]["mode"].text()
+        wanted = part["deploy"]["restart_policy"]["condition"] or part["restart"]
+        restarts = _restart(part) not in _NO_RESTART
+        if part["healthcheck"]:
+            part["healthcheck"].ignored()
+            part["healthcheck"].add_note("convert-left-out", "a cron workload has no probes", on_key=True)
+        for field in ("ports", "expose"):
+            if part[field]:
+                part[field].ignored()
+                part[field].add_note("convert-left-out", "a cron workload has no ports", on_key=True)
+        policy = "OnFailure" if wanted and restarts else "Never"
+        return {"job": {"schedule": _NEVER, "suspend": True, "restartPolicy": policy}}
 
     def _named(self, name: str, part: Field) -> str:
         found = self._names.take(Kind.WORKLOAD, self._gvc, (name,))
@@ -106,13 +131,21 @@ class Services:
         needed = [f"workload/{self._gvc}/{self._workloads[each]}" for each in self._dependencies[name]]
         return containers.tags(part) | ({_DEPENDS_ON: ",".join(needed)} if needed else {})
 
-    def _awaited(self) -> Iterator[str]:
-        """The services whose end another one waits for."""
+    def _needed(self) -> Iterator[tuple[str, str]]:
+        """The services that others depend on, with the condition for which these wait."""
         for part in self._parts.values():
             needed = part.peek("depends_on")
             for name, each in needed.items() if isinstance(needed, dict) else ():
-                if isinstance(each, dict) and each.get("condition") == _COMPLETED:
-                    yield name
+                condition = each.get("condition") if isinstance(each, dict) else None
+                yield name, condition if isinstance(condition, str) else _CONDITIONS[0]
+
+    def _one_shots(self) -> Iterator[str]:
+        """The services that are not started again, and that nothing reaches, checks or depends on."""
+        needed = {name for name, _ in self._needed()}
+        for name, part in self._parts.items():
+            is_used = name in needed or part.peek("healthcheck") or has_port(name, part, self._addresses)
+            if not is_used and _restart(part) in _NO_RESTART:
+                yield name
 
     def _depends_on(self, name: str, service: Field) -> list[str]:
         """The services that must be healthy before ``name`` begins."""
@@ -161,22 +194,13 @@ def _directory(part: Field) -> str:
     return part.text()
 
 
-def _job(name: str, part: Field) -> Body:
-    """The ``job`` of a service that runs to its end: suspended, to be run on demand."""
-    part.add_note("convert-job", f"{name} runs to its end, so it becomes a cron workload that runs on demand",
-                  "platform workload cron start runs it", on_key=True)  # fmt: skip
-    part["deploy"]["mode"].text()
-    wanted = part["deploy"]["restart_policy"]["condition"] or part["restart"]
-    restarts = not wanted or wanted.text().partition(":")[0] not in ("no", "none", "false")
-    if part["healthcheck"]:
-        part["healthcheck"].ignored()
-        part["healthcheck"].add_note("convert-left-out", "a cron workload has no probes", on_key=True)
-    for field in ("ports", "expose"):
-        if part[field]:
-            part[field].ignored()
-            part[field].add_note("convert-left-out", "a cron workload has no ports", on_key=True)
-    policy = "OnFailure" if wanted and restarts else "Never"
-    return {"job": {"schedule": _NEVER, "suspend": True, "restartPolicy": policy}}
+def _restart(part: Field) -> str:
+    """The restart policy of a service; that of `deploy` wins. "" where there is none."""
+    deploy = part.peek("deploy")
+    policy = deploy.get("restart_policy") if isinstance(deploy, dict) else None
+    wanted = policy.get("condition") if isinstance(policy, dict) else None
+    found = part.peek("restart") if wanted is None else wanted
+    return "no" if found is False else found.partition(":")[0] if isinstance(found, str) else ""
 
 
 def _running(part: Field, *, is_stateful: bool) -> Body:
