@@ -100,6 +100,10 @@ _WARNINGS = {
         "A volume belongs to one replica of one workload.",
         "Volumes are never shared, nor is data copied between them.",
     ),
+    "convert-scratch-path": (
+        "Containers share a scratch volume at one path.",
+        "At two paths, it is two directories: what one container writes, the other does not see.",
+    ),
     "convert-binary": (
         "A value that is not plain text is written in base64.",
         "Programs that read it must decode it.",
