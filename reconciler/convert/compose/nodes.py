@@ -12,7 +12,7 @@ from reconciler.convert.compose.reading import ComposeDocument
 from reconciler.convert.notes import ConversionNote
 from reconciler.model.finding import Pointer
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters that a manifest cannot hold, even escaped."""
 
 
