@@ -148,8 +148,8 @@ DIFFERENCES = (
 """Texts of compose-go's own tests that are read in another way."""
 
 VARIABLES = """
-Variables are replaced as Compose does it: a dollar sign before no name, as in `^REGEX$` or `$(date)`, stays, and `$$` is
-one before a name; `${`, `${}`, `${ x}` and `${x!}` are errors. Of the texts in the tests of compose-go, these differ:
+Variables are replaced as Compose does it: a dollar sign before no name, as in `^REGEX$` or `$(date)`, stays, and `$$`
+is one before a name; `${`, `${}`, `${ x}` and `${x!}` are errors. In the tests of compose-go, these differ:
 
 """
 

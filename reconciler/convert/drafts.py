@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.convert.notes import ConversionNote
 from reconciler.convert.tracked_value import TrackedValue
+from reconciler.model.finding import Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.table import TABLE
 from reconciler.model.platform import TAG_PREFIX
@@ -21,12 +22,13 @@ _ODD = re.compile(r"[^-._@+:a-zA-Z0-9]")
 
 
 class Draft(msgspec.Struct, frozen=True):
-    """A manifest to be written; ``gvc`` is "" for a resource of the org."""
+    """A manifest to be written; ``gvc`` is "" for a resource of the org. ``at`` leads to what it is made of."""
 
     kind: Kind
     gvc: str
     name: str
     body: Body
+    at: Pointer = ()
 
 
 class Converted(msgspec.Struct, frozen=True):

@@ -36,7 +36,7 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
     services.convert()
     services.files.note_unused()
     services.volumes.note_unused()
-    drafts = [*services.files.drafts, *services.volumes.drafts, *services.drafts]
+    drafts = [*services.files.drafts, *services.volumes.drafts, *services.drafts, *services.domains()]
     if not services.drafts and not (project.faults or any(map(is_faulty, [*project.notes, *sheet.remarks]))):
         # Else it is only what follows from the errors.
         root["services"].add_note("convert-malformed", "there is no service to convert")
@@ -52,9 +52,17 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
                               on_key=True)  # fmt: skip
     root["name"].text()
     note_unused_fields(root)
-    placed = [_placed(each, project.origins) for each in sheet.remarks]
+    placed = [_worded(_placed(each, project.origins), project.wording) for each in sheet.remarks]
     ordered = sorted(in_order(drafts), key=lambda draft: _rank(draft, services.order))
     return Converted(ordered, [*project.notes, *placed])
+
+
+def _worded(note: ConversionNote, wording: Mapping[str, str]) -> ConversionNote:
+    """``note`` whose suggestion has the words of the language of its file."""
+    suggestion = note.suggestion
+    for words, others in wording.items():
+        suggestion = suggestion.replace(words, others)
+    return msgspec.structs.replace(note, suggestion=suggestion)
 
 
 def _rank(draft: Draft, order: Mapping[str, int]) -> tuple[int, int]:

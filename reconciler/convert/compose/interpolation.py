@@ -28,7 +28,10 @@ class Interpolated(NamedTuple):
 
 
 def interpolate(text: str, environ: Mapping[str, str]) -> Interpolated:
-    """Replace the variables of ``text``; ``$$`` is a dollar sign, and so is one before no name. Raises InterpolationError."""
+    """Replace the variables of ``text``; ``$$`` is a dollar sign, and so is one before no name.
+
+    Raises InterpolationError.
+    """
     if "$" not in text:
         return Interpolated(text, ())
     interpolation = _Interpolation(text, environ)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.convert.compose.stored_files import StoredFile, StoredFiles
@@ -13,7 +13,7 @@ from reconciler.convert.mounts import Mount, MountPaths
 from reconciler.convert.names import Names, fitting
 from reconciler.convert.quantities import gigabytes
 from reconciler.model.key import Kind
-from reconciler.model.platform import SCRATCH_URI, VOLUMESET_URI
+from reconciler.model.platform import SCRATCH_URI, SECRET_URI, VOLUMESET_URI
 
 _MOST = 15
 """The most volumes of a workload (docs/platform/workload.md#volumes)."""
@@ -49,10 +49,16 @@ class Volumes:
         self._sets: dict[str | tuple[str, str], str] = {}
         self._users: dict[str, str] = {}
 
-    def mounts(self, name: str, service: Field, *, is_job: bool) -> Mounted:
-        """The mounts of the service ``name`` that the platform supports, with notes on the others."""
+    def mounts(self, name: str, service: Field, *, is_job: bool, stored: Mapping[str, str], scope: str = "") -> Mounted:
+        """The mounts of the service ``name`` that the platform supports, with notes on the others.
+
+        ``stored``: path → the secret that is the file there. Names of scratch volumes begin with ``scope``: those of
+        two containers of a workload are two directories.
+        """
         found, paths = Mounted([], set()), MountPaths()
         wanted = [*self._listed(name, service, is_job=is_job), *self._in_memory(service), *self._stored(service)]
+        wanted = [_within(each, scope) for each in wanted] if scope else wanted
+        wanted += [_Wanted(service, Mount(f"{SECRET_URI}{each}", at), each) for at, each in stored.items()]
         for part, mount, secret in wanted:
             if trouble := paths.refusal(mount.path):
                 part.add_note("convert-mount", f"the path {_without_uri(trouble)}; the mount is left out")
@@ -175,6 +181,13 @@ class Volumes:
                     part.ignored()
                 elif _fits(part, stored, path):
                     yield _Wanted(part, Mount(stored.uri, path), stored.secret)
+
+
+def _within(wanted: _Wanted, scope: str) -> _Wanted:
+    """``wanted`` with a scratch volume of its own in ``scope``."""
+    uri, path = wanted.mount
+    is_scratch = uri.startswith(SCRATCH_URI)
+    return wanted._replace(mount=Mount(f"{SCRATCH_URI}{fitting(f'{scope}{path}')}", path)) if is_scratch else wanted
 
 
 def _fits(part: Field, stored: StoredFile, path: str) -> bool:

@@ -107,6 +107,25 @@ class Interpolation:
         return found.text
 
 
+class Verbatim(Interpolation):
+    """The values of a file of another language, in which no variables are replaced."""
+
+    def __init__(self, notes: list[ConversionNote], budget: Budget) -> None:
+        super().__init__({}, notes, budget)
+
+    def _text(self, text: str, origin: Origin) -> str:
+        return text if self.budget.allows(0, len(text), origin.noted(self.notes)) else ""
+
+
+def made(value: Any, origin: Origin) -> Node:
+    """``value`` as nodes, all of ``origin``; nodes in it stay as they are."""
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, dict):
+        return Node({key: made(member, origin) for key, member in value.items()}, origin)
+    return Node([made(item, origin) for item in value] if isinstance(value, list) else value, origin)
+
+
 def plain(node: Node) -> Any:
     """The value of ``node`` without origins."""
     if isinstance(node.value, dict):

@@ -132,9 +132,7 @@ def outcome(case: Mapping[str, Any], files: Mapping[str, str]) -> tuple[str, fro
     return stream(draft.body for draft in result.drafts), remarks | {("", each.message) for each in found.faults}
 
 
-@pytest.mark.parametrize(
-    "file", [file for file in FILES if file.stem not in UNTRIED], ids=lambda file: file.stem
-)
+@pytest.mark.parametrize("file", [file for file in FILES if file.stem not in UNTRIED], ids=lambda file: file.stem)
 def test_every_key_is_carried_over_or_remarked_on(file: Path) -> None:
     """Without a key, the manifests or the remarks differ; else a remark names it, or the key above that is left out."""
     case = case_of(file)
