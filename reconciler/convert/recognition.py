@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from reconciler.convert.quadlet.units import is_unit
 from reconciler.documents.reader import read
+from reconciler.model.key import KINDS
 from reconciler.printable import printable
 
 _KEY = re.compile(rb"^([A-Za-z][-A-Za-z0-9_]{0,40})[ \t]*:(?:[ \t\r\n]|\Z)", re.MULTILINE)
@@ -17,6 +18,8 @@ _KIND = re.compile(rb"^kind[ \t]*:[ \t]*[\"']?([A-Za-z]{1,60})", re.MULTILINE)
 _TEMPLATE = re.compile(rb"\{\{-?[ \t]*[^}\n]{0,200}\}\}")
 _COMPOSE = re.compile(r"(?:docker-)?compose(?:\.[-.\w]{1,60})?\.ya?ml")
 _KAMAL = frozenset({"servers", "image", "accessories", "proxy", "registry", "builder"})
+_STDIN = "stdin"
+"""The path of standard input among the files of a command."""
 _MOST_BYTES = 1 << 20
 """The largest file that is read for its keys where they are not at the beginning of lines."""
 
@@ -80,8 +83,7 @@ def form_of(path: str, raw: bytes) -> Form:
     if _TEMPLATE.search(raw) and ("templates" in path.split("/") or {"apiVersion", "kind"} <= keys.names):
         return Form.CHART
     if keys.kinds:
-        is_ours = "apiVersion" not in keys.names
-        return Form.MANIFEST if is_ours else Form.KUSTOMIZATION if keys.kinds == {"Kustomization"} else Form.KUBERNETES
+        return _of_kinds(keys)
     if "service" in keys.names and not _KAMAL.isdisjoint(keys.names):
         return Form.KAMAL
     if "services" in keys.names or _COMPOSE.fullmatch(name):
@@ -89,13 +91,21 @@ def form_of(path: str, raw: bytes) -> Form:
     return Form.UNKNOWN
 
 
+def _of_kinds(keys: _Keys) -> Form:
+    if "apiVersion" not in keys.names:
+        return Form.MANIFEST
+    if not keys.kinds.isdisjoint(KINDS):
+        return Form.UNKNOWN  # of both sorts: each document is checked by itself
+    return Form.KUSTOMIZATION if keys.kinds == {"Kustomization"} else Form.KUBERNETES
+
+
 def foreign(path: str, form: Form, program: str = "reconciler") -> str:
     """A sentence that says what the file at ``path`` is, and which command of ``program`` takes it."""
-    shown, folder = shlex.quote(path), posixpath.dirname(path) or "."
+    shown, folder = "-" if path == _STDIN else shlex.quote(path), posixpath.dirname(path) or "."
     chart = folder.partition("/templates")[0] if "templates" in folder.split("/") else folder
     convert = "reconciler convert" if program == "reconciler" else "platform convert --file"
     words = _TAKEN[form].format(path=shown, folder=shlex.quote(folder), chart=shlex.quote(chart), convert=convert)
-    return printable(f"{path} is {form}; {words}")
+    return printable(f"{'standard input' if path == _STDIN else path} is {form}; {words}")
 
 
 def _keys(raw: bytes) -> _Keys:
