@@ -20,6 +20,9 @@ manifests go to standard output in the order in which they are applied, or with 
 resource; warnings go to standard error. The result is a start: read the warnings, add a GVC with its locations, and
 run `reconciler validate`.
 
+What a conversion makes is checked before it is written: what would be refused is an error at what it is made of, and
+nothing is written; of an import, it is a warning.
+
 `reconciler import` tidies manifests that the platform exported: it removes defaults and fields that the platform sets,
 makes links into the org relative, and replaces another spelling of the platform (`--scheme`). Comments are lost. The
 result declares the same as the original.

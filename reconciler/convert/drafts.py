@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,14 +21,22 @@ _MOST_TAGS = 50
 _ODD = re.compile(r"[^-._@+:a-zA-Z0-9]")
 
 
+class Place(NamedTuple):
+    """A value in a document, which has a position in its file."""
+
+    path: str
+    position: int
+    at: Pointer
+
+
 class Draft(msgspec.Struct, frozen=True):
-    """A manifest to be written; ``gvc`` is "" for a resource of the org. ``at`` leads to what it is made of."""
+    """A manifest to be written; ``gvc`` is "" for a resource of the org. ``place`` is what it is made of, if known."""
 
     kind: Kind
     gvc: str
     name: str
     body: Body
-    at: Pointer = ()
+    place: Place | None = None
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -61,7 +69,8 @@ def drafted(kind: Kind, name: str, gvc: str, origin: TrackedValue | None, rest: 
         body["gvc"] = gvc
     if origin is not None and (tags := _tags(origin)):
         body["tags"] = tags
-    return Draft(kind, gvc, name, body | rest)
+    place = Place(origin.sheet.path, origin.sheet.index, origin.at) if origin is not None else None
+    return Draft(kind, gvc, name, body | rest, place)
 
 
 def without_empty(body: Body) -> Body:

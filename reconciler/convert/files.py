@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from reconciler.convert.checking import Check, invalid, schema_problems
 from reconciler.convert.drafts import Draft, in_order
 from reconciler.convert.kamal import convert as kamal
 from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
@@ -12,7 +13,7 @@ from reconciler.convert.notes import findings
 from reconciler.convert.quadlet import convert as quadlet
 from reconciler.convert.reader import read_kubernetes
 from reconciler.convert.recognition import Form, form_of
-from reconciler.model.finding import Finding
+from reconciler.model.finding import Finding, has_errors
 
 TAKEN = (Form.KUBERNETES, Form.KAMAL, Form.QUADLET, Form.UNKNOWN)
 """What `convert` takes; of an unknown file it says what is no Kubernetes."""
@@ -32,8 +33,10 @@ def other_form(contents: Mapping[str, bytes]) -> tuple[str, Form] | None:
     return next((each for each in others if each[1] is not Form.KUSTOMIZATION or len(forms) == 1), None)
 
 
-def convert_files(contents: Mapping[str, bytes], gvc: str = "", protocol: str = "") -> ConvertedFiles:
-    """Convert all files together, each as what it is."""
+def convert_files(
+    contents: Mapping[str, bytes], gvc: str = "", protocol: str = "", check: Check = schema_problems
+) -> ConvertedFiles:
+    """Convert all files together, each as what it is; ``check`` finds what is not valid of the result."""
     parts: dict[Form, dict[str, bytes]] = {}
     for path, raw in contents.items():
         form = form_of(path, raw)
@@ -57,5 +60,8 @@ def convert_files(contents: Mapping[str, bytes], gvc: str = "", protocol: str = 
         converted = quadlet.convert(units, quadlets, gvc)
         drafts += converted.drafts
         found += [*faults, *findings(converted.remarks, quadlets)]
+    if not has_errors(found):
+        places = {path: kamal.without_statements(raw) for path, raw in contents.items()}
+        found += findings(invalid(drafts, next(iter(contents)), check), places)
     is_mixed = len(parts) > 1 or len(parts.get(Form.KAMAL, {})) > 1
     return ConvertedFiles(in_order(drafts) if is_mixed else drafts, sorted(found))

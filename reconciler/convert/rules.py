@@ -29,6 +29,10 @@ _ERRORS = {
         "Aliases, `extends`, `envFrom` and variables repeat what they name, so that a small file can stand for "
         "more than fits into memory.",
     ),
+    "convert-invalid": (
+        "What a conversion writes is valid.",
+        "`reconciler validate` and the daemon would refuse it: the platform has limits that the tool has not.",
+    ),
     "compose-outside": (
         "A compose file names files only below the directory of the project, unless --allow-outside is set.",
         "What it names becomes a part of the manifests, and a compose file of somebody else could name any file.",
@@ -127,6 +131,10 @@ _WARNINGS = {
     "import-gvc": (
         "A workload, identity or volume set names its GVC.",
         "Otherwise the GVC's manifest must be beside it or in a directory above.",
+    ),
+    "import-invalid": (
+        "What an import writes is valid.",
+        "`reconciler validate` and the daemon would refuse it until it is changed.",
     ),
     "import-unknown": (
         "An unknown field stays unchanged.",

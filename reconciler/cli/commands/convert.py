@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.convert_io import files_argument, out_options, print_plain_findings, write_drafts
+from reconciler.cli.convert_io import (
+    files_argument,
+    manifest_problems,
+    out_options,
+    print_plain_findings,
+    write_drafts,
+)
 from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import read_files
 
@@ -40,7 +46,7 @@ def command(files: tuple[str, ...], gvc: str, protocol: str | None, out: Path | 
     contents = read_files(files, SUFFIXES)
     if other := other_form(contents):
         raise RefusedError(foreign(*other))
-    converted = convert_files(contents, gvc, protocol or "")
+    converted = convert_files(contents, gvc, protocol or "", manifest_problems)
     print_plain_findings(converted.findings)
     if has_errors(converted.findings):
         return 1

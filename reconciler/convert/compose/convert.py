@@ -11,7 +11,7 @@ from reconciler.convert.compose.nodes import Origin
 from reconciler.convert.compose.project import Project
 from reconciler.convert.compose.values import Field
 from reconciler.convert.compose.workloads import Services
-from reconciler.convert.drafts import Converted, Draft, in_order
+from reconciler.convert.drafts import Converted, Draft, Place, in_order
 from reconciler.convert.names import fitting
 from reconciler.convert.notes import ConversionNote, is_faulty
 from reconciler.convert.tracked_value import ResourceNotes
@@ -53,8 +53,18 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
     root["name"].text()
     note_unused_fields(root)
     placed = [_worded(_placed(each, project.origins), project.wording) for each in sheet.remarks]
+    drafts = [msgspec.structs.replace(draft, place=_place(draft, project.origins)) for draft in drafts]
     ordered = sorted(in_order(drafts), key=lambda draft: _rank(draft, services.order))
     return Converted(ordered, [*project.notes, *placed])
+
+
+def _place(draft: Draft, origins: Mapping[Pointer, Origin]) -> Place:
+    """Where that is written which ``draft`` is made of; the beginning of the project where it is unknown."""
+    at = draft.place.at if draft.place else ()
+    while at not in origins:
+        at = at[:-1]
+    path, position, own, _ = origins[at]
+    return Place(path, position, own)
 
 
 def _worded(note: ConversionNote, wording: Mapping[str, str]) -> ConversionNote:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from reconciler.convert.compose.stored_files import StoredFile, StoredFiles
 from reconciler.convert.compose.values import Field
-from reconciler.convert.drafts import Body, Draft
+from reconciler.convert.drafts import Body, Draft, Place
 from reconciler.convert.mounts import Mount, MountPaths
 from reconciler.convert.names import Names, fitting
 from reconciler.convert.quantities import gigabytes
+from reconciler.model.finding import Pointer
 from reconciler.model.key import Kind
 from reconciler.model.platform import SCRATCH_URI, SECRET_URI, VOLUMESET_URI
 
@@ -138,7 +139,7 @@ class Volumes:
             self._sets[own] = self._names.take(Kind.VOLUMESET, self._gvc, (f"{found}-{name}",))
             if found in self._by_name:
                 origin = self._by_name[found]
-                self._add_draft(self._sets[own], {**origin.body, "name": self._sets[own]})
+                self._add_draft(self._sets[own], {**origin.body, "name": self._sets[own]}, source.at)
         return self._sets[own]
 
     def _add(self, name: str, part: Field) -> str:
@@ -153,11 +154,11 @@ class Volumes:
         spec = {"initialCapacity": _capacity(name, part), "performanceClass": "general-purpose-ssd"}
         tags = part["labels"].mapping()
         body = {"kind": "volumeset", "name": found, "gvc": self._gvc, **({"tags": tags} if tags else {}), "spec": spec}
-        self._add_draft(found, body)
+        self._add_draft(found, body, part.at)
         return found
 
-    def _add_draft(self, name: str, body: Body) -> None:
-        self._by_name[name] = Draft(Kind.VOLUMESET, self._gvc, name, body)
+    def _add_draft(self, name: str, body: Body, at: Pointer) -> None:
+        self._by_name[name] = Draft(Kind.VOLUMESET, self._gvc, name, body, Place("", 0, at))
         self.drafts.append(self._by_name[name])
 
     def _in_memory(self, service: Field) -> Iterator[_Wanted]:

@@ -12,7 +12,7 @@ from reconciler.convert.compose.ports import Addresses, Port, has_port, ports_of
 from reconciler.convert.compose.project import Addition, Project
 from reconciler.convert.compose.stored_files import StoredFiles
 from reconciler.convert.compose.values import Field
-from reconciler.convert.drafts import Body, Draft, without_empty
+from reconciler.convert.drafts import Body, Draft, Place, without_empty
 from reconciler.convert.identities import identity_for
 from reconciler.convert.mounts import Mount, is_volumeset
 from reconciler.convert.names import Names, container_name
@@ -101,7 +101,7 @@ class Services:
         addition = self._project.additions.get(name, Addition())
         body: Body = {"kind": "workload", "name": workload, "description": addition.description, "gvc": self._gvc,
                       "tags": self._tags(members), "spec": without_empty(spec)}  # fmt: skip
-        self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body), part.at))
+        self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body), Place("", 0, part.at)))
 
     def _container(self, workload: str, name: str, scope: str, *, is_job: bool) -> _Container:
         part, addition = self._parts[name], self._project.additions.get(name, Addition())
@@ -135,7 +135,9 @@ class Services:
         first = {host.name: self._parts[host.service].at for host in reversed(self._project.hosts)}
         for name, found in routes.items():
             spec = {"ports": [{"number": 443, "protocol": "http2", "routes": found}]}
-            yield Draft(Kind.DOMAIN, "", name, {"kind": "domain", "name": name, "spec": spec}, first[name])
+            yield Draft(
+                Kind.DOMAIN, "", name, {"kind": "domain", "name": name, "spec": spec}, Place("", 0, first[name])
+            )
 
     def _job(self, name: str, part: Field) -> Body:
         """The ``job`` of a service that runs to its end: suspended, to be run on demand."""

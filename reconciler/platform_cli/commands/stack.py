@@ -62,9 +62,11 @@ def _inputs(files: Sequence[str], drafts: Sequence[Draft]) -> list[Input]:
 
 def _converted(session: Session, locations: Sequence[str], options: ProjectOptions) -> list[Draft]:
     """The manifests of the project. Raises UsageError and RefusedError."""
+    from reconciler.convert.checking import invalid, schema_problems
     from reconciler.convert.compose.convert import convert
     from reconciler.convert.compose.project import load
     from reconciler.convert.notes import findings
+    from reconciler.model.finding import has_errors
     from reconciler.platform_cli.project_files import ProjectFiles
 
     paths = [*options.file] or _default_files(session.environ)
@@ -86,6 +88,9 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
         session.output.note(f"outside of the directory of the project, and not read without --allow-outside: "
                             f"{', '.join(map(printable, dict.fromkeys(files.outside)))}")  # fmt: skip
     found = sorted([*project.faults, *findings(converted.remarks, project.contents)])
+    if not has_errors(found):
+        unfit = invalid(converted.drafts, next(iter(contents)), schema_problems)
+        found = sorted([*found, *findings(unfit, project.contents)])
     report(session, found if session.verbose else fold(found))
     return converted.drafts
 
