@@ -17,19 +17,21 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 _STEP_SECONDS = 0.5
 
 
-def read_files(names: Sequence[str]) -> dict[str, bytes]:
+def read_files(names: Sequence[str], others: tuple[str, ...] = ()) -> dict[str, bytes]:
     """Path → content of the files in ``names``: files, directories with all below them, ``-`` for standard input.
 
-    Raises UsageError where one cannot be read or a directory holds none.
+    Of a directory, only YAML and JSON, and files whose names end in one of ``others``. Raises UsageError where one
+    cannot be read or a directory holds none.
     """
     found: dict[str, bytes] = {}
+    suffixes = (*_SUFFIXES, *others)
     for name in names:
         if name == STDIN:
             found["stdin"] = read_file(name)
             continue
-        paths = sorted(_below(name)) if os.path.isdir(name) else [name]
+        paths = sorted(_below(name, suffixes)) if os.path.isdir(name) else [name]
         if not paths:
-            raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(_SUFFIXES)}")
+            raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(suffixes)}")
         found |= {path: read_file(path) for path in paths}
     return found
 
@@ -49,10 +51,10 @@ def shown_name(name: str) -> str:
     return "standard input" if name == STDIN else name
 
 
-def _below(directory: str) -> Iterator[str]:
+def _below(directory: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     for folder, folders, files in os.walk(directory, onerror=_raise_unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (os.path.join(folder, name) for name in files if name.endswith(_SUFFIXES))
+        yield from (os.path.join(folder, name) for name in files if name.endswith(suffixes))
 
 
 def _raise_unreadable(error: OSError) -> Never:

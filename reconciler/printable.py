@@ -22,7 +22,8 @@ _LINE = rf"[\x00-\x1f{UNSAFE}]"
 _LINES = rf"[\x00-\x08\x0b-\x1f{UNSAFE}]"
 _QUIET = rf"[{UNSAFE}]"
 _TO_TERMINAL = (
-    rf"\x1b(?!\[(?:[0-9;]{{0,8}}m|\?(?:25|7)[hl]|J|[0-9]{{1,4}}A|K))|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{UNSAFE}]"
+    r"\x1b(?!\[(?:[0-9;]{0,8}m|\?(?:25|7)[hl]|J|[0-9]{1,4}A|K))|\r(?!\x1b\[(?:J|[0-9]{1,4}A))"
+    rf"|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f{UNSAFE}]"
 )
 """Unsafe for a terminal; the sequences of colours and live tables are safe."""
 _COMMAND = r"(?m)^(\s*)::(?!(?:error|warning|notice) (?:file|title)=)|##(?=\[|vso\[)"

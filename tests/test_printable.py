@@ -26,8 +26,8 @@ from reconciler.printable import (
 from reconciler.status.yaml_text import quoted
 
 BAD = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
-CHARACTERS = [*map(chr, [0, 7, 0x1B, 0x7F, 0x80, 0x85, 0x9B, 0xAD, 0x61C, 0x200B, 0x200E, 0x200F, 0x2028, 0x2029]),
-              *map(chr, [*range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF, 0xFFF9, 0xE0041])]  # fmt: skip
+CHARACTERS = [*map(chr, [0, 7, 0x0D, 0x1B, 0x7F, 0x80, 0x85, 0x9B, 0xAD, 0x61C, 0x200B, 0x200E, 0x200F, 0x2028]),
+              *map(chr, [0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A), 0xFEFF, 0xFFF9, 0xE0041])]  # fmt: skip
 HARMLESS = "aé日本\u0915\u094d\u200d\u0937 \U0001f469\u200d\U0001f680 \xa0|`~"
 
 
@@ -112,6 +112,32 @@ def guarded(text: str, **environ: str) -> str:
 
 def test_no_stream_of_ours_passes_on_what_steers_a_terminal() -> None:
     assert guarded("a\x1b[2Jb\x9bc\u202ed\n\te") == "a\\u001b[2Jb\\u009bc\\u202ed\n\te"
+
+
+class Terminal(io.TextIOWrapper):
+    """A stream that says it is a terminal, as that of a person is."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("healthy\rfailed", "healthy\\u000dfailed"),
+        ("a\r\nb", "a\\u000d\nb"),
+        ("\r\x1b[J", "\r\x1b[J"),
+        ("\r\x1b[3A\x1b[J", "\r\x1b[3A\x1b[J"),
+        ("\r\x1b[31mred", "\\u000d\x1b[31mred"),
+    ],
+)
+def test_a_terminal_returns_only_to_redraw_our_own_lines(text: str, shown: str) -> None:
+    raw = io.BytesIO()
+    stream = Terminal(raw, encoding="utf-8")
+    guard(stream, {})
+    stream.write(text)
+    stream.flush()
+    assert raw.getvalue().decode() == shown
 
 
 def test_the_log_of_a_job_holds_no_commands_but_our_annotations() -> None:

@@ -5,22 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from docs.generate.tables import table
+from reconciler.convert.kamal import fields as kamal
 from reconciler.convert.kubernetes import convert, unused_fields
+from reconciler.convert.quadlet import fields as quadlet
 from reconciler.convert.rules import RULEBOOK
 
 HEAD = """\
 # Converting and importing
 
-`reconciler convert` converts Kubernetes YAML or JSON to manifests: files, directories, or standard input, all together.
-The manifests go to standard output in the order in which they are applied, or with `--out DIR` to a file for each
-resource; warnings go to standard error. The result is a start: read the warnings, add a GVC with its locations, and run
-`reconciler validate`.
+`reconciler convert` converts Kubernetes YAML or JSON, [deploy.yml of Kamal](#kamal) and [quadlets of
+Podman](#quadlets) to manifests: files, directories, or standard input, all together. `platform stack` converts
+[compose files](platform-command.md#stack). Given a file of another tool, each command names the one that takes it. The
+manifests go to standard output in the order in which they are applied, or with `--out DIR` to a file for each
+resource; warnings go to standard error. The result is a start: read the warnings, add a GVC with its locations, and
+run `reconciler validate`.
+
+What a conversion makes is checked before it is written: what would be refused is an error at what it is made of, and
+nothing is written; of an import, it is a warning.
 
 `reconciler import` tidies manifests that the platform exported: it removes defaults and fields that the platform sets,
 makes links into the org relative, and replaces another spelling of the platform (`--scheme`). Comments are lost. The
 result declares the same as the original.
 
-## Kinds and fields
+## Kinds and fields of Kubernetes
 
 """
 
@@ -89,6 +96,8 @@ def page() -> str:
         table(("Field", "Values"), ((f"`{name}`", _values(name)) for name in sorted(unused_fields.SAME_HERE))),
         "\nThese parts of metadata and status are left out without a warning:\n\n",
         table(("Part", "Content"), _metadata()),
+        *_kamal(),
+        *_quadlets(),
         "\n## Findings\n\n",
         table(
             ("Rule", "Severity", "What", "Why"),
@@ -96,6 +105,45 @@ def page() -> str:
         ),
     ]
     return "".join(parts)
+
+
+KAMAL = """
+## Kamal
+
+Each role and accessory of `deploy.yml` becomes a workload: SERVICE for the primary role, SERVICE-NAME for the others,
+at which they reach each other, as in Kamal. The GVC is that of `--gvc`, else the service. Files that it names, and
+`.kamal/secrets`, are not read: its secrets are keys of a secret SERVICE-secrets, which you create. A value that Ruby
+makes is left out with a remark.
+
+"""
+
+QUADLETS = """
+## Quadlets
+
+Each `.container` becomes a workload with the name of its container, and the containers of a `.pod` become one workload.
+A `.volume` becomes a volume set, and a secret of Podman is an opaque secret that you create. The GVC is that of
+`--gvc`, else `default`. Files that a unit names, its drop-ins and timers are not read. A specifier such as `%h` stays
+as it is written, with a remark.
+
+"""
+
+
+def _kamal() -> Iterator[str]:
+    yield KAMAL
+    yield table(("Field", "Here"), ((f"`{name}`", here) for name, here in sorted(kamal.CARRIED.items())))
+    yield "\nLeft out with a remark, as is any field that is in no table:\n\n"
+    yield table(("Field", "Instead"), ((f"`{name}`", instead) for name, instead in sorted(kamal.LEFT_OUT.items())))
+    yield f"\nLeft out without a remark, as they concern the program kamal alone: {_quoted(kamal.SAME_HERE)}, `x-…`.\n"
+
+
+def _quadlets() -> Iterator[str]:
+    yield QUADLETS
+    yield table(("Section and key", "Here"), ((f"`{name}`", here) for name, here in sorted(quadlet.CARRIED.items())))
+    yield "\nKeys of `[Container]` and `[Pod]` that are left out with a remark, as is any key that is in no table:\n\n"
+    yield table(("Key", "Instead"), ((f"`{name}`", instead) for name, instead in sorted(quadlet.LEFT_OUT.items())))
+    yield "\nKeys of other sections that are left out with a remark:\n\n"
+    yield table(("Section", "Instead"), ((f"`{name}`", instead) for name, instead in sorted(quadlet.OTHERS.items())))
+    yield f"\nLeft out without a remark: all of `[Install]` and of `X-` sections, {_quoted(quadlet.SAME_HERE)}.\n"
 
 
 def _metadata() -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from docs.generate.tables import table
 from reconciler.convert.compose import fields
@@ -112,8 +113,9 @@ COMPOSE = """
 A compose project becomes a GVC, workloads, secrets and volume sets. `stack` reads the files as `docker compose` does,
 with variables, profiles, `include` and `extends`. A remark names file, line and key of everything that has no
 counterpart. The GVC is that of `--gvc` or the profile, else the name of the project; it must exist unless `--location`
-creates it. A service that another one waits for until it ends becomes a cron workload, to be run on demand. Volume sets
-stay when a stack is deleted, unless `--volumes`.
+creates it. A service that another one waits for until it ends becomes a cron workload, to be run on demand; so does one
+with `restart: "no"` that has no port and no health check, and that no service depends on. Volume sets stay when a stack
+is deleted, unless `--volumes`.
 
 The files that a project names (`secrets`, `configs`, `env_file`, `extends`, `include`, mounts) become a part of the
 manifests. So they are read only below the directory of the first compose file, by their resolved paths: a compose file
@@ -123,9 +125,40 @@ of somebody else gets no file of yours. `--allow-outside` reads them wherever th
 """
 
 
+class Difference(NamedTuple):
+    """A text with a variable, what Compose makes of it, and what `stack` does."""
+
+    text: str
+    compose: str
+    here: str
+
+
+DIFFERENCES = (
+    Difference(
+        "not ok ${UNSET_VAR:?Mandatory Variable ${FOO}}",
+        "the error has the value of `FOO`",
+        "the error has `${FOO}`: a value may be a secret",
+    ),
+    Difference(
+        "not ok ${UNSET_VAR?Mandatory Variable ${FOO}}",
+        "the error has the value of `FOO`",
+        "the error has `${FOO}`: a value may be a secret",
+    ),
+)
+"""Texts of compose-go's own tests that are read in another way."""
+
+VARIABLES = """
+Variables are replaced as Compose does it: a dollar sign before no name, as in `^REGEX$` or `$(date)`, stays, and `$$`
+is one before a name; `${`, `${}`, `${ x}` and `${x!}` are errors. In the tests of compose-go, these differ:
+
+"""
+
+
 def _compose() -> Iterator[str]:
     """What becomes of compose files, from the tables of their reader."""
-    yield COMPOSE
+    yield COMPOSE.rstrip("\n") + "\n" + VARIABLES
+    yield table(("Text", "Compose", "Here"), [(f"`{each.text}`", each.compose, each.here) for each in DIFFERENCES])
+    yield "\n"
     yield table(("Field of a compose file", "Here"), [(f"`{name}`", text) for name, text in fields.CARRIED.items()])
     yield "\nThese fields are left out with a remark, as is any field that is in no table.\n\n"
     yield table(("Field", "Instead"), [(f"`{name}`", text) for name, text in fields.LEFT_OUT.items()])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,9 +15,11 @@ from reconciler.errors import RefusedError, UsageError
 from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
+    from reconciler.convert.checking import Problem
     from reconciler.convert.drafts import Draft
     from reconciler.model.finding import Finding
 
+_FIELD = re.compile(r"[ ]*(?:- )*([A-Za-z][A-Za-z0-9]{0,60}):")
 _COLOURS = {"error": "red", "warning": "yellow", "notice": "blue"}
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -64,6 +67,28 @@ def write_drafts(drafts: Sequence[Draft], out: Path | None, force: bool) -> None
             (out / path).write_text(text, encoding="utf-8")
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror or error}") from error
+
+
+def manifest_problems(draft: Draft) -> Iterator[Problem]:
+    """The errors that `validate` finds in ``draft`` alone, without values; the fields that an import leaves have notes.
+
+    They are named by their rules, whose texts quote nothing.
+    """
+    from reconciler.convert.checking import Problem
+    from reconciler.documents.writer import written
+    from reconciler.manifests.decoder import decode
+    from reconciler.manifests.normalize import ManifestContext
+    from reconciler.model.finding import Severity
+    from reconciler.rulebook import rulebook
+
+    text = written(draft.body)
+    lines = text.split("\n")
+    context = ManifestContext("org", secret_key=b"only looked at, never kept", org_known=False)
+    for fault in decode(text.encode(), context).faults:
+        if fault.severity is Severity.ERROR and fault.rule != "unknown-field":
+            field = _FIELD.match(lines[fault.line - 1]) if 0 < fault.line <= len(lines) else None
+            what = f"{rulebook()[fault.rule].what.rstrip('.')} ({fault.rule})"
+            yield Problem(field[1] if field else "", what)
 
 
 def print_plain_findings(findings: Sequence[Finding]) -> None:

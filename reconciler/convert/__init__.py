@@ -1,1 +1,1 @@
-"""Converts Kubernetes documents and exports of the platform to manifests. Pure."""
+"""Converts files of Kubernetes, Compose, Kamal and Podman, and exports of the platform, to manifests. Pure."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from reconciler.convert.notes import ConversionNote
 from reconciler.convert.tracked_value import TrackedValue
+from reconciler.model.finding import Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.table import TABLE
 from reconciler.model.platform import TAG_PREFIX
@@ -20,13 +21,22 @@ _MOST_TAGS = 50
 _ODD = re.compile(r"[^-._@+:a-zA-Z0-9]")
 
 
+class Place(NamedTuple):
+    """A value in a document, which has a position in its file."""
+
+    path: str
+    position: int
+    at: Pointer
+
+
 class Draft(msgspec.Struct, frozen=True):
-    """A manifest to be written; ``gvc`` is "" for a resource of the org."""
+    """A manifest to be written; ``gvc`` is "" for a resource of the org. ``place`` is what it is made of, if known."""
 
     kind: Kind
     gvc: str
     name: str
     body: Body
+    place: Place | None = None
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -59,7 +69,8 @@ def drafted(kind: Kind, name: str, gvc: str, origin: TrackedValue | None, rest: 
         body["gvc"] = gvc
     if origin is not None and (tags := _tags(origin)):
         body["tags"] = tags
-    return Draft(kind, gvc, name, body | rest)
+    place = Place(origin.sheet.path, origin.sheet.index, origin.at) if origin is not None else None
+    return Draft(kind, gvc, name, body | rest, place)
 
 
 def without_empty(body: Body) -> Body:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from reconciler.convert.quadlet.units import UnitLocator, is_unit
 from reconciler.convert.rules import RULEBOOK
 from reconciler.documents.locator import Locator
 from reconciler.model.finding import Finding, Pointer, Severity
@@ -35,7 +36,7 @@ def findings(remarks: Iterable[ConversionNote], files: Mapping[str, bytes]) -> l
 
     Of one rule, a file has at most ``MOST_OF_A_RULE``: the last one says how many more there are.
     """
-    locators = {path: Locator(raw) for path, raw in files.items()}
+    locators = {path: UnitLocator(raw) if is_unit(path) else Locator(raw) for path, raw in files.items()}
     in_order = sorted(dict.fromkeys(remarks), key=lambda remark: (remark.path, remark.index))
     by_rule: dict[tuple[str, str], list[ConversionNote]] = {}
     for remark in in_order:
@@ -46,7 +47,7 @@ def findings(remarks: Iterable[ConversionNote], files: Mapping[str, bytes]) -> l
     return sorted(_finding(each, locators[each.path], more.get(each, 0)) for each in in_order if each in shown)
 
 
-def _finding(remark: ConversionNote, locator: Locator, more: int) -> Finding:
+def _finding(remark: ConversionNote, locator: Locator | UnitLocator, more: int) -> Finding:
     places = locator.of(remark.index)
     line, column = places.key(remark.at) if remark.on_key else places.value(remark.at)
     severity = RULEBOOK[remark.rule].severity

@@ -13,12 +13,12 @@ _IMPORT = "docs/platform/fields.md#manifests"
 
 _ERRORS = {
     "convert-not-kubernetes": (
-        "A document to convert is a Kubernetes resource: a mapping with apiVersion and kind.",
+        "A document to convert is a Kubernetes resource, with apiVersion and kind, or a file of Kamal or Podman.",
         "Other documents have no counterpart.",
     ),
     "convert-malformed": (
-        "A field has its type in Kubernetes or Compose, and the required fields are present.",
-        "Kubernetes or Compose refuses such a resource, so its conversion is a guess.",
+        "A field has the type that its tool wants, and the required fields are present.",
+        "Kubernetes, Compose, Kamal or Podman refuses such a file, so its conversion is a guess.",
     ),
     "convert-duplicate": (
         "A resource occurs once.",
@@ -28,6 +28,10 @@ _ERRORS = {
         "What a conversion makes of its files has at most 200,000 values and 16 MiB of text.",
         "Aliases, `extends`, `envFrom` and variables repeat what they name, so that a small file can stand for "
         "more than fits into memory.",
+    ),
+    "convert-invalid": (
+        "What a conversion writes is valid.",
+        "`reconciler validate` and the daemon would refuse it: the platform has limits that the tool has not.",
     ),
     "compose-outside": (
         "A compose file names files only below the directory of the project, unless --allow-outside is set.",
@@ -66,7 +70,7 @@ _WARNINGS = {
     ),
     "convert-changed": (
         "A value is carried over with a slightly different meaning.",
-        "The platform has other limits and options than Kubernetes.",
+        "The platform has other limits and options than other tools.",
     ),
     "convert-name": (
         "A name that the platform refuses, or that is already in use, is changed.",
@@ -100,6 +104,10 @@ _WARNINGS = {
         "A volume belongs to one replica of one workload.",
         "Volumes are never shared, nor is data copied between them.",
     ),
+    "convert-scratch-path": (
+        "Containers share a scratch volume at one path.",
+        "At two paths, it is two directories: what one container writes, the other does not see.",
+    ),
     "convert-binary": (
         "A value that is not plain text is written in base64.",
         "Programs that read it must decode it.",
@@ -113,7 +121,7 @@ _WARNINGS = {
         "Compose does the same, but it is seldom meant.",
     ),
     "compose-build": (
-        "An image that Compose builds is built and pushed before the manifests are applied.",
+        "An image that is built from files is pushed before the manifests are applied.",
         "Workloads pull their images from a registry.",
     ),
     "import-no-data": (
@@ -123,6 +131,10 @@ _WARNINGS = {
     "import-gvc": (
         "A workload, identity or volume set names its GVC.",
         "Otherwise the GVC's manifest must be beside it or in a directory above.",
+    ),
+    "import-invalid": (
+        "What an import writes is valid.",
+        "`reconciler validate` and the daemon would refuse it until it is changed.",
     ),
     "import-unknown": (
         "An unknown field stays unchanged.",
@@ -153,7 +165,7 @@ _NOTICES = {
     ),
     "compose-capacity": (
         "A volume without a size has 10 GB.",
-        "A volume of Compose has no size, and a volume set has one.",
+        "Volumes of Compose, Kamal and Podman have no size, and a volume set has one.",
     ),
     "compose-published": (
         "A port of the machine becomes the endpoint of the workload.",
@@ -161,11 +173,11 @@ _NOTICES = {
     ),
     "compose-port": (
         "A port at which others address the service, or that its image usually serves, is declared.",
-        "Workloads are reached only at declared ports; services of Compose at all.",
+        "Workloads are reached only at declared ports; containers of Compose, Kamal and Podman at all.",
     ),
     "convert-gvc": (
-        "The GVC is that of --gvc, else the namespace or the name of the compose project; it must exist.",
-        "A GVC has the locations of its workloads, which no file of Kubernetes or Compose names.",
+        "The GVC is that of --gvc, else the namespace, the service or the name of the project; it must exist.",
+        "A GVC has the locations of its workloads, which no file of other tools names.",
     ),
     "convert-default": (
         "If Kubernetes and the platform have different defaults, that of the platform applies.",

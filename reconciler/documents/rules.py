@@ -23,9 +23,9 @@ RULES = (
     ),
     error_rule(
         "control-character",
-        "A file has only printable characters, tabs and line breaks, both raw and in escapes.",
-        "Reviewers do not see others, and some change what a terminal shows. In keys, characters that are invisible or "
-        "change the direction of text are refused too; in values they are escaped when shown.",
+        "A file has only printable characters, tabs and line breaks, both raw and in escapes (`\\t`, `\\n`, `\\r`).",
+        "Reviewers do not see others, and some change what a terminal shows. In keys, line breaks and characters that "
+        "are invisible or change the direction of text are refused too; in values they are escaped when shown.",
         "https://yaml.org/spec/1.2.2/",
     ),
     error_rule(

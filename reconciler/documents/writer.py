@@ -19,7 +19,7 @@ _OPTION = re.compile("--?[a-zA-Z]")
 _FORMER_WORDS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "null"})
 _BREAKS = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
 _BUILTIN = (dict, list, str, int, float)
-_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t"}
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 class Style(NamedTuple):

@@ -23,7 +23,7 @@ from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA, Decr
 ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
 """The beginning of a MAC that covers only encrypted values: the SHA-256 of ``sops``."""
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _FREE = "data"
 """The field whose texts may contain control characters."""
 _RESTORE = "restore the file from Git, and change it with reconciler secret edit"

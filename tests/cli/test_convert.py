@@ -92,7 +92,9 @@ def test_nothing_is_overwritten_unless_it_is_asked_for(tmp_path: Path) -> None:
 def test_two_resources_never_share_a_file(tmp_path: Path) -> None:
     (tmp_path / "export.yaml").write_text("kind: group\nname: a b\n---\nkind: group\nname: a_b\n")
     result = here("import", "export.yaml", "--out", "tree", cwd=tmp_path)
-    assert (result.code, result.err) == (1, "error: two resources would be written to one file; omit --out\n")
+    assert result.code == 1
+    assert result.err.endswith("error: two resources would be written to one file; omit --out\n")
+    assert "the group a b would be refused for `name`" in result.err
     assert not (tmp_path / "tree").exists()
 
 

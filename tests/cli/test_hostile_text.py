@@ -13,7 +13,7 @@ from reconciler.printable import UNSAFE
 from tests.support.desk import Desk, workload
 
 BAD = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
-VALUE = "a\x9b2Jb\u202ec\u2066d"
+VALUE = "a\x9b2Jb\u202ec\u2066d\re"
 HOSTILE = workload("web") + f'      env: [{{name: A, value: {json.dumps(VALUE)}}}]\ndescription: "\\u202e\\u009b8m"\n'
 BRANCH = "x`<img/src=q>@octocat"
 

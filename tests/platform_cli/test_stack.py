@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SERVICES = 20
 
 
@@ -32,3 +34,16 @@ def test_the_same_remark_about_many_services_is_one_line(tmp_path: Path) -> None
 def test_a_remark_that_stands_alone_is_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "compose.yaml").write_text("services: {web: {image: nginx:1, privileged: true}}\n")
     assert remarks(tmp_path) == remarks(tmp_path, "-v")
+
+
+def test_a_result_that_is_not_valid_is_an_error_at_its_service(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text("services:\n  fine: {image: fine}\n  web:\n    image: Web Server:1\n")
+    with pytest.raises(subprocess.CalledProcessError) as raised:
+        remarks(tmp_path)
+    assert raised.value.stdout == ""
+    errors = [line for line in raised.value.stderr.splitlines() if "error" in line]
+    assert errors == [
+        "compose.yaml:3:3: error: the workload web would be refused for `image`: the schema of the kind does not take "
+        "it; change it here, or leave it out [convert-invalid]",
+        "error: the files have errors, so nothing is converted",
+    ]

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.convert_io import files_argument, out_options, print_plain_findings, write_drafts
+from reconciler.cli.convert_io import (
+    files_argument,
+    manifest_problems,
+    out_options,
+    print_plain_findings,
+    write_drafts,
+)
 from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import read_files
 
@@ -29,6 +35,7 @@ def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path |
     gets a file: GVC/gvc.yaml, GVC/workload/NAME.yaml, secret/NAME.yaml. Only errors make the exit code 1; nothing is
     written then.
     """
+    from reconciler.convert.checking import invalid
     from reconciler.convert.export.convert import normalise
     from reconciler.convert.notes import findings
     from reconciler.convert.reader import read_all
@@ -42,6 +49,9 @@ def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path |
     sources, faults = read_all(contents, TEXT_FIELDS)
     imported = normalise(sources, org, scheme, gvc)
     reported = sorted([*faults, *findings(imported.remarks, contents)])
+    if not has_errors(reported):
+        unfit = invalid(imported.drafts, next(iter(contents)), manifest_problems, imported=True)
+        reported = sorted([*reported, *findings(unfit, contents)])
     print_plain_findings(reported)
     if has_errors(reported):
         return 1

@@ -10,7 +10,7 @@ import click
 
 from reconciler.cli.options import DEFAULT_ORG, load, load_or_none, org_option, records_or_none, settings_option
 from reconciler.cli.output.printing import source_errors_printed
-from reconciler.errors import ReconcilerError, UsageError
+from reconciler.errors import ReconcilerError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from reconciler.model.finding import Finding
@@ -46,11 +46,23 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
         raise UsageError("--revision is for the sources in the settings; leave PATH out")
     if path is None and org:
         raise UsageError("--org is for a PATH; the settings name the org of their sources")
+    if path is not None and path.is_file():
+        _refuse_other(path)
     failed: dict[str, ReconcilerError] = {}
     checked = _sources(settings_file, revision, failed) if path is None else [_folder(path, settings_file, org)]
     if checked or not failed:
         _show(checked, form)
     return int(bool(failed) or any(has_errors(each.findings) for each in checked))
+
+
+def _refuse_other(path: Path) -> None:
+    """Raise RefusedError for a file of another tool, with the command that converts it."""
+    from reconciler.convert.recognition import Form, foreign, form_of
+    from reconciler.input_files import read_file
+
+    form = form_of(str(path), read_file(path))
+    if form not in (Form.MANIFEST, Form.UNKNOWN):
+        raise RefusedError(foreign(str(path), form))
 
 
 def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:

@@ -97,11 +97,17 @@ def _at(part: Field, steps: Sequence[str]) -> Field:
 
 
 def variables(
-    service: Field, files: StoredFiles, environ: Mapping[str, str], ports: Sequence[Port]
+    service: Field, files: StoredFiles, environ: Mapping[str, str], ports: Sequence[Port], own: Mapping[str, str]
 ) -> tuple[list[Body], set[str]]:
-    """``env``, and the secrets that it refers to: env files in their order, then `environment`, which wins."""
+    """``env``, and the secrets that it refers to: env files in their order, then `environment`, which wins.
+
+    ``own`` are variables with the secret and key of each, such as ``db.password``.
+    """
     found: dict[str, str] = {}
     secrets: dict[str, str] = {}
+    for name, reference in own.items():
+        if _is_allowed(service, name):
+            found[name], secrets[name] = f"{SECRET_URI}{reference}", reference.partition(".")[0]
     for entry in service["env_file"].items():
         stored = files.variables(entry)
         for key in stored.keys:

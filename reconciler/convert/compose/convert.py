@@ -11,9 +11,9 @@ from reconciler.convert.compose.nodes import Origin
 from reconciler.convert.compose.project import Project
 from reconciler.convert.compose.values import Field
 from reconciler.convert.compose.workloads import Services
-from reconciler.convert.drafts import Converted, Draft, in_order
+from reconciler.convert.drafts import Converted, Draft, Place, in_order
 from reconciler.convert.names import fitting
-from reconciler.convert.notes import ConversionNote
+from reconciler.convert.notes import ConversionNote, is_faulty
 from reconciler.convert.tracked_value import ResourceNotes
 from reconciler.model.finding import Pointer
 from reconciler.model.key import Kind
@@ -36,8 +36,9 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
     services.convert()
     services.files.note_unused()
     services.volumes.note_unused()
-    drafts = [*services.files.drafts, *services.volumes.drafts, *services.drafts]
-    if not services.drafts:
+    drafts = [*services.files.drafts, *services.volumes.drafts, *services.drafts, *services.domains()]
+    if not services.drafts and not (project.faults or any(map(is_faulty, [*project.notes, *sheet.remarks]))):
+        # Else it is only what follows from the errors.
         root["services"].add_note("convert-malformed", "there is no service to convert")
     if locations:
         links = [f"//location/{each}" for each in locations]
@@ -51,9 +52,27 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
                               on_key=True)  # fmt: skip
     root["name"].text()
     note_unused_fields(root)
-    placed = [_placed(each, project.origins) for each in sheet.remarks]
+    placed = [_worded(_placed(each, project.origins), project.wording) for each in sheet.remarks]
+    drafts = [msgspec.structs.replace(draft, place=_place(draft, project.origins)) for draft in drafts]
     ordered = sorted(in_order(drafts), key=lambda draft: _rank(draft, services.order))
     return Converted(ordered, [*project.notes, *placed])
+
+
+def _place(draft: Draft, origins: Mapping[Pointer, Origin]) -> Place:
+    """Where that is written which ``draft`` is made of; the beginning of the project where it is unknown."""
+    at = draft.place.at if draft.place else ()
+    while at not in origins:
+        at = at[:-1]
+    path, position, own, _ = origins[at]
+    return Place(path, position, own)
+
+
+def _worded(note: ConversionNote, wording: Mapping[str, str]) -> ConversionNote:
+    """``note`` whose suggestion has the words of the language of its file."""
+    suggestion = note.suggestion
+    for words, others in wording.items():
+        suggestion = suggestion.replace(words, others)
+    return msgspec.structs.replace(note, suggestion=suggestion)
 
 
 def _rank(draft: Draft, order: Mapping[str, int]) -> tuple[int, int]:

@@ -52,7 +52,7 @@ CARRIED = {
     "services.*.post_start": "`lifecycle.postStart`, one command",
     "services.*.pre_stop": "`lifecycle.preStop`, one command",
     "services.*.profiles": "the service is left out with a notice unless `--compose-profile` names one of them",
-    "services.*.restart": "`job.restartPolicy` of a service that runs to its end",
+    "services.*.restart": "`no` without a port: a cron workload that is run on demand, with this `job.restartPolicy`",
     "services.*.scale": "as `deploy.replicas`",
     "services.*.secrets": "a file at its target, below `/run/secrets`",
     "services.*.stop_grace_period": "up to 90 seconds, which every replica has",

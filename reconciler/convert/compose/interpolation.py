@@ -28,7 +28,10 @@ class Interpolated(NamedTuple):
 
 
 def interpolate(text: str, environ: Mapping[str, str]) -> Interpolated:
-    """Replace the variables of ``text``; ``$$`` is a dollar sign. Raises InterpolationError."""
+    """Replace the variables of ``text``; ``$$`` is a dollar sign, and so is one before no name.
+
+    Raises InterpolationError.
+    """
     if "$" not in text:
         return Interpolated(text, ())
     interpolation = _Interpolation(text, environ)
@@ -49,11 +52,15 @@ class _Interpolation:
         """The text from here to its end, or inside of braces to the closing one."""
         if depth > MOST_NESTED:
             raise InterpolationError(f"variables are nested more than {MOST_NESTED} deep")
-        parts, length = [], 0
+        parts, length, escaped = [], 0, 0
         while self._at < len(self._text):
             character = self._text[self._at]
             if depth and character == "}":
-                break
+                if not escaped:
+                    break
+                escaped -= 1
+            # The brace behind an escaped dollar sign has a closing one too, which does not end the default.
+            escaped += self._text.startswith("$${", self._at)
             self._at += 1
             parts.append(self._variable(depth) if character == "$" else character)
             # Counted before they are joined: a thousand long variables are more than the machine's memory.
@@ -63,15 +70,17 @@ class _Interpolation:
         return "".join(parts)
 
     def _variable(self, depth: int) -> str:
-        """What follows a dollar sign."""
+        """What a dollar sign and what follows become; alone it stays, as in a regular expression or `$(date)`."""
         if self._text.startswith("$", self._at):
             self._at += 1
             return "$"
         braces = self._text.startswith("{", self._at)
         self._at += braces
         name = _NAME.match(self._text, self._at)
+        if name is None and not braces:
+            return "$"
         if name is None:
-            raise InterpolationError("a variable is $NAME or ${NAME}; a dollar sign itself is $$")
+            raise InterpolationError("a variable is $NAME or ${NAME}; a dollar sign before a brace is $$")
         self._at = name.end()
         if not braces:
             return self._value(name[0])

@@ -9,8 +9,8 @@ from typing import Any
 from reconciler.convert.compose.nodes import Node
 from reconciler.convert.notes import ConversionNote
 
-_MOST_PORTS = 100
-"""The most ports of one range."""
+MOST_PORTS = 100
+"""The most ports of one range; the ports of a longer one are left out."""
 _PORT = re.compile(
     r"(?:(?P<ip>\[[0-9a-fA-F:.]+\]|[0-9]{1,3}(?:\.[0-9]{1,3}){3}):)?(?:(?P<published>[0-9]{1,5}(?:-[0-9]{1,5})?)?:)?"
     r"(?P<target>[0-9]{1,5}(?:-[0-9]{1,5})?)(?:/(?P<protocol>[a-z]+))?"
@@ -151,14 +151,22 @@ def _port(item: Node, notes: Notes) -> Iterator[Node]:
         notes.append(item.origin.note("convert-malformed", "a port is [[IP:]PUBLISHED:]TARGET[/PROTOCOL]"))
         return
     targets, published = _range(match["target"]), _range(match["published"] or "")
-    if not 1 <= len(targets) <= _MOST_PORTS:
-        notes.append(item.origin.note("convert-malformed", f"a range has 1 to {_MOST_PORTS} ports"))
+    if not targets:
+        notes.append(item.origin.note("convert-malformed", "a range begins with its lowest port"))
+        return
+    if len(targets) > MOST_PORTS:
+        notes.append(item.origin.note("convert-left-out", *too_many(len(targets))))
         return
     # A range published for one target means one free port of it.
     paired = published if len(published) == len(targets) else [None] * len(targets)
     for number, host in zip(targets, paired, strict=True):
         ip = (match["ip"] or "").strip("[]") or None
         yield _made(item, {"target": number, "published": host, "host_ip": ip, "protocol": match["protocol"]})
+
+
+def too_many(count: int) -> tuple[str, str]:
+    """The message and the suggestion for a range of so many ports."""
+    return f"a range of {count:,} ports is left out: at most {MOST_PORTS} are declared", "name the ports that are used"
 
 
 def _range(text: str) -> range:

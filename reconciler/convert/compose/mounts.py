@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.convert.compose.stored_files import StoredFile, StoredFiles
 from reconciler.convert.compose.values import Field
-from reconciler.convert.drafts import Body, Draft
+from reconciler.convert.drafts import Body, Draft, Place
 from reconciler.convert.mounts import Mount, MountPaths
 from reconciler.convert.names import Names, fitting
 from reconciler.convert.quantities import gigabytes
+from reconciler.model.finding import Pointer
 from reconciler.model.key import Kind
-from reconciler.model.platform import SCRATCH_URI, VOLUMESET_URI
+from reconciler.model.platform import SCRATCH_URI, SECRET_URI, VOLUMESET_URI
 
 _MOST = 15
 """The most volumes of a workload (docs/platform/workload.md#volumes)."""
@@ -49,10 +50,16 @@ class Volumes:
         self._sets: dict[str | tuple[str, str], str] = {}
         self._users: dict[str, str] = {}
 
-    def mounts(self, name: str, service: Field, *, is_job: bool) -> Mounted:
-        """The mounts of the service ``name`` that the platform supports, with notes on the others."""
+    def mounts(self, name: str, service: Field, *, is_job: bool, stored: Mapping[str, str], scope: str = "") -> Mounted:
+        """The mounts of the service ``name`` that the platform supports, with notes on the others.
+
+        ``stored``: path → the secret that is the file there. Names of scratch volumes begin with ``scope``: those of
+        two containers of a workload are two directories.
+        """
         found, paths = Mounted([], set()), MountPaths()
         wanted = [*self._listed(name, service, is_job=is_job), *self._in_memory(service), *self._stored(service)]
+        wanted = [_within(each, scope) for each in wanted] if scope else wanted
+        wanted += [_Wanted(service, Mount(f"{SECRET_URI}{each}", at), each) for at, each in stored.items()]
         for part, mount, secret in wanted:
             if trouble := paths.refusal(mount.path):
                 part.add_note("convert-mount", f"the path {_without_uri(trouble)}; the mount is left out")
@@ -132,7 +139,7 @@ class Volumes:
             self._sets[own] = self._names.take(Kind.VOLUMESET, self._gvc, (f"{found}-{name}",))
             if found in self._by_name:
                 origin = self._by_name[found]
-                self._add_draft(self._sets[own], {**origin.body, "name": self._sets[own]})
+                self._add_draft(self._sets[own], {**origin.body, "name": self._sets[own]}, source.at)
         return self._sets[own]
 
     def _add(self, name: str, part: Field) -> str:
@@ -147,11 +154,11 @@ class Volumes:
         spec = {"initialCapacity": _capacity(name, part), "performanceClass": "general-purpose-ssd"}
         tags = part["labels"].mapping()
         body = {"kind": "volumeset", "name": found, "gvc": self._gvc, **({"tags": tags} if tags else {}), "spec": spec}
-        self._add_draft(found, body)
+        self._add_draft(found, body, part.at)
         return found
 
-    def _add_draft(self, name: str, body: Body) -> None:
-        self._by_name[name] = Draft(Kind.VOLUMESET, self._gvc, name, body)
+    def _add_draft(self, name: str, body: Body, at: Pointer) -> None:
+        self._by_name[name] = Draft(Kind.VOLUMESET, self._gvc, name, body, Place("", 0, at))
         self.drafts.append(self._by_name[name])
 
     def _in_memory(self, service: Field) -> Iterator[_Wanted]:
@@ -175,6 +182,13 @@ class Volumes:
                     part.ignored()
                 elif _fits(part, stored, path):
                     yield _Wanted(part, Mount(stored.uri, path), stored.secret)
+
+
+def _within(wanted: _Wanted, scope: str) -> _Wanted:
+    """``wanted`` with a scratch volume of its own in ``scope``."""
+    uri, path = wanted.mount
+    is_scratch = uri.startswith(SCRATCH_URI)
+    return wanted._replace(mount=Mount(f"{SCRATCH_URI}{fitting(f'{scope}{path}')}", path)) if is_scratch else wanted
 
 
 def _fits(part: Field, stored: StoredFile, path: str) -> bool:

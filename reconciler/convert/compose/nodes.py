@@ -12,7 +12,7 @@ from reconciler.convert.compose.reading import ComposeDocument
 from reconciler.convert.notes import ConversionNote
 from reconciler.model.finding import Pointer
 
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters that a manifest cannot hold, even escaped."""
 
 
@@ -105,6 +105,25 @@ class Interpolation:
                     "compose-unset", f"the variable {name} is not set, and counts as empty",
                     f"set it in the environment or in .env, or write ${{{name}:-DEFAULT}}"))  # fmt: skip
         return found.text
+
+
+class Verbatim(Interpolation):
+    """The values of a file of another language, in which no variables are replaced."""
+
+    def __init__(self, notes: list[ConversionNote], budget: Budget) -> None:
+        super().__init__({}, notes, budget)
+
+    def _text(self, text: str, origin: Origin) -> str:
+        return text if self.budget.allows(0, len(text), origin.noted(self.notes)) else ""
+
+
+def made(value: Any, origin: Origin) -> Node:
+    """``value`` as nodes, all of ``origin``; nodes in it stay as they are."""
+    if isinstance(value, Node):
+        return value
+    if isinstance(value, dict):
+        return Node({key: made(member, origin) for key, member in value.items()}, origin)
+    return Node([made(item, origin) for item in value] if isinstance(value, list) else value, origin)
 
 
 def plain(node: Node) -> Any:

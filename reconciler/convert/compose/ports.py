@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from reconciler.convert.compose.long_forms import MOST_PORTS, too_many
 from reconciler.convert.compose.values import Field
 from reconciler.convert.ports import PROTOCOLS_BY_NUMBER, PROTOCOLS_BY_WORD, is_usable
 
@@ -141,9 +142,15 @@ def _exposed(service: Field) -> Iterator[_Wanted]:
             part.add_note("convert-left-out", "only TCP reaches workloads; the port is left out")
         elif not first.isdecimal() or len(text) > 11 or not (last or first).isdecimal():
             part.add_note("convert-malformed", "an entry of `expose` is not a port")
+        elif (count := int(last or first) - int(first) + 1) > MOST_PORTS:
+            part.add_note("convert-left-out", *too_many(count))
         else:
-            for number in range(int(first), min(int(last or first), int(first) + 100) + 1):
-                yield _Wanted(part, number, None)
+            yield from (_Wanted(part, number, None) for number in range(int(first), int(first) + count))
+
+
+def has_port(name: str, service: Field, addresses: Addresses) -> bool:
+    """Whether the service ``name`` names a port, is addressed at one, or has an image that serves one."""
+    return bool(service.peek("ports") or service.peek("expose") or addresses.ports(name) or _usual(service))
 
 
 def _usual(service: Field) -> int:

@@ -43,11 +43,39 @@ FileReader = Callable[[str], bytes]
 """Path → content. Raises UnreadableFileError."""
 
 
+def no_file(path: str) -> bytes:
+    """The reader of a project whose language names no files. Raises UnreadableFileError."""
+    raise UnreadableFileError(f"{path} is not read")
+
+
+class Addition(NamedTuple):
+    """What a file in another language has for a service, and compose has no field for.
+
+    ``secrets``: variable → the secret with its key, such as ``db.password``; ``mounted``: path → the secret that is the
+    file there. ``probe`` takes the place of that of the health check.
+    """
+
+    secrets: Mapping[str, str] = {}
+    mounted: Mapping[str, str] = {}
+    probe: Mapping[str, Any] = {}
+    description: str = ""
+
+
+class Host(NamedTuple):
+    """A domain that leads to a port of a service."""
+
+    name: str
+    service: str
+    port: int
+    prefix: str = "/"
+
+
 class Project(NamedTuple):
     """The merged document as plain values, in long forms, with the origin of each by its path.
 
     ``inactive`` are services that no active profile has. ``contents`` are the compose files by path. ``faults`` make
-    the rest a guess.
+    the rest a guess. The last four are those of other languages that become a project: additions by service, the
+    services of a workload that has several, domains, and words of suggestions with those that replace them.
     """
 
     name: str
@@ -60,6 +88,10 @@ class Project(NamedTuple):
     notes: list[ConversionNote]
     faults: list[Finding]
     budget: Budget
+    additions: Mapping[str, Addition] = {}
+    groups: Mapping[str, Sequence[str]] = {}
+    hosts: Sequence[Host] = ()
+    wording: Mapping[str, str] = {}
 
 
 class _Chain(NamedTuple):

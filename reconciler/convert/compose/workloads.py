@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
+from typing import NamedTuple
 
 from reconciler.convert.compose import containers
 from reconciler.convert.compose.mounts import Volumes
-from reconciler.convert.compose.ports import Addresses, Port, ports_of
-from reconciler.convert.compose.project import Project
+from reconciler.convert.compose.ports import Addresses, Port, has_port, ports_of
+from reconciler.convert.compose.project import Addition, Project
 from reconciler.convert.compose.stored_files import StoredFiles
 from reconciler.convert.compose.values import Field
-from reconciler.convert.drafts import Body, Draft, without_empty
+from reconciler.convert.drafts import Body, Draft, Place, without_empty
 from reconciler.convert.identities import identity_for
-from reconciler.convert.mounts import is_volumeset
+from reconciler.convert.mounts import Mount, is_volumeset
 from reconciler.convert.names import Names, container_name
 from reconciler.model.key import Kind
 
 _DEPENDS_ON = "reconciler/depends-on"
 _COMPLETED = "service_completed_successfully"
 _CONDITIONS = ("service_started", "service_healthy", _COMPLETED)
+_NO_RESTART = ("no", "none", "false")
 _NEVER = "0 0 1 1 *"
 """The schedule of a suspended workload that has none."""
 _GRACE_SECONDS = 90
 _ANYWHERE = "0.0.0.0/0"
+
+
+class _Container(NamedTuple):
+    """A container of a workload, its ports and mounts, and the secrets that it reads."""
+
+    body: Body
+    ports: list[Port]
+    mounts: list[Mount]
+    secrets: set[str]
 
 
 class Services:
@@ -35,13 +46,18 @@ class Services:
         self._gvc = gvc
         self._project = project
         every = dict(root["services"].fields())
+        grouped = {each for members in project.groups.values() for each in members}
         self._provided = {name: part for name, part in every.items() if part.peek("provider")}
         self._parts = {name: part for name, part in every.items() if name not in self._provided}
         self._addresses = Addresses({name: part.value for name, part in self._parts.items()})
         self.files = StoredFiles(root, project, self._names)
         self.volumes = Volumes(root, gvc, self._names, self.files)
-        self._jobs = {name for name, part in self._parts.items() if _is_job(part)} | set(self._awaited())
-        self._workloads = {name: self._named(name, part) for name, part in self._parts.items()}
+        awaited = {name for name, condition in self._needed() if condition == _COMPLETED}
+        self._once = {*self._one_shots()} - awaited
+        self._jobs = {name for name, part in self._parts.items() if _is_job(part)} | awaited | self._once
+        self._workloads = {name: self._named(name, part) for name, part in self._parts.items() if name not in grouped}
+        for group, members in project.groups.items():
+            self._workloads |= dict.fromkeys(members, self._named(group, self._parts[members[0]]))
         self._dependencies = {name: self._depends_on(name, part) for name, part in self._parts.items()}
         self.order = self._ordered()
 
@@ -50,21 +66,50 @@ class Services:
         for name, part in self._provided.items():
             part.ignored()
             part.add_note("convert-left-out", f"{name} is no container, and is left out", on_key=True)
-        for name, part in self._parts.items():
+        for part in self._parts.values():
             if isinstance(part.value, dict):
                 part["profiles"].ignored()
-                self._add(name, part)
             else:
                 part.ignored()
-                part.add_note("convert-malformed", f"the service {name} is not a mapping", on_key=True)
+                part.add_note("convert-malformed", f"the service {part.at[-1]} is not a mapping", on_key=True)
+        for workload, members in self._members().items():
+            self._add(workload, members)
 
-    def _add(self, name: str, part: Field) -> None:
-        workload, is_job = self._workloads[name], name in self._jobs
+    def _members(self) -> dict[str, list[str]]:
+        """Workload → its services, mostly one."""
+        found: dict[str, list[str]] = {}
+        for name, part in self._parts.items():
+            if isinstance(part.value, dict):
+                found.setdefault(self._workloads[name], []).append(name)
+        return found
+
+    def _add(self, workload: str, members: list[str]) -> None:
+        """Add the workload with the containers of ``members``, mostly one; the first one decides what is not theirs."""
+        name, part = members[0], self._parts[members[0]]
+        is_job = name in self._jobs
+        made = [self._container(workload, each, each if members[1:] else "", is_job=is_job) for each in members]
+        ports = [port for each in made for port in each.ports]
+        is_stateful = not is_job and any(is_volumeset(mount) for each in made for mount in each.mounts)
+        spec: Body = {
+            "type": "cron" if is_job else "stateful" if is_stateful else "standard",
+            "identityLink": self._identity(workload, {secret for each in made for secret in each.secrets}),
+            "containers": [each.body for each in made],
+            **(self._job(name, part) if is_job else _running(part, is_stateful=is_stateful)),
+            "securityOptions": containers.security(part),
+            "firewallConfig": _firewall(ports, is_stateful=is_stateful),
+        }
+        addition = self._project.additions.get(name, Addition())
+        body: Body = {"kind": "workload", "name": workload, "description": addition.description, "gvc": self._gvc,
+                      "tags": self._tags(members), "spec": without_empty(spec)}  # fmt: skip
+        self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body), Place("", 0, part.at)))
+
+    def _container(self, workload: str, name: str, scope: str, *, is_job: bool) -> _Container:
+        part, addition = self._parts[name], self._project.additions.get(name, Addition())
         ports = [] if is_job else ports_of(name, part, self._addresses)
-        mounts, secrets = self.volumes.mounts(name, part, is_job=is_job)
-        env, read = containers.variables(part, self.files, self._project.environ, ports)
-        is_stateful = any(map(is_volumeset, mounts))
-        container: Body = {
+        mounts, secrets = self.volumes.mounts(name, part, is_job=is_job, stored=addition.mounted, scope=scope)
+        environ = self._project.environ
+        env, read = containers.variables(part, self.files, environ, ports, addition.secrets)
+        body: Body = {
             "name": container_name(name),
             "image": containers.image(workload, part),
             "workingDir": _directory(part["working_dir"]),
@@ -73,21 +118,48 @@ class Services:
             "ports": [{"number": port.number, "protocol": port.protocol} for port in ports],
             "env": env,
             "volumes": [{"uri": mount.uri, "path": mount.path} for mount in mounts],
-            "readinessProbe": {} if is_job else containers.probe(part),
+            "readinessProbe": {} if is_job else addition.probe or containers.probe(part),
             "lifecycle": containers.hooks(part),
         }
-        spec: Body = {
-            "type": "cron" if is_job else "stateful" if is_stateful else "standard",
-            "identityLink": self._identity(workload, secrets | read),
-            "containers": [without_empty(container)],
-            **(_job(name, part) if is_job else _running(part, is_stateful=is_stateful)),
-            "securityOptions": containers.security(part),
-            "firewallConfig": _firewall(ports, is_stateful=is_stateful),
-        }
         _note_grace(part["stop_grace_period"])
-        body: Body = {"kind": "workload", "name": workload, "gvc": self._gvc, "tags": self._tags(name, part),
-                      "spec": without_empty(spec)}  # fmt: skip
-        self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body)))
+        return _Container(without_empty(body), ports, mounts, secrets | read)
+
+    def domains(self) -> Iterator[Draft]:
+        """The domains of the project, each with routes to its workloads."""
+        routes: dict[str, list[Body]] = {}
+        # The longest prefix first: the first route that fits counts.
+        for host in sorted(self._project.hosts, key=lambda each: -len(each.prefix)):
+            link = f"//gvc/{self._gvc}/workload/{self._workloads[host.service]}"
+            route = {"workloadLink": link, "prefix": host.prefix, "port": host.port}
+            routes.setdefault(host.name, []).append(route)
+        first = {host.name: self._parts[host.service].at for host in reversed(self._project.hosts)}
+        for name, found in routes.items():
+            spec = {"ports": [{"number": 443, "protocol": "http2", "routes": found}]}
+            yield Draft(
+                Kind.DOMAIN, "", name, {"kind": "domain", "name": name, "spec": spec}, Place("", 0, first[name])
+            )
+
+    def _job(self, name: str, part: Field) -> Body:
+        """The ``job`` of a service that runs to its end: suspended, to be run on demand."""
+        if name in self._once:
+            part.add_note("convert-job", f"{name} has no port and is not started again, so it becomes a cron workload "
+                          "that runs on demand", "platform workload cron start runs it; with a port in `expose` it "
+                          "always runs", on_key=True)  # fmt: skip
+        else:
+            part.add_note("convert-job", f"{name} runs to its end, so it becomes a cron workload that runs on demand",
+                          "platform workload cron start runs it", on_key=True)  # fmt: skip
+        part["deploy"]["mode"].text()
+        wanted = part["deploy"]["restart_policy"]["condition"] or part["restart"]
+        restarts = _restart(part) not in _NO_RESTART
+        if part["healthcheck"]:
+            part["healthcheck"].ignored()
+            part["healthcheck"].add_note("convert-left-out", "a cron workload has no probes", on_key=True)
+        for field in ("ports", "expose"):
+            if part[field]:
+                part[field].ignored()
+                part[field].add_note("convert-left-out", "a cron workload has no ports", on_key=True)
+        policy = "OnFailure" if wanted and restarts else "Never"
+        return {"job": {"schedule": _NEVER, "suspend": True, "restartPolicy": policy}}
 
     def _named(self, name: str, part: Field) -> str:
         found = self._names.take(Kind.WORKLOAD, self._gvc, (name,))
@@ -102,17 +174,28 @@ class Services:
         self.drafts += drafts
         return f"//identity/{identity}"
 
-    def _tags(self, name: str, part: Field) -> dict[str, str]:
-        needed = [f"workload/{self._gvc}/{self._workloads[each]}" for each in self._dependencies[name]]
-        return containers.tags(part) | ({_DEPENDS_ON: ",".join(needed)} if needed else {})
+    def _tags(self, members: list[str]) -> dict[str, str]:
+        own = self._workloads[members[0]]
+        found = dict.fromkeys(self._workloads[each] for name in members for each in self._dependencies[name])
+        needed = [f"workload/{self._gvc}/{each}" for each in found if each != own]
+        tags = {name: value for each in members for name, value in containers.tags(self._parts[each]).items()}
+        return tags | ({_DEPENDS_ON: ",".join(needed)} if needed else {})
 
-    def _awaited(self) -> Iterator[str]:
-        """The services whose end another one waits for."""
+    def _needed(self) -> Iterator[tuple[str, str]]:
+        """The services that others depend on, with the condition for which these wait."""
         for part in self._parts.values():
             needed = part.peek("depends_on")
             for name, each in needed.items() if isinstance(needed, dict) else ():
-                if isinstance(each, dict) and each.get("condition") == _COMPLETED:
-                    yield name
+                condition = each.get("condition") if isinstance(each, dict) else None
+                yield name, condition if isinstance(condition, str) else _CONDITIONS[0]
+
+    def _one_shots(self) -> Iterator[str]:
+        """The services that are not started again, and that nothing reaches, checks or depends on."""
+        needed = {name for name, _ in self._needed()}
+        for name, part in self._parts.items():
+            is_used = name in needed or part.peek("healthcheck") or has_port(name, part, self._addresses)
+            if not is_used and _restart(part) in _NO_RESTART:
+                yield name
 
     def _depends_on(self, name: str, service: Field) -> list[str]:
         """The services that must be healthy before ``name`` begins."""
@@ -161,22 +244,13 @@ def _directory(part: Field) -> str:
     return part.text()
 
 
-def _job(name: str, part: Field) -> Body:
-    """The ``job`` of a service that runs to its end: suspended, to be run on demand."""
-    part.add_note("convert-job", f"{name} runs to its end, so it becomes a cron workload that runs on demand",
-                  "platform workload cron start runs it", on_key=True)  # fmt: skip
-    part["deploy"]["mode"].text()
-    wanted = part["deploy"]["restart_policy"]["condition"] or part["restart"]
-    restarts = not wanted or wanted.text().partition(":")[0] not in ("no", "none", "false")
-    if part["healthcheck"]:
-        part["healthcheck"].ignored()
-        part["healthcheck"].add_note("convert-left-out", "a cron workload has no probes", on_key=True)
-    for field in ("ports", "expose"):
-        if part[field]:
-            part[field].ignored()
-            part[field].add_note("convert-left-out", "a cron workload has no ports", on_key=True)
-    policy = "OnFailure" if wanted and restarts else "Never"
-    return {"job": {"schedule": _NEVER, "suspend": True, "restartPolicy": policy}}
+def _restart(part: Field) -> str:
+    """The restart policy of a service; that of `deploy` wins. "" where there is none."""
+    deploy = part.peek("deploy")
+    policy = deploy.get("restart_policy") if isinstance(deploy, dict) else None
+    wanted = policy.get("condition") if isinstance(policy, dict) else None
+    found = part.peek("restart") if wanted is None else wanted
+    return "no" if found is False else found.partition(":")[0] if isinstance(found, str) else ""
 
 
 def _running(part: Field, *, is_stateful: bool) -> Body:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.convert.drafts import Body, Draft, in_order
+from reconciler.convert.drafts import Body, Draft, Place, in_order
 from reconciler.convert.export.cleaner import ExportCleaner
 from reconciler.convert.kubernetes.bundle import Source
 from reconciler.convert.notes import ConversionNote
@@ -102,7 +102,7 @@ class _Importing:
             message = f"the GVC of {kind}/{name} is not known"
             self._add_note("import-gvc", source, (*at, "name"), message, "name it with --gvc, or write `gvc: NAME`")
         key = Key(kind, draft.gvc, name)
-        if key in self.drafts and self.drafts[key] != draft:
+        if key in self.drafts and self.drafts[key].body != draft.body:
             self._add_note("import-duplicate", source, (*at, "name"), f"{key} is declared twice", "keep one of the two")
         self.drafts.setdefault(key, draft)
 
@@ -158,7 +158,8 @@ class _Importing:
             del whole["description"]
         if not tags:
             whole.pop("tags", None)
-        return Draft(kind, gvc, name, {field: whole[field] for field in (*_HEAD, *tidy) if field in whole})
+        body = {field: whole[field] for field in (*_HEAD, *tidy) if field in whole}
+        return Draft(kind, gvc, name, body, Place(found.source.path, found.source.position, found.at))
 
     def _tags(self, found: _Exported) -> Body:
         tags = found.value.get("tags")

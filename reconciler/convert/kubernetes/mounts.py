@@ -27,6 +27,7 @@ class Volumes:
         self._volumes = {part["name"].required(): part for part in pod["volumes"].items()}
         self._used: set[str] = set()
         self._claimed: dict[str, str] = {}
+        self._scratched: dict[str, str] = {}
         self._chosen: dict[Pointer, dict[str, list[TrackedValue]]] = {}
         self._templates: dict[str, str] = {}
         for template in user.spec["volumeClaimTemplates"].items() if user.kind == "StatefulSet" else ():
@@ -58,7 +59,17 @@ class Volumes:
             else:
                 paths.add(mount)
                 accepted.append(mount)
+                self._note_other_path(part["mountPath"], mount)
         return accepted
+
+    def _note_other_path(self, part: TrackedValue, mount: Mount) -> None:
+        """Note a scratch volume that was mounted at another path before: both begin empty, and share nothing."""
+        if not mount.uri.startswith(SCRATCH_URI):
+            return
+        first = self._scratched.setdefault(mount.uri, mount.path)
+        if first != mount.path:
+            part.add_note("convert-scratch-path", f"{mount.uri} is another directory at {mount.path} than at {first}",
+                          "mount it at one path in all containers that share it")  # fmt: skip
 
     def _mounted(self, part: TrackedValue) -> Iterator[Mount]:
         name, path = part["name"].required(), part["mountPath"].required()

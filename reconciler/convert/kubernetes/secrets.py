@@ -17,7 +17,7 @@ from reconciler.model.key import Kind
 
 _DOCKER = {"kubernetes.io/dockerconfigjson": ".dockerconfigjson", "kubernetes.io/dockercfg": ".dockercfg"}
 _CERTIFICATE = {"tls.crt": "cert", "tls.key": "key", "ca.crt": "chain"}
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters that a manifest cannot hold, even escaped."""
 
 
@@ -105,9 +105,6 @@ def _writable(key: str, part: TrackedValue, value: bytes) -> str:
         text = value.decode()
     except UnicodeDecodeError:
         text = "\0"
-    if "\r\n" in text and not _CONTROL.search(text.replace("\r\n", "\n")):
-        part.add_note("convert-changed", f"the lines of `{key}` end in \\n now, not in \\r\\n", on_key=True)
-        return text.replace("\r\n", "\n")
     if not _CONTROL.search(text):
         return text
     part.add_note("convert-binary", f"`{key}` is not plain text and is written in base64", on_key=True)

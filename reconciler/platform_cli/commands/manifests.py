@@ -188,20 +188,22 @@ def _show_difference(session: Session, answer: Mapping[str, Any]) -> None:
 
 
 def convert(session: Session, file: tuple[str, ...], protocol: str | None) -> None:
-    """Print the manifests that Kubernetes manifests become; remarks go to stderr."""
-    session.output.manifests(_converted(session, read_files(file), protocol or ""))
+    """Print the manifests that files of Kubernetes, Kamal or Podman become; remarks go to stderr."""
+    from reconciler.convert.quadlet.units import SUFFIXES
+
+    session.output.manifests(_converted(session, read_files(file, SUFFIXES), protocol or ""))
 
 
 def _converted(session: Session, contents: dict[str, bytes], protocol: str = "") -> list[dict[str, Any]]:
-    """The manifests that Kubernetes manifests become. Raises RefusedError for faults."""
-    from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
-    from reconciler.convert.notes import findings
-    from reconciler.convert.reader import read_kubernetes
+    """The manifests that files of other tools become. Raises RefusedError for faults, and for files of `stack`."""
+    from reconciler.convert.files import convert_files, other_form
+    from reconciler.convert.recognition import foreign
 
     gvc = wanted_gvc(session)
-    sources, faults = read_kubernetes(contents)
-    converted = convert_kubernetes(sources, gvc, protocol)
-    report(session, sorted([*faults, *findings(converted.remarks, contents)]))
+    if other := other_form(contents):
+        raise RefusedError(foreign(*other, program="platform"))
+    converted = convert_files(contents, gvc, protocol)
+    report(session, converted.findings)
     return [draft.body for draft in converted.drafts]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reconciler.errors import UsageError
+from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import STDIN, read_files
 from reconciler.platform_cli.commands.manifests import apply_documents, delete_documents, report, wanted_gvc
 from reconciler.platform_cli.documents import Input
@@ -62,9 +62,11 @@ def _inputs(files: Sequence[str], drafts: Sequence[Draft]) -> list[Input]:
 
 def _converted(session: Session, locations: Sequence[str], options: ProjectOptions) -> list[Draft]:
     """The manifests of the project. Raises UsageError and RefusedError."""
+    from reconciler.convert.checking import invalid, schema_problems
     from reconciler.convert.compose.convert import convert
     from reconciler.convert.compose.project import load
     from reconciler.convert.notes import findings
+    from reconciler.model.finding import has_errors
     from reconciler.platform_cli.project_files import ProjectFiles
 
     paths = [*options.file] or _default_files(session.environ)
@@ -75,6 +77,7 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
     files = ProjectFiles(directory, allow_outside=bool(options.allow_outside))
     is_named = bool(options.file or session.environ.get("COMPOSE_FILE"))
     contents = {("stdin" if path == STDIN else path): _read_file(path, files, is_named=is_named) for path in paths}
+    _refuse_others(contents)
     environ = _environ(session.environ, options.env_file, directory, files)
     active = options.compose_profile or [each for each in environ.get("COMPOSE_PROFILES", "").split(",") if each]
     files.contents = contents
@@ -85,8 +88,21 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
         session.output.note(f"outside of the directory of the project, and not read without --allow-outside: "
                             f"{', '.join(map(printable, dict.fromkeys(files.outside)))}")  # fmt: skip
     found = sorted([*project.faults, *findings(converted.remarks, project.contents)])
+    if not has_errors(found):
+        unfit = invalid(converted.drafts, next(iter(contents)), schema_problems)
+        found = sorted([*found, *findings(unfit, project.contents)])
     report(session, found if session.verbose else fold(found))
     return converted.drafts
+
+
+def _refuse_others(contents: Mapping[str, bytes]) -> None:
+    """Raise RefusedError for a file that is none of compose, with the command that takes it."""
+    from reconciler.convert.recognition import Form, foreign, form_of
+
+    for path, raw in contents.items():
+        form = form_of(path, raw)
+        if form not in (Form.COMPOSE, Form.UNKNOWN):
+            raise RefusedError(foreign(path, form, program="platform"))
 
 
 def fold(findings: Sequence[Finding]) -> list[Finding]:

@@ -50,7 +50,7 @@ PROGRAM_ROWS = (
                         "DIGEST"))),
     Row(("cp",), "Copy files from and to containers.", instead="through a command: platform workload exec REF --stdin "
         "-- sh -c 'cat > PATH' < FILE"),
-    Row(("convert",), "Convert Kubernetes manifests.", "manifests:convert",
+    Row(("convert",), "Convert files of Kubernetes, Kamal or Podman.", "manifests:convert",
         options=(_FILES,
                  Option("--protocol", "The protocol of all ports.", choices=("http", "http2", "grpc", "tcp")))),
     Row(("delete",), "Delete the resources of manifests.", "manifests:delete", options=(_FILES, _K8S)),

@@ -80,7 +80,8 @@ def test_a_service_extends_another_one_in_its_file_or_in_a_file_beside_it() -> N
         ("include: [{}]", "this entry of `include` names no `path`"),
         ("services: {a: {image: '${X:?why}'}}", "the variable X is required: why"),
         ("services: {a: {ports: [web]}}", "a port is [[IP:]PUBLISHED:]TARGET[/PROTOCOL]"),
-        ("services: {a: {ports: [1-60000]}}", "a range has 1 to 100 ports"),
+        ("services: {a: {ports: [1-60000]}}", "a range of 60,000 ports is left out: at most 100 are declared"),
+        ("services: {a: {ports: [9-8]}}", "a range begins with its lowest port"),
         ("- a", "a compose file is a mapping with `services`"),
     ],
 )

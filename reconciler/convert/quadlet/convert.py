@@ -1,0 +1,352 @@
+"""Quadlets as a compose project: a service for each container, and one workload for the containers of a pod."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.convert.budget import Budget
+from reconciler.convert.compose.convert import convert as convert_project
+from reconciler.convert.compose.long_forms import long_form
+from reconciler.convert.compose.nodes import Node, Origin, made, origins, plain
+from reconciler.convert.compose.project import Addition, Project, no_file
+from reconciler.convert.compose.shell_words import split_words
+from reconciler.convert.drafts import Converted
+from reconciler.convert.names import fitting
+from reconciler.convert.notes import ConversionNote
+from reconciler.convert.quadlet.fields import origin_of, unused
+from reconciler.convert.quadlet.units import Entry, Unit, read_unit
+from reconciler.model.finding import Finding
+
+_GVC = "default"
+_SPECIFIER = re.compile("%([^%])")
+_WAITS = ("After", "Requires", "Wants", "BindsTo")
+_PERCENT = re.compile(r"([0-9]{1,7})(?:\.[0-9]+)?%")
+_TEXTS = {
+    "Entrypoint": "entrypoint", "Exec": "command", "Memory": "mem_limit", "StopTimeout": "stop_grace_period",
+    "WorkingDir": "working_dir",
+}  # fmt: skip
+_LISTS = {"ExposeHostPort": "expose", "PublishPort": "ports", "Tmpfs": "tmpfs", "Volume": "volumes"}
+_PAIRS = {"Environment": "environment", "Label": "labels"}
+_HEALTH = {
+    "HealthInterval": "interval", "HealthRetries": "retries", "HealthStartPeriod": "start_period",
+    "HealthTimeout": "timeout",
+}  # fmt: skip
+_ARGUMENTS = {"--cpus": "cpus", "--memory": "mem_limit", "-m": "mem_limit"}
+_WORDING = {
+    "set deploy.resources.limits": "set Memory, and --cpus in PodmanArgs",
+    "expose names ports": "ExposeHostPort names ports",
+    "with a port in `expose`": "with a port in ExposeHostPort",
+    "set driver_opts.size, or initialCapacity of the volume set": "set initialCapacity of the volume set",
+    "--location LOCATION creates it": "--gvc NAME selects another",
+}
+"""Words about compose files in suggestions, and those about quadlets."""
+
+
+def read_units(contents: Mapping[str, bytes]) -> tuple[list[Unit], list[Finding]]:
+    """The quadlets of files, and findings for lines that are no entries."""
+    units = [read_unit(path, raw) for path, raw in contents.items()]
+    return units, [Finding.at(unit.path, fault) for unit in units for fault in unit.faults]
+
+
+def convert(
+    units: Sequence[Unit], contents: Mapping[str, bytes], gvc: str = "", budget: Budget | None = None
+) -> Converted:
+    """Manifests for the containers and volumes of ``units``, in the GVC ``gvc``.
+
+    The notes name everything that is not converted. None has a value of the files.
+    """
+    return convert_project(_Units(units, budget or Budget()).project(contents), gvc or _GVC)
+
+
+class _Units:
+    """The quadlets of a conversion, and the parts of a compose project that are made of them."""
+
+    def __init__(self, units: Sequence[Unit], budget: Budget) -> None:
+        self._units = {f"{unit.name}{unit.suffix}": unit for unit in units}
+        self._first = units[0]
+        self._notes: list[ConversionNote] = []
+        self._budget = budget
+        self._services: dict[str, Node] = {}
+        self._volumes: dict[str, Node] = {}
+        self._additions: dict[str, Addition] = {}
+        self._groups: dict[str, list[str]] = {}
+        self._names: dict[str, str] = {}
+
+    def project(self, contents: Mapping[str, bytes]) -> Project:
+        """The project, with the notes about everything that has no counterpart."""
+        containers = {name: unit for name, unit in self._units.items() if unit.suffix == ".container"}
+        for file, unit in containers.items():
+            self._names[file] = self._free(self._named(unit, "Container", "ContainerName"), file)
+        for unit in self._units.values():
+            if self._budget.allows(len(unit.entries), 0, origin_of(unit).noted(self._notes)):
+                self._add(unit)
+            self._notes.extend(unused(unit) if unit.suffix not in (".kube", ".build") else ())
+        self._add_pods()
+        tree = made({"services": self._services, "volumes": self._volumes}, origin_of(self._first))
+        whole = long_form(tree, self._notes)
+        return Project(
+            "", plain(whole), origins(whole), frozenset(), {}, no_file, {**contents}, self._notes, [], self._budget,
+            self._additions, self._groups, (), _WORDING)  # fmt: skip
+
+    def _add(self, unit: Unit) -> None:
+        if unit.suffix == ".container":
+            self._add_container(unit)
+        elif unit.suffix == ".volume":
+            self._declare(unit)
+        elif unit.suffix in (".kube", ".build"):
+            rule = "compose-build" if unit.suffix == ".build" else "convert-left-out"
+            what = "the image must be built and pushed" if unit.suffix == ".build" else "a .kube unit is left out"
+            self._note(unit, None, rule, what, "reconciler convert takes the file that its Yaml names"
+                       if unit.suffix == ".kube" else "podman build, then podman push")  # fmt: skip
+
+    def _add_container(self, unit: Unit) -> None:
+        name = self._names[f"{unit.name}{unit.suffix}"]
+        found: dict[str, Any] = {}
+        for key, field in _TEXTS.items():
+            if entry := unit.last("Container", key):
+                value = _json_list(entry.value) or self._plain(unit, entry)
+                seconds = "s" if key == "StopTimeout" and entry.value.isdecimal() else ""
+                found[field] = made(f"{value}{seconds}" if isinstance(value, str) else value, origin_of(unit, entry))
+        for key, field in _LISTS.items():
+            found[field] = [made(self._plain(unit, each), origin_of(unit, each)) for each in unit.of("Container", key)]
+        for key, field in _PAIRS.items():
+            found[field] = self._pairs(unit, "Container", key)
+        self._add_image(unit, found)
+        self._add_health(unit, found)
+        self._add_user(unit, found)
+        self._add_limits(unit, found)
+        self._add_mounts(unit, found)
+        found["volumes"] = [self._volume(each) for each in found["volumes"]]
+        found["depends_on"] = {each: None for each in self._waits(unit) if each != name}
+        if (kind := unit.last("Service", "Type")) and kind.value == "oneshot":
+            found["deploy"] = {"mode": made("replicated-job", origin_of(unit, kind))}
+        for entry in unit.of("Container", "Network"):
+            self._note_network(unit, entry)
+        self._add_to_pod(unit, name)
+        self._additions[name] = self._addition(unit)
+        self._services[name] = made({field: each for field, each in found.items() if each}, origin_of(unit))
+
+    def _add_image(self, unit: Unit, found: dict[str, Any]) -> None:
+        entry = unit.last("Container", "Image")
+        if entry is None:
+            return
+        other = self._units.get(entry.value)
+        if entry.value.endswith(".build"):
+            found["build"] = made({"context": "."}, origin_of(unit, entry))
+        elif other is not None and (image := other.last("Image", "Image")):
+            found["image"] = made(image.value, origin_of(other, image))
+        elif entry.value.endswith(".image"):
+            self._note(unit, entry, "convert-malformed", "there is no unit of this name among the files")
+        else:
+            found["image"] = made(self._plain(unit, entry), origin_of(unit, entry))
+
+    def _add_health(self, unit: Unit, found: dict[str, Any]) -> None:
+        check: dict[str, Any] = {}
+        if entry := unit.last("Container", "HealthCmd"):
+            words = _json_list(entry.value)
+            test: Any = ["CMD", *words] if words else self._plain(unit, entry)
+            check["test"] = made(["NONE"] if entry.value == "none" else test, origin_of(unit, entry))
+            for key, field in _HEALTH.items():
+                if each := unit.last("Container", key):
+                    check[field] = made(each.value, origin_of(unit, each))
+            found["healthcheck"] = check
+
+    def _add_user(self, unit: Unit, found: dict[str, Any]) -> None:
+        user, group = unit.last("Container", "User"), unit.last("Container", "Group")
+        if entry := user or group:
+            words = ":".join(each.value if each else "" for each in (user, group))
+            found["user"] = made(words.removesuffix(":"), origin_of(unit, entry))
+
+    def _add_limits(self, unit: Unit, found: dict[str, Any]) -> None:
+        """``cpus`` and ``mem_limit``: those of [Service], and of the arguments of podman."""
+        if (quota := unit.last("Service", "CPUQuota")) and (share := _PERCENT.fullmatch(quota.value)):
+            found["cpus"] = made(f"{int(share[1]) / 100:.2f}", origin_of(unit, quota))
+        if (most := unit.last("Service", "MemoryMax")) and most.value != "infinity" and "mem_limit" not in found:
+            found["mem_limit"] = made(most.value, origin_of(unit, most))
+        for entry in unit.of("Container", "PodmanArgs"):
+            words = iter([part for word in self._words(unit, entry) for part in _parted(word)])
+            for word in words:
+                if word in _ARGUMENTS:
+                    found[_ARGUMENTS[word]] = made(next(words, ""), origin_of(unit, entry))
+                elif word.startswith("-"):
+                    self._note(unit, entry, "convert-left-out", "an argument of podman has no counterpart")
+
+    def _add_mounts(self, unit: Unit, found: dict[str, Any]) -> None:
+        """Mounts in the long form: ``type=volume,source=NAME,destination=PATH``."""
+        for entry in unit.of("Container", "Mount"):
+            fields = dict(part.strip().partition("=")[::2] for part in entry.value.split(","))
+            source = fields.get("source") or fields.get("src", "")
+            target = fields.get("destination") or fields.get("target") or fields.get("dst", "")
+            kind = fields.get("type", "volume")
+            mount: dict[str, Any] = {"type": kind, "target": target, "source": source or None}
+            if kind == "volume" and source:
+                mount["source"] = self._source(source, origin_of(unit, entry))
+            if kind == "bind":
+                mount["source"] = f"/{source.lstrip('/%')}"
+            values = {key: value for key, value in mount.items() if value is not None}
+            found["volumes"].append(made(values, origin_of(unit, entry)))
+
+    def _volume(self, node: Node) -> Node:
+        """A mount in the short form, whose volume is declared; a path with a specifier is one of the machine."""
+        if not isinstance(node.value, str):
+            return node
+        source, colon, rest = node.value.partition(":")
+        if source.startswith("%"):
+            return node._replace(value=f"/{source[1:]}:{rest}")
+        if not colon or source.startswith(("/", ".", "~")):
+            return node
+        return node._replace(value=f"{self._source(source, node.origin)}:{rest}")
+
+    def _source(self, source: str, origin: Origin) -> str:
+        """The volume that a mount names, or the unit of it; a volume without a unit is declared."""
+        unit = self._units.get(source)
+        if unit is not None and unit.suffix == ".volume":
+            return unit.name
+        name = source.removesuffix(".volume")
+        if name != source:
+            self._notes.append(origin.note("convert-missing", "there is no unit of this volume among the files"))
+        self._volumes.setdefault(name, made({}, origin))
+        return name
+
+    def _declare(self, unit: Unit) -> None:
+        name = unit.last("Volume", "VolumeName")
+        values: dict[str, Any] = {"labels": self._pairs(unit, "Volume", "Label")}
+        if name:
+            values["name"] = made(name.value, origin_of(unit, name))
+        self._volumes[unit.name] = made(values, origin_of(unit))
+
+    def _add_to_pod(self, unit: Unit, name: str) -> None:
+        entry = unit.last("Container", "Pod")
+        if entry is None:
+            return
+        pod = self._units.get(entry.value)
+        if pod is None or pod.suffix != ".pod":
+            self._note(unit, entry, "convert-missing", "there is no unit of this pod among the files")
+            return
+        self._groups.setdefault(entry.value, []).append(name)
+
+    def _add_pods(self) -> None:
+        """The groups by the names of their workloads."""
+        groups, self._groups = self._groups, {}
+        for file, members in groups.items():
+            pod = self._units[file]
+            self._add_to_first(pod, members)
+            for entry in pod.of("Pod", "Network"):
+                self._note_network(pod, entry)
+            self._groups[self._free(self._named(pod, "Pod", "PodName"), file)] = members
+        for file, unit in self._units.items():
+            if unit.suffix == ".pod" and file not in groups:
+                self._note(unit, None, "convert-left-out", "no container belongs to this pod; it is left out")
+
+    def _add_to_first(self, pod: Unit, members: Sequence[str]) -> None:
+        """Ports, mounts and description of a pod are those of its first container."""
+        first = self._services[members[0]]
+        for key, field in (("PublishPort", "ports"), ("Volume", "volumes")):
+            entries = pod.of("Pod", key)
+            nodes = [made(self._plain(pod, entry), origin_of(pod, entry)) for entry in entries]
+            added = [self._volume(node) for node in nodes] if field == "volumes" else nodes
+            if added:
+                former = first.fields[field].items if field in first.fields else []
+                first.fields[field] = first._replace(value=[*former, *added])
+            for entry in entries if members[1:] else ():
+                self._note(pod, entry, "convert-changed", f"this belongs to the container {members[0]}",
+                           "move it to the container that uses it")  # fmt: skip
+        if description := pod.last("Unit", "Description"):
+            own = self._additions[members[0]]
+            self._additions[members[0]] = own._replace(description=description.value)
+
+    def _addition(self, unit: Unit) -> Addition:
+        variables: dict[str, str] = {}
+        mounted: dict[str, str] = {}
+        for entry in unit.of("Container", "Secret"):
+            name, *options = entry.value.split(",")
+            fields = dict(each.strip().partition("=")[::2] for each in options)
+            secret = fitting(name.strip())
+            if fields.get("type") == "env":
+                variables[fields.get("target") or name.strip()] = f"{secret}.payload"
+            else:
+                target = fields.get("target") or name.strip()
+                mounted[target if target.startswith("/") else f"/run/secrets/{target}"] = secret
+            self._note(unit, entry, "convert-missing", f"the opaque secret {secret} must exist",
+                       f"write a manifest of kind secret, of type opaque, with the name {secret}")  # fmt: skip
+        description = unit.last("Unit", "Description")
+        return Addition(variables, mounted, {}, description.value if description else "")
+
+    def _waits(self, unit: Unit) -> Iterator[str]:
+        """The containers of the files that ``unit`` waits for."""
+        entries = [entry for key in _WAITS for entry in unit.of("Unit", key)]
+        for word in (word for entry in entries for word in entry.value.split()):
+            name = f"{word.removesuffix('.service').removesuffix('.container')}.container"
+            if name in self._names:
+                yield self._names[name]
+
+    def _pairs(self, unit: Unit, section: str, key: str) -> dict[str, Node]:
+        """Name → value of the words of an entry."""
+        found: dict[str, Node] = {}
+        for entry in unit.of(section, key):
+            for word in self._words(unit, entry):
+                name, sign, value = word.partition("=")
+                if sign and name:
+                    found[name] = made(value, origin_of(unit, entry))
+                else:
+                    self._note(unit, entry, "convert-malformed", f"a word of `{key}` is not NAME=VALUE")
+        return found
+
+    def _words(self, unit: Unit, entry: Entry) -> list[str]:
+        try:
+            return split_words(self._plain(unit, entry))
+        except ValueError:
+            self._note(unit, entry, "convert-malformed", f"a quote in `{entry.key}` does not end")
+            return []
+
+    def _plain(self, unit: Unit, entry: Entry) -> str:
+        """The value without escapes of percent signs; a specifier, whose value only systemd knows, gets a note."""
+        is_source = entry.key in ("Volume", "Mount") and entry.value.startswith("%")
+        if _SPECIFIER.search(entry.value.replace("%%", "")) and not is_source:
+            self._note(
+                unit, entry, "convert-changed", "a specifier of systemd stays as it is written", "write its value"
+            )
+        return entry.value.replace("%%", "%")
+
+    def _named(self, unit: Unit, section: str, key: str) -> str:
+        entry = unit.last(section, key)
+        if entry is None:
+            return unit.name.rstrip("@")
+        if "%" not in entry.value:
+            return entry.value
+        self._note(unit, entry, "convert-name", "a name with a specifier of systemd is left out; the file's counts")
+        return unit.name.rstrip("@")
+
+    def _free(self, name: str, file: str) -> str:
+        """``name``, or one with the file where another unit has it."""
+        taken = {*self._names.values(), *self._groups}
+        return name if name not in taken else f"{name}-{fitting(file)}"
+
+    def _note_network(self, unit: Unit, entry: Entry) -> None:
+        is_own = entry.value in ("host", "none") or entry.value.startswith("container:")
+        rule, what = ("convert-left-out", "this network") if is_own else ("compose-network", "`Network`")
+        self._note(unit, entry, rule, f"{what} has no counterpart", "workloads of a GVC share one network; "
+                   "firewallConfig decides who reaches a workload")  # fmt: skip
+
+    def _note(self, unit: Unit, entry: Entry | None, rule: str, message: str, suggestion: str = "") -> None:
+        self._notes.append(origin_of(unit, entry).note(rule, message, suggestion))
+
+
+def _parted(word: str) -> Iterable[str]:
+    """``--memory=1g`` in its two words."""
+    name, sign, value = word.partition("=")
+    return (name, value) if sign and word.startswith("-") else (word,)
+
+
+def _json_list(text: str) -> list[str]:
+    """The texts of a JSON list; empty where ``text`` is none."""
+    if not text.startswith("["):
+        return []
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return []
+    return found if isinstance(found, list) and all(isinstance(each, str) for each in found) else []

@@ -1,0 +1,181 @@
+"""The keys of quadlets: what becomes of each, and notes about those that have no counterpart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from reconciler.convert.compose.nodes import Origin
+from reconciler.convert.notes import ConversionNote
+from reconciler.convert.quadlet.units import Entry, Unit
+from reconciler.model.suggest import closest
+
+CARRIED = {
+    "Container.ContainerName": "the name of the workload; else that of the file",
+    "Container.Entrypoint": "`command`, and the first of `args`",
+    "Container.Environment": "`env`",
+    "Container.Exec": "`args`",
+    "Container.ExposeHostPort": "`ports`, for workloads of the GVC",
+    "Container.Group": "`securityOptions.filesystemGroupId`, by number",
+    "Container.HealthCmd": "`readinessProbe.exec`",
+    "Container.HealthInterval": "`readinessProbe.periodSeconds`",
+    "Container.HealthRetries": "`readinessProbe.failureThreshold`",
+    "Container.HealthStartPeriod": "`readinessProbe.initialDelaySeconds`",
+    "Container.HealthTimeout": "`readinessProbe.timeoutSeconds`",
+    "Container.Image": "`image`; a `.image` unit gives its `Image`, a `.build` unit a warning",
+    "Container.Label": "tags",
+    "Container.Memory": "`memory`",
+    "Container.Mount": "as `Volume` and `Tmpfs`: the types volume, bind and tmpfs",
+    "Container.Network": "left out with a notice: workloads of a GVC share one network",
+    "Container.Pod": "a container of the workload of the pod",
+    "Container.PodmanArgs": "`cpu` and `memory` of --cpus and --memory; the others are left out with a remark",
+    "Container.PublishPort": "`ports`; HTTP ports of a standard workload are open to all addresses",
+    "Container.Secret": "`env` (type=env) or a file below `/run/secrets`, of a secret that you create",
+    "Container.StopTimeout": "up to 90 seconds, which every replica has",
+    "Container.Tmpfs": "`scratch://NAME`",
+    "Container.User": "`securityOptions.runAsUser`, by number",
+    "Container.Volume": "a volume set, or a directory `scratch://NAME`; paths of the machine are left out",
+    "Container.WorkingDir": "`workingDir`",
+    "Pod.Network": "left out with a notice: workloads of a GVC share one network",
+    "Pod.PodName": "the name of the workload; else that of the file",
+    "Pod.PublishPort": "`ports` of the first container",
+    "Pod.Volume": "a mount of the first container",
+    "Service.CPUQuota": "`cpu`",
+    "Service.MemoryMax": "`memory`",
+    "Service.Type": "oneshot: a cron workload that is run on demand",
+    "Unit.After": "the tag `reconciler/depends-on`, for other containers of the files",
+    "Unit.BindsTo": "as `After`",
+    "Unit.Description": "`description`",
+    "Unit.Requires": "as `After`",
+    "Unit.Wants": "as `After`",
+    "Volume.Label": "tags",
+    "Volume.VolumeName": "the name of the volume set; else that of the file",
+}
+"""Section and key → its counterpart."""
+
+SAME_HERE = frozenset((
+    "Container.EnvironmentHost", "Container.Notify", "Container.Pull", "Container.ServiceName", "Image.Image",
+    "Pod.ServiceName", "Quadlet.DefaultDependencies", "Service.Restart", "Service.RestartSec", "Service.Slice",
+    "Service.TimeoutStartSec", "Service.TimeoutStopSec", "Unit.Before", "Unit.Documentation", "Unit.PartOf",
+    "Unit.RequiresMountsFor", "Unit.SourcePath", "Unit.StartLimitBurst", "Unit.StartLimitIntervalSec",
+    "Volume.Copy", "Volume.ServiceName",
+))  # fmt: skip
+"""Keys that only say how systemd starts a unit, or that describe what the platform does; they are left out without a
+remark, as all of `[Install]` and `X-` sections are."""
+
+_RIGHTS = "containers have no rights beyond their own"
+_KERNEL = "the host decides it for all containers"
+_DNS = "use names that resolve everywhere"
+_NETWORK = "workloads of a GVC share one network; firewallConfig decides who reaches a workload"
+_LOGS = "logs are collected by themselves: platform logs"
+_DEVICES = "containers have no devices of the machine"
+_VOLUME = "a volume set begins empty: copy the data of the volume"
+
+LEFT_OUT = {
+    **dict.fromkeys(
+        (
+            "AddCapability",
+            "DropCapability",
+            "NoNewPrivileges",
+            "SeccompProfile",
+            "SecurityLabelDisable",
+            "SecurityLabelFileType",
+            "SecurityLabelLevel",
+            "SecurityLabelNested",
+            "SecurityLabelType",
+            "Mask",
+            "Unmask",
+        ),
+        _RIGHTS,
+    ),
+    **dict.fromkeys(
+        (
+            "CgroupsMode",
+            "GIDMap",
+            "GlobalArgs",
+            "PidsLimit",
+            "RunInit",
+            "SubGIDMap",
+            "SubUIDMap",
+            "Sysctl",
+            "UIDMap",
+            "Ulimit",
+            "UserNS",
+            "ContainersConfModule",
+            "RemapGid",
+            "RemapUid",
+            "RemapUidSize",
+            "RemapUsers",
+            "GroupAdd",
+        ),
+        _KERNEL,
+    ),
+    **dict.fromkeys(("AddHost", "DNS", "DNSOption", "DNSSearch"), _DNS),
+    **dict.fromkeys(("IP", "IP6", "HostName", "NetworkAlias"), _NETWORK),
+    **dict.fromkeys(("LogDriver", "LogOpt"), _LOGS),
+    "AddDevice": _DEVICES,
+    "Annotation": "see tags of the workload",
+    "AutoUpdate": "see supportDynamicTags",
+    "EnvironmentFile": "put the variables into a secret, and refer to its keys in env",
+    "HealthLogDestination": _LOGS,
+    "HealthMaxLogCount": _LOGS,
+    "HealthMaxLogSize": _LOGS,
+    "HealthOnFailure": "see livenessProbe",
+    "HealthStartupCmd": "raise initialDelaySeconds of the probe",
+    "HealthStartupInterval": "raise initialDelaySeconds of the probe",
+    "HealthStartupRetries": "raise initialDelaySeconds of the probe",
+    "HealthStartupSuccess": "raise initialDelaySeconds of the probe",
+    "HealthStartupTimeout": "raise initialDelaySeconds of the probe",
+    "ReadOnly": "the program can write outside of volumes; what it writes there goes with the replica",
+    "ReadOnlyTmpfs": "mount scratch://NAME where the program writes",
+    "VolatileTmp": "mount scratch://NAME where the program writes",
+    "ReloadCmd": "a workload has no reload; a change replaces its replicas",
+    "ReloadSignal": "a workload has no reload; a change replaces its replicas",
+    "Retry": "pulls are repeated by themselves",
+    "RetryDelay": "pulls are repeated by themselves",
+    "Rootfs": "build an image of the directory",
+    "ShmSize": "mount scratch://shm at a path of the program's choice",
+    "StartWithPod": "all containers of a workload start together",
+    "StopSignal": "the program gets SIGTERM; a preStop hook can send another signal",
+    "Timezone": "set the variable TZ",
+}
+"""Key of [Container] or [Pod] without a counterpart → what to do instead."""
+
+OTHERS = {
+    "Build": "build the image and push it",
+    "Image": "link a docker secret from the GVC: spec.pullSecretLinks",
+    "Kube": "convert the file that Yaml names: reconciler convert FILE",
+    "Network": _NETWORK,
+    "Pod.ExitPolicy": "a workload ends when it is deleted or suspended",
+    "Service": "it says how systemd runs podman; see lifecycle of the workload",
+    "Unit": "a workload is applied by itself",
+    "Volume": _VOLUME,
+}
+"""Section, or key with its section → what to do instead of its other keys."""
+
+
+def unused(unit: Unit) -> Iterator[ConversionNote]:
+    """Notes about the entries of ``unit`` that nothing is made of."""
+    for each in unit.entries:
+        form = f"{each.section}.{each.key}"
+        if form in CARRIED or form in SAME_HERE or each.section == "Install" or each.section.startswith("X-"):
+            continue
+        yield _note(unit, each, form)
+
+
+def origin_of(unit: Unit, entry: Entry | None = None) -> Origin:
+    """Where ``entry`` is written, or the unit begins."""
+    return Origin(unit.path, 0, entry.at if entry else (), "")
+
+
+def _note(unit: Unit, entry: Entry, form: str) -> ConversionNote:
+    is_of_container = entry.section in ("Container", "Pod")
+    instead = LEFT_OUT.get(entry.key, "") if is_of_container else ""
+    instead = instead or OTHERS.get(form) or ("" if is_of_container else OTHERS.get(entry.section, ""))
+    if not instead:
+        section = f"{entry.section}."
+        beside = [each.removeprefix(section) for each in CARRIED if each.startswith(section)] + [*LEFT_OUT]
+        near = closest(entry.key, sorted(set(beside)))
+        instead = f"did you mean `{near}`?" if near else ""
+    rule = "compose-network" if entry.section == "Network" else "convert-left-out"
+    message = f"`{entry.key}` of [{entry.section}] has no counterpart and is left out"
+    return origin_of(unit, entry).note(rule, message, instead)

@@ -1,0 +1,118 @@
+"""Reads units of systemd: sections of `Key=value`, with comments and continued lines, and the line of each."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from reconciler.model.finding import Fault, Pointer
+
+SUFFIXES = (".container", ".pod", ".volume", ".network", ".image", ".build", ".kube")
+"""How the names of quadlets end."""
+MOST_ENTRIES = 10_000
+"""The most entries of a unit."""
+
+
+class Entry(NamedTuple):
+    """A key of a section with its value; ``at`` leads to its line: the section, the key, and which one of these."""
+
+    section: str
+    key: str
+    value: str
+    at: Pointer
+
+
+class Unit(NamedTuple):
+    """A unit of a file; ``suffix`` is its type, such as `.container`."""
+
+    path: str
+    name: str
+    suffix: str
+    entries: list[Entry]
+    faults: list[Fault]
+
+    def of(self, section: str, key: str) -> list[Entry]:
+        """The entries of a key. An empty one clears those before it."""
+        found: list[Entry] = []
+        for each in self.entries:
+            if (each.section, each.key) == (section, key):
+                found.append(each)
+                if not each.value:
+                    found.clear()
+        return found
+
+    def last(self, section: str, key: str) -> Entry | None:
+        """The entry of a key that counts where only one does."""
+        found = self.of(section, key)
+        return found[-1] if found else None
+
+
+class UnitLocator:
+    """The places of the entries of one unit, as ``Locator`` has those of YAML."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._lines = {each.at: line for each, line in _entries(_text(raw), [])}
+
+    def of(self, _index: int) -> UnitLocator:
+        """The places in a document: a unit is one."""
+        return self
+
+    def key(self, at: Pointer) -> tuple[int, int]:
+        """The line and column of the entry that ``at`` leads to; of a part of a value, that of its entry."""
+        return self._lines.get(at[:3], 1), 1
+
+    value = key
+
+
+def is_unit(path: str) -> bool:
+    """Whether a file is a quadlet, by its name."""
+    return path.endswith(SUFFIXES)
+
+
+def read_unit(path: str, raw: bytes) -> Unit:
+    """The unit in a file; what is no entry is a fault. No content makes it raise."""
+    faults: list[Fault] = []
+    entries = [each for each, _ in _entries(_text(raw), faults)]
+    stem, suffix = posixpath.splitext(posixpath.basename(path))
+    return Unit(path, stem, suffix, entries, faults)
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8-sig", "replace").replace("\r\n", "\n")
+
+
+def _entries(text: str, faults: list[Fault]) -> Iterator[tuple[Entry, int]]:
+    """Each entry with its line."""
+    section, counts, count = "", dict[tuple[str, str], int](), 0
+    for line, words in _logical_lines(text):
+        if words.startswith("[") and words.endswith("]"):
+            section = words[1:-1]
+            continue
+        key, sign, value = words.partition("=")
+        if not sign or not section or not key.strip():
+            faults.append(Fault("convert-malformed", "a line of a unit is [Section] or Key=value", line, 1))
+            continue
+        count += 1
+        if count > MOST_ENTRIES:
+            faults.append(Fault("convert-too-large", f"a unit has at most {MOST_ENTRIES:,} entries", line, 1))
+            return
+        number = counts.get((section, key.strip()), 0)
+        counts[section, key.strip()] = number + 1
+        yield Entry(section, key.strip(), value.strip(), (section, key.strip(), number)), line
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers: without comments and empty ones, continued ones as one."""
+    begin, parts = 0, list[str]()
+    for number, line in enumerate(text.split("\n"), 1):
+        words = line.strip()
+        if words.startswith(("#", ";")) or (not words and not parts):
+            continue
+        begin = begin if parts else number
+        parts.append(words.removesuffix("\\").rstrip())
+        if not words.endswith("\\"):
+            yield begin, " ".join(parts)
+            parts = []
+    if parts:
+        yield begin, " ".join(parts)

@@ -1,0 +1,213 @@
+"""Files of Kamal and Podman in the shapes of public ones, and their conversion: a file for each sentence.
+
+``REWRITE_CASES=1`` writes the present output into the cases; read it before you commit it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.convert.budget import Budget
+from reconciler.convert.compose.nodes import Node, Verbatim
+from reconciler.convert.files import ConvertedFiles, convert_files
+from reconciler.convert.kamal import fields as kamal_fields
+from reconciler.convert.kamal.convert import read_kamal
+from reconciler.convert.quadlet import fields as quadlet_fields
+from reconciler.convert.quadlet.units import read_unit
+from reconciler.documents.reader import read
+from reconciler.documents.writer import stream, written
+from tests.convert.compose.test_cases import assert_valid
+from tests.convert.test_nothing_is_lost import mutated
+from tests.support.cases import CASES
+
+KAMAL = sorted((CASES / "kamal").glob("*.yaml"))
+QUADLETS = sorted((CASES / "quadlet").glob("*.yaml"))
+FILES = [*KAMAL, *QUADLETS]
+LEAST = 10
+GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"
+
+
+@cache
+def case_of(file: Path) -> dict[str, Any]:
+    (document,) = read(file.read_bytes(), text_fields=frozenset()).documents
+    value: dict[str, Any] = document.value
+    return value
+
+
+def converted(files: Mapping[str, str]) -> ConvertedFiles:
+    return convert_files({name: text.encode() for name, text in files.items()}, "shop")
+
+
+def messages(found: ConvertedFiles) -> list[str]:
+    return [
+        f"{each.path}:{each.line}:{each.column}: {each.severity}: {each.message} [{each.rule}]"
+        f"{chr(10) if each.suggestion else ''}{'    ' if each.suggestion else ''}{each.suggestion}"
+        for each in found.findings
+    ]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_a_case_is_converted_as_its_file_expects(file: Path, tmp_path: Path) -> None:
+    case = case_of(file)
+    found = converted(case["files"])
+    output = stream(draft.body for draft in found.drafts)
+    now = {**case, "output": output, "messages": "\n".join([*messages(found), ""])}
+    if os.environ.get("REWRITE_CASES"):
+        file.write_text(written(now))
+        return
+    assert now == case
+    if ": error: " not in now["messages"]:
+        assert_valid(f"{GVC}---\n{output}", "[convert-missing]" in now["messages"], tmp_path)
+
+
+def test_there_are_enough_cases_and_each_has_a_sentence() -> None:
+    assert min(len(KAMAL), len(QUADLETS)) >= LEAST
+    sentences = [case_of(file)["description"] for file in FILES]
+    assert all(sentence.endswith(".") for sentence in sentences)
+    assert len(set(sentences)) == len(sentences)
+
+
+def forms(node: Node, form: str = "") -> Iterator[str]:
+    """The forms of the fields of deploy.yml, as its tables write them."""
+    for name, each in node.fields.items():
+        here = kamal_fields._shared(f"{form}.{name}" if form else name)
+        yield here
+        if here in ("servers", "accessories"):
+            yield f"{here}.*"
+            for member in each.fields.values():
+                yield from forms(member, f"{here}.*")
+        else:
+            yield from forms(each, here)
+
+
+def test_every_field_of_deploy_yml_is_in_a_case() -> None:
+    used: set[str] = set()
+    for file in KAMAL:
+        documents, _ = read_kamal("deploy.yml", case_of(file)["files"]["deploy.yml"].encode())
+        used |= {each for document in documents for each in forms(Verbatim([], Budget()).nodes(document, ""))}
+    known = kamal_fields.CARRIED.keys() | kamal_fields.LEFT_OUT.keys() | kamal_fields.SAME_HERE
+    assert known - used == set()
+
+
+def test_every_key_that_quadlets_carry_is_in_a_case() -> None:
+    used = {
+        f"{entry.section}.{entry.key}"
+        for file in QUADLETS
+        for name, text in case_of(file)["files"].items()
+        for entry in read_unit(name, text.encode()).entries
+    }
+    assert quadlet_fields.CARRIED.keys() - used == set()
+
+
+@pytest.mark.parametrize("file", QUADLETS, ids=lambda file: file.stem)
+def test_every_line_of_a_quadlet_is_carried_over_or_remarked_on(file: Path) -> None:
+    """Without a line, the manifests or the remarks differ, or the tables say that it has no meaning here."""
+    files = case_of(file)["files"]
+    before, silent = outcome(files), []
+    for name, text in files.items():
+        unit = read_unit(name, text.encode())
+        if unit.suffix in (".kube", ".build"):
+            continue  # a remark names the whole unit
+        lines = text.split("\n")
+        for entry in unit.entries:
+            form = f"{entry.section}.{entry.key}"
+            if form in quadlet_fields.SAME_HERE or entry.section == "Install" or entry.section.startswith("X-"):
+                continue
+            at = next(number for number, line in enumerate(lines) if line.startswith(f"{entry.key}={entry.value}"[:25]))
+            if outcome({**files, name: "\n".join([*lines[:at], "", *lines[at + 1 :]])}) == before:
+                silent.append((name, lines[at]))
+    assert [each for each in silent if each[1] not in NOTHING_LOST] == []
+
+
+NOTHING_LOST = {
+    "After=miniflux-db.service": "Requires says it too",
+    "BindsTo=miniflux-db.service": "Requires says it too",
+    "Requires=miniflux-db.service": "After says it too",
+    "ContainerName=miniflux": "the file has the name too",
+    "ContainerName=miniflux-db": "the file has the name too",
+    "PublishPort=80:80": "its pod is left out",
+    "After=network-online.target": "no container of the files",
+    "Wants=network-online.target": "no container of the files",
+    "HealthCmd=none": "no probe is what there is anyway",
+    "StopTimeout=10": "within what every replica has",
+    "Image=app:1": "a later line clears it",
+    "Image=": "the last one counts",
+}
+"""Lines whose loss changes nothing, and why."""
+
+
+def outcome(files: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
+    found = converted(files)
+    remarks = frozenset((f"{each.path}:{each.line}", f"{each.rule} {each.message}") for each in found.findings)
+    return stream(draft.body for draft in found.drafts), remarks
+
+
+CANARY = "kanarienvogel"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: f"{file.parent.name}-{file.stem}")
+def test_no_remark_has_a_value(file: Path) -> None:
+    """The values of variables, commands and checks are replaced in turn."""
+    for name, text in case_of(file)["files"].items():
+        for old in sorted({word for word in text.replace("=", " ").replace(",", " ").split() if len(word) > 3}):
+            for sign in ("=", ": ", "[") if file in KAMAL else ("=",):
+                changed = text.replace(f"{sign}{old}", f"{sign}{CANARY}{old}")
+                if changed == text or is_a_name(old, text):
+                    continue
+                found = converted({**case_of(file)["files"], name: changed})
+                shown = [f"{each.message}{each.suggestion}" for each in found.findings]
+                assert [each for each in shown if CANARY in each] == [], (old, sign)
+
+
+def is_a_name(word: str, text: str) -> bool:
+    """Whether ``word`` is one of a service, a volume, a key of a secret or the like, which remarks may name."""
+    line = next(each for each in text.split("\n") if word in each)
+    return any(key in line for key in NAMING)
+
+
+NAMING = ("service", "secret", "Secret=", "Volume=", "VolumeName", "volumes", "directories", "Name=", "primary_role",
+          "Mount=", "Pod=", "accessories", "servers", "local")  # fmt: skip
+"""What stands on a line with a name that a remark may have."""
+
+
+@pytest.mark.parametrize("file", KAMAL, ids=lambda file: file.stem)
+def test_no_type_in_deploy_yml_makes_a_conversion_fail(file: Path) -> None:
+    dice = random.Random(file.stem)
+    documents, _ = read_kamal("deploy.yml", case_of(file)["files"]["deploy.yml"].encode())
+    for _ in range(60):
+        found = converted(
+            {"deploy.yml": written({"service": "a", "image": "b", **_mapping(mutated(documents[0].value, dice))})}
+        )
+        assert read(stream(draft.body for draft in found.drafts).encode()).faults == []
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+_KEYS = st.sampled_from(sorted({each.partition(".")[2] for each in quadlet_fields.CARRIED} | {"Bogus", "Network"}))
+_VALUES = st.text("a1=,:%\"'\\[]{}/.- \t", max_size=12) | st.sampled_from(["b.pod", "c.volume", "type=env", "a.image"])
+_LINES = st.lists(
+    st.builds("{}={}".format, _KEYS, _VALUES) | st.sampled_from(["[Container]", "[Pod]", "[X", "#", "\\"])
+)
+
+
+@given(_LINES, _LINES, _LINES)
+def test_no_line_of_a_quadlet_makes_a_conversion_fail(first: list[str], second: list[str], third: list[str]) -> None:
+    texts = ("\n".join(["[Container]", *lines]) for lines in (first, second, third))
+    found = converted(dict(zip(("a.container", "b.pod", "c.volume"), texts, strict=True)))
+    assert read(stream(draft.body for draft in found.drafts).encode()).faults == []
+
+
+@given(st.binary(max_size=200), st.sampled_from(["a.container", "a.pod", "a.volume", "a.kube", "deploy.yml"]))
+def test_no_content_makes_a_conversion_fail(raw: bytes, name: str) -> None:
+    convert_files({name: raw})
