@@ -251,6 +251,13 @@ class Libpod:
             raise
         return httpx2.Response(204)
 
+    def _init(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        box = self._box(name)
+        if box.state != "created":
+            return httpx2.Response(304)
+        box.state = "initialized"
+        return httpx2.Response(204)
+
     def begin(self, box: Box) -> None:
         """Start the program of a container: here there is none."""
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import msgspec
 
@@ -22,6 +26,7 @@ from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, check_
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import mapped
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -51,6 +56,8 @@ class Launcher:
                 raise EngineError(message, reason=Reason.ALREADY_RUNNING)
             check_launch(launch)
             sandbox = await self._provide_sandbox(launch, containers)
+            # All containers of a replica are in the user namespace of its sandbox, which can be older than the settings.
+            launch = msgspec.structs.replace(launch, ids=sandbox.labelled.ids)
             if known is not None:
                 await self._service.sweeper.delete_wholly([known.id])
             containers.add(await self._start_container(launch, sandbox))
@@ -102,9 +109,10 @@ class Launcher:
         async def prepare(container: str) -> None:
             await self._prepare(launch, sandbox, container)
 
-        found = await service.starter.run(
-            lambda around, nonce: container_body(seen, around, sandbox.id, paths, nonce), prepare
-        )
+        async with self._mapped(seen, sandbox) as mapped:
+            found = await service.starter.run(
+                lambda around, nonce: container_body(mapped, around, sandbox.id, paths, nonce), prepare
+            )
         tracked = track(found, _labelled(launch, launch.place, launch.ports), at)
         await self._limit(tracked)
         if not tracked.running.alive:
@@ -113,14 +121,45 @@ class Launcher:
         return tracked
 
     async def _prepare(self, launch: ContainerStart, sandbox: Tracked, container: str) -> None:
-        """Give the mounts to the user of the image, and take the network from the restricted one."""
+        """Give the files to the user of the container, and take the network from the restricted one."""
         user = launch.user
         if user is None:
             user = await self._service.users.find(launch.image, container)
-            if user:
-                await asyncio.to_thread(_give, launch, user)
+        if launch.ids is not None and user >= launch.ids.count:
+            message = (
+                f"the container runs as user {user}, and its user namespace has those below {launch.ids.count}: name "
+                f"{launch.place.key.gvc}/{launch.place.key.name} in podman.userNamespaces.hostUsers"
+            )
+            raise EngineError(message, reason=Reason.USER_NOT_FOUND, retry=False)
+        if user or launch.ids is not None:
+            await asyncio.to_thread(_give, launch, user)
         if user == RESTRICTED_USER and sandbox.program.pid:
             await self._service.sandboxes.restrict(sandbox.program.pid)
+        if launch.ids is not None:
+            await self._give_outputs(container, launch.ids.of(user))
+
+    async def _give_outputs(self, container: str, user: int) -> None:
+        """Let a program open /dev/stdout, which is a pipe of root: before it starts, give both pipes to its user."""
+        await self._service.client.post(f"containers/{container}/init")
+        found = await self._service.starter.inspect(container)
+        with suppress(OSError):  # if it has ended, its start reports that
+            await asyncio.to_thread(_give_pipes, found.state.pid, user)
+
+    @asynccontextmanager
+    async def _mapped(self, launch: ContainerStart, sandbox: Tracked) -> AsyncIterator[ContainerStart]:
+        """``launch`` with mounts for the user namespace of ``sandbox``, if it has one. Raises EngineError."""
+        if launch.ids is None or all(each.read_only for each in launch.mounts):
+            yield launch
+            return
+        mapping = mapped(launch.mounts, self._folders.mapped, sandbox.program.pid)
+        try:
+            mounts = await asyncio.to_thread(mapping.__enter__)
+        except OSError as error:
+            raise write_error(f"the volumes of {launch.place.replica} cannot be mounted for its users", error) from None
+        try:
+            yield msgspec.structs.replace(launch, mounts=mounts)
+        finally:
+            await asyncio.to_thread(mapping.__exit__, None, None, None)
 
     def _with_stores(self, launch: ContainerStart) -> ContainerStart:
         """``launch`` with its object stores mounted, if this host can. Raises EngineError. Blocks."""
@@ -152,11 +191,19 @@ class Launcher:
 
 def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int]) -> Labelled:
     cpu, image = (launch.cpu, launch.image) if place.container else (0, "")
-    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, cpu, image)
+    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, cpu, image, launch.ids)
 
 
 def _give(launch: ContainerStart, user: int) -> None:
     try:
-        give_mounts(launch.mounts, user)
+        give_mounts(launch.mounts, user, launch.ids)
     except OSError as error:
         raise write_error(f"the volumes of {launch.place.replica} cannot be given to user {user}", error) from None
+
+
+def _give_pipes(process: int, user: int) -> None:
+    """Give the pipes of the output of a process to ``user``. Raises OSError."""
+    for number in (1, 2):
+        path = Path(f"/proc/{process}/fd/{number}")
+        if stat.S_ISFIFO(path.stat().st_mode):
+            os.chown(path, user, -1)

@@ -35,9 +35,10 @@ class PodmanPlugin:
 
     def make(self, root: Path, location: str, clock: Clock, settings: Settings) -> Runtime:
         """The runtime of one location, whose directory is ``root``."""
-        from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
+        from reconciler.engines.host.runtimes.podman.runtime import PodmanOptions, PodmanRuntime
 
-        return PodmanRuntime(root, location, clock, socket_path(settings), insecure=settings.images.insecure)
+        options = PodmanOptions(settings.images.insecure, settings.podman.user_namespaces.first_id)
+        return PodmanRuntime(root, location, clock, socket_path(settings), options=options)
 
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """The limitations of containers by Podman, even if it has all rights."""

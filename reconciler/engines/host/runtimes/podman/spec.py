@@ -105,6 +105,8 @@ def container_body(
         body |= {"user": str(launch.user)}
     if launch.restriction.read_only:
         body |= {"read_only_filesystem": True}
+    if launch.ids is not None:
+        body |= {"userns": inside}
     return body
 
 
@@ -134,6 +136,9 @@ def sandbox_body(
         "use_image_hosts": True,
         "seccomp_policy": "image",
     }
+    if launch.ids is not None:
+        ids = [{"container_id": 0, "host_id": launch.ids.first, "size": launch.ids.count}]
+        body |= {"userns": {"nsmode": "private"}, "idmappings": {"UIDMap": ids, "GIDMap": ids}}
     if launch.user == RESTRICTED_USER:
         return body | {"netns": {"nsmode": "none"}}
     body |= {"netns": {"nsmode": "bridge"}, "networks": {around.labels.network: {}}}

@@ -31,6 +31,7 @@ _OPTIONS = ("--read-only", "--allow-other", "--umask", "022", "--file-perms", "0
 _TIME = re.compile(r"^[0-9/]+ [0-9:]+ (?:[A-Z]+ *: )?", re.MULTILINE)
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SHORTEST_SECRET = 4
+MOUNTS_UNSEEN = "Podman does not see the mounts of this daemon"
 _OPEN_OPTIONS = frozenset({"type", "provider", "env_auth", "bucket_policy_only", "account", "endpoint", "region"})
 
 
@@ -40,11 +41,15 @@ def missing_for_stores(service: int) -> str:
         return "this needs FUSE and a daemon that runs as root"
     if _tool("rclone") is None or _tool("fusermount3") is None:
         return "rclone or fuse3 is not installed"
+    return "" if sees_mounts(service) else MOUNTS_UNSEEN
+
+
+def sees_mounts(service: int) -> bool:
+    """Whether the Podman with the process ``service`` sees what this daemon mounts."""
     try:
-        same = os.stat("/proc/self/ns/mnt").st_ino == os.stat(f"/proc/{service}/ns/mnt").st_ino
+        return os.stat("/proc/self/ns/mnt").st_ino == os.stat(f"/proc/{service}/ns/mnt").st_ino
     except OSError:
-        same = False
-    return "" if same else "Podman does not see the mounts of this daemon"
+        return False
 
 
 def mount_stores(stores: tuple[StoreMount, ...], folder: Path) -> tuple[Mount, ...]:

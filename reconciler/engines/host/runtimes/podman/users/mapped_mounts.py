@@ -1,0 +1,143 @@
+"""Idmapped mounts: files have the owners on the disk that containers in a user namespace see, whatever its ids are.
+
+The kernel translates them for one mount, so nothing is walked or changed on the disk. A mount is needed only while a
+container starts, which has a copy of it from then on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from reconciler.engines.host.disk.ownership import IdRange
+from reconciler.engines.host.runtimes.protocol import Mount
+from reconciler.listing import list_paths
+from reconciler.private_files import make_directory
+
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+"""Numbers of system calls, the same for all processors that this runs on."""
+_HERE, _CLONE, _EMPTY_PATH, _FROM_EMPTY_PATH = -100, 1, 0x1000, 4
+_NOSUID_NODEV, _IDMAP, _PRIVATE = 2 | 4, 0x100000, 1 << 18
+_DETACH_NOFOLLOW = 2 | 8
+_SECONDS = 10.0
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_kernel = ctypes.CDLL(None, use_errno=True)
+
+
+@contextmanager
+def mapped(mounts: tuple[Mount, ...], folder: Path, process: int) -> Iterator[tuple[Mount, ...]]:
+    """``mounts``, those to write to through mounts below ``folder`` for the user namespace of ``process``.
+
+    These mounts end with the block. Raises OSError. Blocks.
+    """
+    namespace = os.open(f"/proc/{process}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        make_directory(folder)
+        top = Path(tempfile.mkdtemp(dir=folder))
+    except OSError:
+        os.close(namespace)
+        raise
+    try:
+        yield tuple(
+            each if each.read_only else replace(each, source=_mount(each.source, top / str(number), namespace))
+            for number, each in enumerate(mounts)
+        )
+    finally:
+        os.close(namespace)
+        unmount_mapped(folder, top.name)
+
+
+def unmount_mapped(folder: Path, name: str = "*") -> None:
+    """End the mounts below ``folder``, those of all starts or of one; containers that run keep theirs. Blocks.
+
+    Nothing but mount points and empty directories is ever removed there: below may be volumes.
+    """
+    for path in [*list_paths(folder, f"{name}/*"), *list_paths(folder, name)]:
+        _kernel.umount2(os.fsencode(path), _DETACH_NOFOLLOW)
+        with suppress(OSError):
+            path.rmdir() if path.is_dir() else path.unlink()
+
+
+def lacks_for_namespaces() -> str:
+    """Why no user namespace with ids of this host can be made here; "" if one can. Blocks."""
+    try:
+        with _namespace():
+            return ""
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"this host makes none ({error})"
+
+
+def lacks_for_mapped_mounts(folder: Path) -> str:
+    """Why what is in ``folder`` cannot be mounted for a user namespace; "" if it can. Nothing is mounted. Blocks."""
+    try:
+        with _namespace() as namespace:
+            os.close(_clone(folder, namespace))
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"the file system of {folder} has no idmapped mounts ({error})"
+    return ""
+
+
+def _mount(source: Path, target: Path, namespace: int) -> Path:
+    if source.is_dir():
+        target.mkdir(mode=0o700)
+    else:
+        target.touch(mode=0o600)
+    tree = _clone(source, namespace)
+    try:
+        _check(_kernel.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_EMPTY_PATH), target)
+    finally:
+        os.close(tree)
+    return target
+
+
+def _clone(source: Path, namespace: int) -> int:
+    """A mount of ``source`` that is nowhere yet, with the ids of a user namespace. Raises OSError."""
+    path = os.fsencode(source)
+    tree = int(_check(_kernel.syscall(_OPEN_TREE, _HERE, path, _CLONE | os.O_CLOEXEC), source))
+    try:
+        attributes = struct.pack("=4Q", _NOSUID_NODEV | _IDMAP, 0, _PRIVATE, namespace)
+        done = _kernel.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH, attributes, ctypes.c_size_t(len(attributes)))
+        _check(done, source)
+    except OSError:
+        os.close(tree)
+        raise
+    return tree
+
+
+def _check(result: int, path: Path) -> int:
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(path))
+    return result
+
+
+@contextmanager
+def _namespace(ids: IdRange = IdRange(1 << 30)) -> Iterator[int]:
+    """A user namespace for a trial, which ends with the block. Raises OSError and SubprocessError."""
+    command = [shutil.which("unshare", path=_PATH) or "unshare", "--user", "cat"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
+        assert program.stdin is not None
+        assert program.stdout is not None
+        try:
+            program.stdin.write(b"ready\n")
+            program.stdin.flush()
+            if program.stdout.readline() != b"ready\n":
+                raise subprocess.SubprocessError(program.communicate(timeout=_SECONDS)[1].decode().strip())
+            for name in ("uid_map", "gid_map"):
+                Path(f"/proc/{program.pid}/{name}").write_text(f"0 {ids.first} {ids.count}\n", encoding="ascii")
+            namespace = os.open(f"/proc/{program.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+        finally:
+            program.kill()
+        try:
+            yield namespace
+        finally:
+            os.close(namespace)
