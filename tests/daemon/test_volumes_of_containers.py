@@ -67,7 +67,8 @@ def test_a_container_gets_its_mounted_volume_back_as_it_was(tmp_path: Path) -> N
             wait(lambda: [each.created for each in site.replicas("db").values()] > [replica.created], "it starts again")
             wait(lambda: size() > 0, "it writes again")
             assert site.run("snapshots", DATA).stdout.count("pre-restore-") == 1
-        store = VolumeStore(tmp_path / "state/host/here", "image-ext4", FakeClock(), Reserve(0, 0))
-        store.open()
-        for volume, holder in store.holders().items():
-            store.detach(volume, holder)
+    # Its containers have ended with the service.
+    store = VolumeStore(tmp_path / "state/host/here", "image-ext4", FakeClock(), Reserve(0, 0))
+    store.open()
+    for volume, holder in store.holders().items():
+        store.detach(volume, holder)

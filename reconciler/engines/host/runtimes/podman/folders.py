@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,7 +148,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
                 yield msgspec.json.decode(path.read_bytes(), type=ContainerRecord)
 
 
-def give_mounts(mounts: tuple[Mount, ...], user: int, ids: IdRange | None) -> None:
+def give_mounts(mounts: Iterable[Mount], user: int, ids: IdRange | None) -> None:
     """Give the files behind ``mounts`` to the user of a container; a volume only once. Raises OSError.
 
     ``ids`` are those of its user namespace. A volume belongs on the disk to the user that it sees.

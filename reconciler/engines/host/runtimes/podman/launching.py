@@ -196,7 +196,9 @@ def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int])
 
 def _give(launch: ContainerStart, user: int) -> None:
     try:
-        give_mounts(launch.mounts, user, launch.ids)
+        # What it writes to is given to a user of the manifest already, and stays with root of an image.
+        given = launch.mounts if launch.user is None and user else (each for each in launch.mounts if each.read_only)
+        give_mounts(given, user, launch.ids)
     except OSError as error:
         raise write_error(f"the volumes of {launch.place.replica} cannot be given to user {user}", error) from None
 

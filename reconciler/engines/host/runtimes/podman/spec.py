@@ -33,6 +33,10 @@ _ALWAYS_DROPPED = ("CAP_AUDIT_WRITE", "CAP_MKNOD", "CAP_NET_RAW")
 _WRITABLE = ("/run", "/tmp", "/var/tmp")
 _SYSTEM = ("/dev", "/proc", "/sys", HOSTS_AT)
 _SAFE = ("rbind", "rprivate", "nosuid", "nodev")
+_SYSTEM_MOUNTS = [
+    {"type": kind, "source": kind, "destination": path, "options": ["ro", "rprivate", "nosuid", "noexec", "nodev"]}
+    for kind, path in (("sysfs", "/sys"), ("cgroup", "/sys/fs/cgroup"))
+]
 _NO_HEALTH_CHECK = {"Test": ["NONE"]}
 
 
@@ -106,7 +110,8 @@ def container_body(
     if launch.restriction.read_only:
         body |= {"read_only_filesystem": True}
     if launch.ids is not None:
-        body |= {"userns": inside}
+        # Podman would show the /sys of this host, with its network and its control groups.
+        body |= {"userns": inside, "mounts": [*body["mounts"], *_SYSTEM_MOUNTS]}
     return body
 
 

@@ -1,0 +1,346 @@
+"""Containers in user namespaces over Debian's Podman: no rights on this host, files with the same owners inside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import stat
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.clock import SystemClock
+from reconciler.engines.host.dataplane.ports import free_ports
+from reconciler.engines.host.disk.ownership import IdRange, Owner
+from reconciler.engines.host.provisioning.files import Files
+from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import (
+    lacks_for_mapped_mounts,
+    mapped,
+    unmount_mapped,
+)
+from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
+from reconciler.engines.host.spec import Restriction
+from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
+from reconciler.reasons import Reason
+from reconciler.terminal.session import TerminalSize
+from tests.engines.host.cron.real import daemon
+from tests.engines.host.podman.kit import Host, launch, place, shell
+from tests.engines.host.podman.test_plugin import wanted
+from tests.engines.host.podman.test_real import (
+    SLEEP,
+    connected,
+    fetch,
+    hosted,
+    limits,
+    run,
+)
+from tests.engines.host.podman.test_real import _nothing_is_left as _nothing_is_left
+from tests.engines.host.podman.test_real import service as service
+from tests.engines.host.provisioning.kit import container_of, vault
+from tests.support.host_sandbox import let_others_through
+from tests.support.plans import Bench, ends, plan, step
+from tests.support.podman import APP_IMAGE, IMAGE, PodmanService, busybox_image
+from tests.support.waiting import until
+
+IDS = IdRange(1_900_544_000)
+FAR_IMAGE = "localhost/reconciler-test-far:1"
+BLOCKED_IMAGE = "localhost/reconciler-test-blocked:2"
+APP = 1000
+"""The user of APP_IMAGE."""
+
+
+def users(pid: int) -> tuple[int, list[str]]:
+    """The user of a process on this host, and the mapping of the users of its namespace."""
+    return Path(f"/proc/{pid}").stat().st_uid, Path(f"/proc/{pid}/uid_map").read_text().split()
+
+
+def mounts_left(root: Path) -> list[str]:
+    """What is mounted below the directory of a location, for whom ever, and what is left of mount points there."""
+    lines = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f" {root}/" in line]
+    return [*lines, *(str(path) for path in root.glob("mapped-volumes/*"))]
+
+
+def can_read(path: Path, user: int) -> bool:
+    """Whether a user of this host reads a file."""
+    done = subprocess.run(["cat", path], user=user, group=user, extra_groups=[], capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def test_root_of_a_container_is_a_user_without_rights_on_this_host(tmp_path: Path, service: PodmanService) -> None:
+    (ports,) = [free_ports([80], (), spread="namespace")]
+    script = f"""
+        id -u; echo page > /index.html; echo out > /dev/stdout; echo error > /dev/stderr
+        touch /own; stat -c %u:%g /own /bin/busybox
+        ls /sys/class/net; cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max
+        httpd -p 80 -h /; {SLEEP}
+    """
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            await host.runtime.start(shell(script, ids=IDS, replica_ports=ports, ports=ports, cpu=200, memory=64 << 20))
+            lines = (await host.wrote("ready")).splitlines()
+            assert sorted(lines) == sorted(["0", "out", "error", "0:0", "0:0", "eth0", "lo", str(64 << 20), "ready"])
+            sandbox, main = host.tracked(place(container="")).program, host.tracked(place()).program
+            for process in (sandbox, main):
+                assert users(process.pid) == (IDS.first, ["0", str(IDS.first), "65536"])
+            spaces = {os.readlink(f"/proc/{pid}/ns/user") for pid in (sandbox.pid, main.pid)}
+            assert spaces != {os.readlink("/proc/self/ns/user")}
+            assert len(spaces) == 1
+            assert await asyncio.to_thread(fetch, ports[80], "index.html") == b"page\n"
+            done = await host.runtime.exec(place(), ["sh", "-c", "id -u; echo probe > /dev/stdout"], 10)
+            assert (done.code, done.output) == (0, "0\nprobe\n")
+            session = await host.runtime.open_session(place(), ["sh", "-c", "id -u; tty"], TerminalSize(30, 100))
+            seen = b""
+            while (output := await session.read()) is not None:
+                seen += output.content
+            assert seen.split() == [b"0", b"/dev/pts/0"]
+            assert await session.wait() == 0
+            await session.close()
+            await host.runtime.resize(place(), 300, 96 << 20)
+            assert {limits(host)[name] for name in limits(host)} >= {str(96 << 20), "30000"}
+            await host.runtime.signal(place(), signal.SIGTERM)
+            assert (await host.over()).code == 5
+
+    run(story())
+
+
+def test_a_restricted_container_in_a_namespace_writes_where_it_may(tmp_path: Path, service: PodmanService) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    script = """
+        for to in /tmp /var/tmp /run /data / /home; do echo > $to/file 2>/dev/null && echo wrote $to; done
+        grep CapBnd /proc/self/status; echo end > /dev/stdout; echo done
+    """
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            mounts = (Mount(volume, "/data", read_only=False),)
+            await host.runtime.start(shell(script, ids=IDS, restriction=Restriction(True, ("ALL",)), mounts=mounts))
+            lines = [line for line in (await host.wrote("done")).splitlines() if "can't create" not in line]
+            wrote = [f"wrote {path}" for path in ("/tmp", "/var/tmp", "/run", "/data")]
+            assert lines == [*wrote, f"CapBnd:\t{'0' * 16}", "end", "done"]
+        assert (volume / "file").stat().st_uid == 0
+
+    run(story())
+
+
+@pytest.mark.parametrize("user", [None, APP, 0])
+def test_a_secret_is_readable_in_the_container_and_for_no_other_user_of_this_host(
+    tmp_path: Path, service: PodmanService, user: int | None
+) -> None:
+    secrets = vault({"db": {"type": "dictionary", "data": {"password": "hunter2"}}})
+    let_others_through(tmp_path)
+    fields = {"image": APP_IMAGE, "volumes": [{"uri": "platform://secret/db", "path": "/etc/db"}]}
+    files = Files(tmp_path / "state", secrets, memory=None)
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            owner = host.runtime.owner(wanted(user=user))
+            assert owner.ids is not None
+            made = files.provide(place(), -1, container_of(fields), owner)
+            [mount] = made.mounts
+            secret = mount.source / "password"
+            assert (secret.stat().st_uid, stat.S_IMODE(secret.stat().st_mode)) == (0, 0o400), "before the start"
+            start = shell(f"cat /etc/db/password; echo; {SLEEP}", image=APP_IMAGE, user=user, mounts=made.mounts)
+            await host.runtime.start(msgspec.structs.replace(start, ids=owner.ids))
+            assert await host.wrote("ready") == "hunter2\nready\n"
+            inside = APP if user is None else user
+            assert (secret.stat().st_uid, stat.S_IMODE(secret.stat().st_mode)) == (owner.ids.of(inside), 0o400)
+            assert [each for each in (APP, 65534, owner.ids.of(inside + 1)) if can_read(secret, each)] == []
+
+    run(story())
+
+
+def test_a_volume_has_the_same_owners_inside_and_is_not_changed_for_it(tmp_path: Path, service: PodmanService) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    program, link = volume / "program", volume / "link"
+    program.write_text("#!/bin/sh\n")
+    os.chown(program, APP, 2000)
+    program.chmod(0o4755)
+    os.setxattr(program, "user.note", b"as it was")
+    os.link(program, volume / "twin")
+    link.symlink_to("/etc/shadow")
+    os.lchown(link, 5, 6)
+    before = [os.lstat(path).st_ctime_ns for path in (program, link)]
+    script = "stat -c %u:%g:%a /data/program; stat -c %u:%g /data/link; touch /data/new && echo; chown 7:8 /data/new"
+
+    async def story() -> None:
+        root = tmp_path / "state"
+        async with hosted(root, service) as host:
+            mounts = (Mount(volume, "/data", read_only=False),)
+            for replica, ids in (("a", IDS), ("b", IdRange(1_900_000_000)), ("c", None)):
+                start = shell(f"{script}; {SLEEP}", at=place(replica), mounts=mounts, ids=ids)
+                await host.runtime.start(start)
+                lines = (await host.wrote("ready", place(replica))).splitlines()
+                assert lines == ["1000:2000:4755", "5:6", "", "ready"], replica
+                new = os.lstat(volume / "new")
+                assert (new.st_uid, new.st_gid) == (7, 8)
+                assert mounts_left(root) == []
+        assert [os.lstat(path).st_ctime_ns for path in (program, link)] == before
+
+    run(story())
+
+
+def test_a_new_volume_belongs_to_the_user_of_the_image_and_to_the_group_of_the_manifest(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    volume = tmp_path / "volume"
+    volume.mkdir(mode=0o700)
+    script = f"touch /data/file; id -G; stat -c %u:%g /data /data/file; {SLEEP}"
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            os.chown(volume, 0, 4000)
+            volume.chmod(0o2770)
+            mounts = (Mount(volume, "/data", read_only=False),)
+            await host.runtime.start(shell(script, image=APP_IMAGE, group=4000, mounts=mounts, ids=IDS))
+            lines = (await host.wrote("ready")).splitlines()
+            assert lines == ["1000 4000", "1000:4000", "1000:4000", "ready"]
+        assert (volume / "file").stat().st_uid == APP
+
+    run(story())
+
+
+def test_what_an_older_version_started_goes_on_without_a_namespace_until_it_is_replaced(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    volume, secret = tmp_path / "volume", tmp_path / "payload"
+    volume.mkdir()
+    secret.write_text("hunter2\n")
+    secret.chmod(0o400)
+    mounts = (Mount(volume, "/data", read_only=False), Mount(secret, "/etc/sec"))
+    script = f"cat /etc/sec; cat /data/word 2>/dev/null; echo kept > /data/word; {SLEEP}"
+    side = place(container="side")
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service, keep=True) as host:
+            await host.runtime.start(shell(script, mounts=mounts, image=APP_IMAGE))
+            await host.wrote("ready")
+            before = host.tracked(place()).program
+        async with hosted(tmp_path / "state", service) as host:
+            assert (await host.running()).alive
+            assert host.tracked(place()).program == before
+            assert host.tracked(place(container="")).labelled.ids is None
+            await host.runtime.start(shell(script, at=side, mounts=mounts, image=APP_IMAGE, ids=IDS))
+            await host.wrote("ready", side)
+            assert host.output(side).splitlines() == ["hunter2", "kept", "ready"]
+            assert users(host.tracked(side).program.pid)[0] == APP, "it joins its replica"
+            fresh = place("new")
+            await host.runtime.start(shell(script, at=fresh, mounts=mounts, image=APP_IMAGE, ids=IDS))
+            await host.wrote("ready", fresh)
+            assert host.output(fresh).splitlines() == ["hunter2", "kept", "ready"]
+            assert users(host.tracked(fresh).program.pid)[0] == IDS.of(APP)
+
+    run(story())
+
+
+def test_the_next_daemon_adopts_a_replica_in_its_namespace_whatever_the_settings_are(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    side = place(container="side")
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service, keep=True) as host:
+            await host.runtime.start(shell(SLEEP, ids=IDS))
+            before = host.tracked(place()).program
+        async with hosted(tmp_path / "state", service) as host:
+            assert (host.tracked(place()).program, host.ended) == (before, [])
+            assert host.tracked(place(container="")).labelled.ids == IDS
+            await host.runtime.start(shell(SLEEP, at=side, ids=None))
+            await host.wrote("ready", side)
+            assert users(host.tracked(side).program.pid)[0] == IDS.first
+            assert (await host.runtime.exec(place(), ["id", "-u"], 10)).output == "0\n"
+
+    run(story())
+
+
+DIES = """
+import os, sys
+from pathlib import Path
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import mapped
+from reconciler.engines.host.runtimes.protocol import Mount
+volumes = tuple(Mount(Path(path), path, read_only=False) for path in sys.argv[3:])
+with mapped(volumes, Path(sys.argv[1]), int(sys.argv[2])) as mounts:
+    assert all(each.source.stat() for each in mounts)
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_daemon_that_is_killed_while_a_container_starts_leaves_mounts_that_the_next_one_ends(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    volume, file, root = tmp_path / "volume", tmp_path / "file", tmp_path / "state"
+    (volume / "folder").mkdir(parents=True)
+    (volume / "folder/data").write_text("precious")
+    file.write_text("precious too")
+
+    async def story() -> None:
+        async with hosted(root, service, keep=True) as host:
+            await host.runtime.start(shell(SLEEP, ids=IDS))
+            process = str(host.tracked(place(container="")).program.pid)
+        words = [sys.executable, "-c", DIES, str(root / "mapped-volumes"), process, str(volume), str(file)]
+        assert subprocess.run(words, check=False).returncode == -signal.SIGKILL
+        assert sum(" - " in line for line in mounts_left(root)) == 2
+        async with hosted(root, service):
+            assert mounts_left(root) == []
+        assert (volume / "folder/data").read_text() == "precious"
+        assert file.read_text() == "precious too"
+
+    run(story())
+
+
+def test_a_start_that_fails_leaves_no_mount_and_no_container(tmp_path: Path, service: PodmanService) -> None:
+    volume, root = tmp_path / "volume", tmp_path / "state"
+    volume.mkdir()
+    mounts = (Mount(volume, "/data", read_only=False),)
+    service.load(busybox_image(FAR_IMAGE, user="70000"))
+
+    async def story() -> None:
+        async with hosted(root, service) as host:
+            with pytest.raises(EngineError, match="nosuch") as raised:
+                await host.runtime.start(launch(command="nosuch", mounts=mounts, ids=IDS))
+            assert raised.value.reason is Reason.PROGRAM_NOT_FOUND
+            assert mounts_left(root) == []
+            with pytest.raises(EngineError, match="name shop/api in podman.userNamespaces.hostUsers") as raised:
+                await host.runtime.start(shell(SLEEP, image=FAR_IMAGE, mounts=mounts, ids=IDS))
+            assert (raised.value.reason, raised.value.retry) == (Reason.USER_NOT_FOUND, False)
+            assert mounts_left(root) == []
+            gone = (Mount(tmp_path / "gone", "/data", read_only=False),)
+            with pytest.raises(EngineError, match="cannot be mounted for its users"):
+                await host.runtime.start(shell(SLEEP, mounts=gone, ids=IDS))
+            assert mounts_left(root) == []
+            far = place("far")
+            await host.runtime.start(shell(f"id -u; {SLEEP}", at=far, image=FAR_IMAGE, mounts=mounts))
+            assert await host.wrote("ready", far) == "70000\nready\n"
+
+    run(story())
+
+
+def test_user_1337_has_no_network_in_a_namespace(tmp_path: Path, service: PodmanService) -> None:
+    ports = free_ports([8080], (), spread="blocked")
+    service.load(busybox_image(BLOCKED_IMAGE, user="blocked"))
+    serve = f"httpd -p 8080 -h /etc; {SLEEP}"
+
+    async def story() -> None:
+        async with hosted(tmp_path / "state", service) as host:
+            await host.runtime.start(shell(serve, image=BLOCKED_IMAGE, replica_ports=ports, ids=IDS))
+            await host.wrote("ready")
+            with pytest.raises(OSError, match="timed out"):
+                await asyncio.to_thread(urllib.request.urlopen, f"http://127.0.0.1:{ports[8080]}/passwd", timeout=1)
+            alone = place("alone")
+            await host.runtime.start(shell(f"ls /sys/class/net; id -u; {SLEEP}", at=alone, user=1337, ids=IDS))
+            assert (await host.wrote("ready", alone)).splitlines() == ["lo", "1337", "ready"]
+
+    run(story())
