@@ -26,9 +26,18 @@ class IdRange(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.first}:{self.count}"
 
+    @property
+    def last(self) -> int:
+        """The last one."""
+        return self.first + self.count - 1
+
     def of(self, number: int) -> int:
         """The id on this host of a user or group of the namespace."""
         return self.first + number
+
+    def overlaps(self, first: int, count: int) -> bool:
+        """Whether any of ``count`` ids from ``first`` on is among them."""
+        return first <= self.last and self.first < first + count
 
 
 class Owner(msgspec.Struct, frozen=True):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import grp
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.engines.host.disk.ownership import IDS, IdRange
+from reconciler.engines.host.runtimes.podman.labels import labels_of
+from reconciler.engines.host.runtimes.protocol import HostProblem
 from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.settings import Settings
 
 if TYPE_CHECKING:
     from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
@@ -16,6 +23,8 @@ FIRST = 0x7000_0000
 Those of useradd for /etc/subuid, of systemd's machines and of directories of users are all below.
 """
 _RANGES = 4094
+_RESERVED_FOR = "reconciler"
+"""The name in /etc/subuid and /etc/subgid with which an operator reserves ids for containers."""
 
 
 def id_range(owner: str, first: int | None) -> IdRange:
@@ -43,3 +52,52 @@ def lacks_for_users(wanted: WorkloadSpec, known: Capabilities) -> str:
 def has_namespace(wanted: WorkloadSpec, known: Capabilities) -> bool:
     """Whether new containers of ``wanted`` get a user namespace of their replica."""
     return not (wanted.host_users or known.rootless or lacks_for_users(wanted, known))
+
+
+def check_users(settings: Settings, proc: Path, etc: Path = Path("/etc")) -> Iterator[HostProblem]:
+    """The problems of user namespaces on this host, for the locations of a daemon that runs as root."""
+    chosen = settings.podman.user_namespaces
+    if chosen.mode == "host":
+        return
+    if _number(proc / "sys/user/max_user_namespaces") == 0:
+        advice = "sysctl user.max_user_namespaces=10000, or set podman.userNamespaces.mode to host"
+        yield HostProblem("this host allows no user namespaces: root of a container is root of this host", advice)
+    for location, bound in sorted(settings.locations.items()):
+        if bound.engine == "host" and bound.runtime in ("podman", "auto"):
+            owner = labels_of(settings.state / "host" / location, location).owner
+            yield from _conflicts(location, id_range(owner, chosen.first_id), etc)
+
+
+def _conflicts(location: str, ids: IdRange, etc: Path) -> Iterator[HostProblem]:
+    """Who else has ids that the containers of a location use."""
+    names = [f"the user {each.pw_name}" for each in pwd.getpwall() if ids.overlaps(each.pw_uid, 1)]
+    names += [f"the group {each.gr_name}" for each in grp.getgrall() if ids.overlaps(each.gr_gid, 1)]
+    for path in (etc / "subuid", etc / "subgid"):
+        lines = list(_subordinate_ids(path))
+        names += [f"{name} in {path}" for name, *range_ in lines if name != _RESERVED_FOR and ids.overlaps(*range_)]
+        reserved = any(first <= ids.first and ids.last < first + count for _, first, count in lines)
+        if ids.first < FIRST and not reserved:
+            message = f"no line in {path} reserves the ids {ids} of containers at {location}: useradd may give them away"
+            yield HostProblem(message, f"add the line {_RESERVED_FOR}:{ids}")
+    if names:
+        message = f"ids of containers at {location}, {ids}, belong to {', '.join(names)} too"
+        yield HostProblem(message, "set podman.userNamespaces.firstId to the first of 65,536 ids that nobody has")
+
+
+def _subordinate_ids(path: Path) -> Iterator[tuple[str, int, int]]:
+    """The lines of a file such as /etc/subuid: a name, the first id and their number."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        name, *numbers = line.strip().split(":")
+        if len(numbers) == 2 and all(each.isdecimal() for each in numbers):
+            yield name, int(numbers[0]), int(numbers[1])
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
