@@ -378,6 +378,7 @@ ROUTES: list[tuple[str, Callable[..., Any]]] = [
     ("POST images/pull", Libpod._pull),
     (f"POST images/{ONE}/tag", Libpod._tag),
     (f"DELETE images/{ONE}", Libpod._untag),
+    (f"POST containers/{ONE}/init", Libpod._init),
     (f"GET images/{ONE}/exists", Libpod._image_exists),
     (f"GET images/{ONE}/json", Libpod._inspect_image),
     ("POST images/load", Libpod._load),

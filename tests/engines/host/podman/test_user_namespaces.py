@@ -3,48 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import re
 import signal
 import stat
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
+from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.ports import free_ports
-from reconciler.engines.host.disk.ownership import IdRange, Owner
+from reconciler.engines.host.disk.ownership import IdRange
+from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.provisioning.files import Files
+from reconciler.engines.host.runtimes.podman import runtime as podman_runtime
+from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
-from reconciler.engines.host.runtimes.podman.users.mapped_mounts import (
-    lacks_for_mapped_mounts,
-    mapped,
-    unmount_mapped,
-)
-from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
+from reconciler.engines.host.runtimes.podman.users.rules import id_range
+from reconciler.engines.host.runtimes.protocol import Mount
 from reconciler.engines.host.spec import Restriction
 from reconciler.errors import EngineError
-from reconciler.model.key import Key, Kind
+from reconciler.model.key import Key
+from reconciler.planning.plan import Action
 from reconciler.reasons import Reason
+from reconciler.settings import HostSettings, LocationSettings, Settings
 from reconciler.terminal.session import TerminalSize
-from tests.engines.host.cron.real import daemon
-from tests.engines.host.podman.kit import Host, launch, place, shell
+from tests.engines.host.podman.kit import launch, place, shell
 from tests.engines.host.podman.test_plugin import wanted
-from tests.engines.host.podman.test_real import (
-    SLEEP,
-    connected,
-    fetch,
-    hosted,
-    limits,
-    run,
-)
+from tests.engines.host.podman.test_real import OWNERS, SLEEP, fetch, hosted, limits, run
 from tests.engines.host.podman.test_real import _nothing_is_left as _nothing_is_left
 from tests.engines.host.podman.test_real import service as service
 from tests.engines.host.provisioning.kit import container_of, vault
@@ -157,7 +149,10 @@ def test_a_secret_is_readable_in_the_container_and_for_no_other_user_of_this_hos
             assert await host.wrote("ready") == "hunter2\nready\n"
             inside = APP if user is None else user
             assert (secret.stat().st_uid, stat.S_IMODE(secret.stat().st_mode)) == (owner.ids.of(inside), 0o400)
-            assert [each for each in (APP, 65534, owner.ids.of(inside + 1)) if can_read(secret, each)] == []
+            for folder in (mount.source, *mount.source.parents[:7]):
+                folder.chmod(folder.stat().st_mode | stat.S_IXOTH)
+            readers = (owner.ids.of(inside), APP, 65534, owner.ids.of(inside + 1))
+            assert [each for each in readers if can_read(secret, each)] == [owner.ids.of(inside)]
 
     run(story())
 
@@ -342,5 +337,117 @@ def test_user_1337_has_no_network_in_a_namespace(tmp_path: Path, service: Podman
             alone = place("alone")
             await host.runtime.start(shell(f"ls /sys/class/net; id -u; {SLEEP}", at=alone, user=1337, ids=IDS))
             assert (await host.wrote("ready", alone)).splitlines() == ["lo", "1337", "ready"]
+
+    run(story())
+
+
+DATA, DB = Key.parse("volumeset/shop/data"), Key.parse("workload/shop/db")
+WRITES = "cat /data/word >> /data/found; echo $WORD > /data/word; sleep 1000"
+
+
+class Site:
+    """A location over the real Podman, with the database ``db`` on the directory of a volume."""
+
+    def __init__(self, path: Path, service: PodmanService) -> None:
+        self.bench = Bench(path, SystemClock())
+        self.runtime = PodmanRuntime(path / "here", "here", SystemClock(), service.socket)
+        self.volume = path / "here/volumes/shop/data/0"
+        host = HostSettings(termination_scale=0.0, volumes="directory", disk_reserve=0.0)
+        places = {"here": LocationSettings("host", runtime="podman", dataplane="builtin")}
+        self._settings = Settings("acme", (), path, locations=places, host=host)
+        self._path = path
+
+    @asynccontextmanager
+    async def daemon(self) -> AsyncIterator[HostEngine]:
+        """One life of a daemon; containers go on after it."""
+        self.runtime = PodmanRuntime(self._path / "here", "here", SystemClock(), self.runtime._socket)
+        context = EngineContext(self.bench.records, "here", self._settings, SystemClock(), vault({}))
+        engine = HostEngine(context, self._path / "here", self.runtime)
+        self.bench.engines["here"] = engine
+        engine.begin_schedules()
+        await engine.open()
+        try:
+            yield engine
+        finally:
+            await engine.close()
+
+    async def apply(self, version: int, word: str) -> None:
+        """Apply the volume set and the database, which writes ``word``."""
+        whole = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"}
+        volumes = {"kind": "volumeset", "name": "data", "spec": whole}
+        container = {"name": "main", "image": IMAGE, "command": "/bin/sh", "args": ["-c", WRITES]}
+        container["env"] = [{"name": "WORD", "value": word}]
+        container["volumes"] = [{"uri": "platform://volumeset/data", "path": "/data"}]
+        scale = {"metric": "disabled", "minScale": 1, "maxScale": 1}
+        spec = {"type": "stateful", "containers": [container], "defaultOptions": {"autoscaling": scale}}
+        database = {"kind": "workload", "name": "db", "spec": spec}
+        steps = [step(str(DATA), body=volumes, engine="host")] if version == 1 else []
+        action = Action.CREATE if version == 1 else Action.UPDATE
+        steps.append(step(str(DB), action=action, version=version, body=database, engine="host"))
+        assert set(ends(await self.bench.run(plan(*steps))).values()) == {"applied"}
+
+    def content(self, name: str) -> str:
+        """A file in the volume; "" without one."""
+        path = self.volume / name
+        return path.read_text() if path.exists() else ""
+
+    async def process(self) -> tuple[int, float]:
+        """The process of the database on this host, and the user that it has there."""
+        assert self.runtime._open is not None
+        while not (found := [each for each in await self.runtime.list() if each.alive]):
+            await asyncio.sleep(0.02)
+        [running] = found
+        tracked = self.runtime._open.containers.get(running.place)
+        assert tracked is not None
+        return tracked.program.pid, users(tracked.program.pid)[0]
+
+
+def test_a_database_goes_on_after_an_upgrade_and_gets_a_namespace_at_its_next_version(
+    tmp_path: Path, service: PodmanService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    OWNERS.append(labels_of(tmp_path / "here", "here").owner)
+    first = id_range(OWNERS[-1], None).first
+    site = Site(tmp_path, service)
+
+    async def command(engine: HostEngine, name: str, number: int) -> None:
+        asked = {"location": "here", "volumeIndex": 0, "snapshotName": "one"}
+        await engine.command(DATA, name, asked, f"c{number}")
+
+    async def story() -> None:
+        with monkeypatch.context() as older:
+            older.setattr(podman_runtime, "has_namespace", lambda spec, known: False)
+            async with site.daemon():
+                await site.apply(1, "one")
+                await until(lambda: site.content("word") == "one\n", "the first version writes")
+                before = await site.process()
+                assert before[1] == 0
+        async with site.daemon() as engine:
+            await asyncio.sleep(0.5)  # a difference would have replaced it by then
+            assert await site.process() == before, "nothing restarts at the upgrade"
+            await site.apply(2, "two")
+            await until(lambda: site.content("word") == "two\n", "the second version writes")
+            assert site.content("found") == "one\n"
+            assert (await site.process())[1] == first
+            assert (site.volume / "word").stat().st_uid == (site.volume / "found").stat().st_uid == 0
+            await command(engine, "createVolumeSnapshot", 1)
+            await until(lambda: site.content("found") == "one\ntwo\n", "it starts again after the snapshot")
+            (site.volume / "late").write_text("after the snapshot")
+            await command(engine, "restoreVolume", 2)
+            await until(lambda: site.content("found") == "one\ntwo\n", "it starts with what the snapshot has")
+            assert site.content("late") == ""
+            await until(lambda: site.content("word") == "two\n", "it writes")
+            started = await site.process()
+            assert started[1] == first
+        async with site.daemon() as engine:
+            await asyncio.sleep(0.5)
+            assert await site.process() == started, "nor does the next daemon restart it"
+            for _ in range(200):
+                gone = await site.bench.run(plan(step(str(DB), action=Action.DELETE, engine="host")))
+                if set(ends(gone).values()) == {"applied"}:
+                    break
+                await asyncio.sleep(0.05)
+            await site.runtime.prune(())
+        assert mounts_left(tmp_path / "here") == []
+        site.bench.records.close()
 
     run(story())
