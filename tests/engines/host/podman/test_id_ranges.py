@@ -106,6 +106,12 @@ def test_doctor_reports_ids_that_somebody_else_has(tmp_path: Path) -> None:
     assert problems(tmp_path, f"anna:{own.last}:65536\n", mode="host") == []
     [found] = problems(tmp_path, f"reconciler:{own.first}:65536\nbert:{own.first}:1\n")
     assert "belong to bert in" in found
+    instances = tmp_path / "sys/fs/inotify/max_user_instances"
+    instances.parent.mkdir(parents=True)
+    instances.write_text("128\n")
+    [found] = problems(tmp_path)
+    assert "share 128 inotify instances with root; sysctl fs.inotify.max_user_instances=8192" in found
+    instances.write_text("1024\n")
     [found] = problems(tmp_path, limit="0")
     assert "sysctl user.max_user_namespaces" in found
 

@@ -20,7 +20,7 @@ from reconciler.engines.host.runtimes.podman.ends import recorded_outcome
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
 from reconciler.engines.host.runtimes.podman.labels import Labelled
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
-from reconciler.engines.host.runtimes.podman.programs import oci_command
+from reconciler.engines.host.runtimes.podman.programs import limit_inotify, oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, check_launch, container_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
@@ -83,6 +83,8 @@ class Launcher:
             # start of a container that is known to run as this user reports it.
             with suppress(EngineError):
                 await self._service.sandboxes.restrict(found.state.pid)
+        if launch.ids is not None:
+            await asyncio.to_thread(limit_inotify, found.state.pid)
         tracked = track(found, _labelled(launch, sandbox_place(launch), launch.replica_ports), at)
         try:
             await self._service.sandboxes.publish(launch, tracked.network.address)

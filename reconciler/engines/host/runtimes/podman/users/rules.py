@@ -23,6 +23,7 @@ FIRST = 0x7000_0000
 Those of useradd for /etc/subuid, of systemd's machines and of directories of users are all below.
 """
 _RANGES = 4094
+_FEW_INSTANCES, _ENOUGH_INSTANCES = 1024, 8192
 _RESERVED_FOR = "reconciler"
 """The name in /etc/subuid and /etc/subgid with which an operator reserves ids for containers."""
 
@@ -62,6 +63,11 @@ def check_users(settings: Settings, proc: Path, etc: Path = Path("/etc")) -> Ite
     if _number(proc / "sys/user/max_user_namespaces") == 0:
         advice = "sysctl user.max_user_namespaces=10000, or set podman.userNamespaces.mode to host"
         yield HostProblem("this host allows no user namespaces: root of a container is root of this host", advice)
+    instances = _number(proc / "sys/fs/inotify/max_user_instances")
+    if instances is not None and instances < _FEW_INSTANCES:
+        message = f"all containers in user namespaces share {instances} inotify instances with root"
+        advice = f"sysctl fs.inotify.max_user_instances={_ENOUGH_INSTANCES}, in a file below /etc/sysctl.d to keep it"
+        yield HostProblem(message, advice)
     for location, bound in sorted(settings.locations.items()):
         if bound.engine == "host" and bound.runtime in ("podman", "auto"):
             owner = labels_of(settings.state / "host" / location, location).owner
