@@ -12,7 +12,6 @@ import msgspec
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.private_files import make_directory
 
-
 IDS = 65_536
 """The users, and the groups, that a user namespace has: those that images name."""
 

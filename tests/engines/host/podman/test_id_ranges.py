@@ -71,7 +71,9 @@ def test_a_workload_without_a_user_namespace_shows_why(
         (msgspec.structs.replace(PODMAN, rootless=True, direct=False, lacks_for_namespaces="no"), wanted()),
     ],
 )
-def test_who_asks_for_none_or_has_one_already_gets_none_and_no_sentence(known: Capabilities, spec: WorkloadSpec) -> None:
+def test_who_asks_for_none_or_has_one_already_gets_none_and_no_sentence(
+    known: Capabilities, spec: WorkloadSpec
+) -> None:
     assert not has_namespace(spec, known)
     assert "user namespace" not in sentences(known, host_users=spec.host_users)
 
@@ -104,7 +106,7 @@ def test_doctor_reports_ids_that_somebody_else_has(tmp_path: Path) -> None:
     [found] = problems(tmp_path, f"anna:{own.last}:65536\n")
     assert f"ids of containers at here, {own}, belong to anna in {tmp_path}/subuid, anna in {tmp_path}/subgid" in found
     assert problems(tmp_path, f"anna:{own.last}:65536\n", mode="host") == []
-    [found] = problems(tmp_path, f"reconciler:{own.first}:65536\nbert:{own.first}:1\n")
+    [found] = problems(tmp_path, f"gitops-reconciler:{own.first}:65536\nbert:{own.first}:1\n")
     assert "belong to bert in" in found
     instances = tmp_path / "sys/fs/inotify/max_user_instances"
     instances.parent.mkdir(parents=True)
@@ -118,8 +120,8 @@ def test_doctor_reports_ids_that_somebody_else_has(tmp_path: Path) -> None:
 
 def test_doctor_reports_ids_that_useradd_may_give_away(tmp_path: Path) -> None:
     missing = problems(tmp_path, "anna:100000:65536\n", first_id=200_000)
-    assert [each.partition(";")[2] for each in missing] == [" add the line reconciler:200000:65536"] * 2
-    assert problems(tmp_path, "anna:100000:65536\nreconciler:200000:65536\n", first_id=200_000) == []
+    assert [each.partition(";")[2] for each in missing] == [" add the line gitops-reconciler:200000:65536"] * 2
+    assert problems(tmp_path, "anna:100000:65536\ngitops-reconciler:200000:65536\n", first_id=200_000) == []
 
 
 def test_doctor_reports_users_of_this_host_among_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,8 @@ def test_root_of_a_container_is_a_user_without_rights_on_this_host(tmp_path: Pat
     script = f"""
         id -u; echo page > /index.html; echo out > /dev/stdout; echo error > /dev/stderr
         touch /own; stat -c %u:%g /own /bin/busybox
-        ls /sys/class/net; cat /proc/sys/user/max_inotify_instances; cat /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null || cat /sys/fs/cgroup/memory.max
+        ls /sys/class/net; cat /proc/sys/user/max_inotify_instances
+        cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes 2>/dev/null || cat memory.max
         httpd -p 80 -h /; {SLEEP}
     """
 
@@ -310,7 +311,7 @@ def test_a_start_that_fails_leaves_no_mount_and_no_container(tmp_path: Path, ser
                 await host.runtime.start(launch(command="nosuch", mounts=mounts, ids=IDS))
             assert raised.value.reason is Reason.PROGRAM_NOT_FOUND
             assert mounts_left(root) == []
-            with pytest.raises(EngineError, match="name shop/api in podman.userNamespaces.hostUsers") as raised:
+            with pytest.raises(EngineError, match=r"name shop/api in podman\.userNamespaces\.hostUsers") as raised:
                 await host.runtime.start(shell(SLEEP, image=FAR_IMAGE, mounts=mounts, ids=IDS))
             assert (raised.value.reason, raised.value.retry) == (Reason.USER_NOT_FOUND, False)
             assert mounts_left(root) == []

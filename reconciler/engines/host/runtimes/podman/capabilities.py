@@ -60,8 +60,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     ``controllers`` are those of control groups that limits can use. ``direct``: the daemon may use the OCI runtime,
     control groups and network namespaces of the containers itself, as it and Podman are root on this host, and nothing
     confines it. ``publishes_ports``: it may also lead ports of this host to containers. ``lacks_for_stores`` is why
-    object stores cannot be mounted, "" if they can; ``lacks_for_namespaces`` is why containers get no user namespace, and
-    ``lacks_for_mapped_mounts`` why those with volumes to write to get none.
+    object stores cannot be mounted, "" if they can; ``lacks_for_namespaces`` is why containers get no user namespace,
+    and ``lacks_for_mapped_mounts`` why those with volumes to write to get none.
     """
 
     version: str
@@ -132,7 +132,9 @@ async def discover(client: PodmanClient, path: Path, root: Path) -> Capabilities
         lacks_for_stores=await asyncio.to_thread(_lacks_for_stores, path),
         publishes_ports=direct and await asyncio.to_thread(_publishes_ports, path),
         lacks_for_namespaces=await asyncio.to_thread(lacks_for_namespaces) if direct else _NOT_DIRECT,
-        lacks_for_mapped_mounts=await asyncio.to_thread(_lacks_for_mapped_mounts, path, root) if direct else _NOT_DIRECT,
+        lacks_for_mapped_mounts=await asyncio.to_thread(_lacks_for_mapped_mounts, path, root)
+        if direct
+        else _NOT_DIRECT,
     )
 
 

@@ -56,7 +56,7 @@ class Launcher:
                 raise EngineError(message, reason=Reason.ALREADY_RUNNING)
             check_launch(launch)
             sandbox = await self._provide_sandbox(launch, containers)
-            # All containers of a replica are in the user namespace of its sandbox, which can be older than the settings.
+            # Containers of a replica are in the user namespace of its sandbox, which can be older than the settings.
             launch = msgspec.structs.replace(launch, ids=sandbox.labelled.ids)
             if known is not None:
                 await self._service.sweeper.delete_wholly([known.id])
@@ -199,15 +199,15 @@ def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int])
 def _give(launch: ContainerStart, user: int) -> None:
     try:
         # What it writes to is given to a user of the manifest already, and stays with root of an image.
-        given = launch.mounts if launch.user is None and user else (each for each in launch.mounts if each.read_only)
-        give_mounts(given, user, launch.ids)
+        mounts = launch.mounts if launch.user is None and user else (each for each in launch.mounts if each.read_only)
+        give_mounts(mounts, user, launch.ids)
     except OSError as error:
         raise write_error(f"the volumes of {launch.place.replica} cannot be given to user {user}", error) from None
 
 
-def _give_pipes(process: int, user: int) -> None:
-    """Give the pipes of the output of a process to ``user``. Raises OSError."""
+def _give_pipes(pid: int, user: int) -> None:
+    """Give the pipes of the output of the process ``pid`` to ``user``. Raises OSError."""
     for number in (1, 2):
-        path = Path(f"/proc/{process}/fd/{number}")
+        path = Path(f"/proc/{pid}/fd/{number}")
         if stat.S_ISFIFO(path.stat().st_mode):
             os.chown(path, user, -1)

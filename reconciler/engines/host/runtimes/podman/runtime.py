@@ -81,6 +81,9 @@ class PodmanOptions(msgspec.Struct, frozen=True):
     first_id: int | None = None
 
 
+_USUAL = PodmanOptions()
+
+
 class PodmanRuntime:
     """Containers of images, for one location (see Runtime for the methods).
 
@@ -100,7 +103,7 @@ class PodmanRuntime:
         clock: Clock,
         socket: Path,
         transport: httpx2.AsyncBaseTransport | None = None,
-        options: PodmanOptions = PodmanOptions(),
+        options: PodmanOptions = _USUAL,
     ) -> None:
         self._root = root = root.resolve()
         self._clock = clock

@@ -1,1 +1,1 @@
-"""User namespaces of containers: the ids of this host that their users have, and volumes with the same owners inside."""
+"""User namespaces of containers: the ids that their users have on this host, and volumes with the right owners."""

@@ -29,17 +29,18 @@ _HERE, _CLONE, _EMPTY_PATH, _FROM_EMPTY_PATH = -100, 1, 0x1000, 4
 _NOSUID_NODEV, _IDMAP, _PRIVATE = 2 | 4, 0x100000, 1 << 18
 _DETACH_NOFOLLOW = 2 | 8
 _SECONDS = 10.0
+_TRIED = IdRange(1 << 30)
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _kernel = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def mapped(mounts: tuple[Mount, ...], folder: Path, process: int) -> Iterator[tuple[Mount, ...]]:
-    """``mounts``, those to write to through mounts below ``folder`` for the user namespace of ``process``.
+def mapped(mounts: tuple[Mount, ...], folder: Path, pid: int) -> Iterator[tuple[Mount, ...]]:
+    """``mounts``, those to write to through mounts below ``folder`` for the user namespace of the process ``pid``.
 
     These mounts end with the block. Raises OSError. Blocks.
     """
-    namespace = os.open(f"/proc/{process}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    namespace = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     try:
         make_directory(folder)
         top = Path(tempfile.mkdtemp(dir=folder))
@@ -121,7 +122,7 @@ def _check(result: int, path: Path) -> int:
 
 
 @contextmanager
-def _namespace(ids: IdRange = IdRange(1 << 30)) -> Iterator[int]:
+def _namespace() -> Iterator[int]:
     """A user namespace for a trial, which ends with the block. Raises OSError and SubprocessError."""
     command = [shutil.which("unshare", path=_PATH) or "unshare", "--user", "cat"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
@@ -133,7 +134,7 @@ def _namespace(ids: IdRange = IdRange(1 << 30)) -> Iterator[int]:
             if program.stdout.readline() != b"ready\n":
                 raise subprocess.SubprocessError(program.communicate(timeout=_SECONDS)[1].decode().strip())
             for name in ("uid_map", "gid_map"):
-                Path(f"/proc/{program.pid}/{name}").write_text(f"0 {ids.first} {ids.count}\n", encoding="ascii")
+                Path(f"/proc/{program.pid}/{name}").write_text(f"0 {_TRIED.first} {_TRIED.count}\n", encoding="ascii")
             namespace = os.open(f"/proc/{program.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         finally:
             program.kill()

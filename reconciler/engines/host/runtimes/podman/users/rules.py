@@ -24,7 +24,7 @@ Those of useradd for /etc/subuid, of systemd's machines and of directories of us
 """
 _RANGES = 4094
 _FEW_INSTANCES, _ENOUGH_INSTANCES = 1024, 8192
-_RESERVED_FOR = "reconciler"
+_RESERVED_FOR = "gitops-reconciler"
 """The name in /etc/subuid and /etc/subgid with which an operator reserves ids for containers."""
 
 
@@ -80,18 +80,21 @@ def _conflicts(location: str, ids: IdRange, etc: Path) -> Iterator[HostProblem]:
     names += [f"the group {each.gr_name}" for each in grp.getgrall() if ids.overlaps(each.gr_gid, 1)]
     for path in (etc / "subuid", etc / "subgid"):
         lines = list(_subordinate_ids(path))
-        names += [f"{name} in {path}" for name, *range_ in lines if name != _RESERVED_FOR and ids.overlaps(*range_)]
-        reserved = any(first <= ids.first and ids.last < first + count for _, first, count in lines)
+        others = (name for name, own in lines if name != _RESERVED_FOR and ids.overlaps(own.first, own.count))
+        names += [f"{name} in {path}" for name in others]
+        reserved = any(own.first <= ids.first and ids.last <= own.last for _, own in lines)
         if ids.first < FIRST and not reserved:
-            message = f"no line in {path} reserves the ids {ids} of containers at {location}: useradd may give them away"
+            message = (
+                f"no line in {path} reserves the ids {ids} of containers at {location}: useradd may give them away"
+            )
             yield HostProblem(message, f"add the line {_RESERVED_FOR}:{ids}")
     if names:
         message = f"ids of containers at {location}, {ids}, belong to {', '.join(names)} too"
         yield HostProblem(message, "set podman.userNamespaces.firstId to the first of 65,536 ids that nobody has")
 
 
-def _subordinate_ids(path: Path) -> Iterator[tuple[str, int, int]]:
-    """The lines of a file such as /etc/subuid: a name, the first id and their number."""
+def _subordinate_ids(path: Path) -> Iterator[tuple[str, IdRange]]:
+    """The lines of a file such as /etc/subuid: names, and ids."""
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -99,7 +102,7 @@ def _subordinate_ids(path: Path) -> Iterator[tuple[str, int, int]]:
     for line in lines:
         name, *numbers = line.strip().split(":")
         if len(numbers) == 2 and all(each.isdecimal() for each in numbers):
-            yield name, int(numbers[0]), int(numbers[1])
+            yield name, IdRange(int(numbers[0]), int(numbers[1]))
 
 
 def _number(path: Path) -> int | None:
