@@ -66,7 +66,7 @@ class PodmanPlugin:
         return frozenset()
 
     def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:
-        """Podman, its parts and its socket are required, nftables is recommended; variables can be read, ids are free."""
+        """Podman, its parts and socket are required, nftables is recommended; variables can be read, ids are free."""
         path = socket_path(settings)
         if shutil.which("podman") is None:
             yield HostProblem("Podman is not installed", "apt-get install podman netavark catatonit", fatal=True)
