@@ -50,9 +50,6 @@ def test_ids_overlap_where_one_is_in_both() -> None:
         ({"lacks_for_namespaces": "this host makes none"}, {}, "without a user namespace: this host makes none."),
         ({"lacks_for_mapped_mounts": "Podman is blind"}, {}, ""),
         ({"lacks_for_mapped_mounts": "Podman is blind"}, {"writes_volumes": True}, "and Podman is blind."),
-        ({}, {"user": 65_535, "group": 65_535}, ""),
-        ({}, {"user": 65_536}, "the manifest names 65536"),
-        ({}, {"group": 70_000}, "the manifest names 70000"),
     ],
 )
 def test_a_workload_without_a_user_namespace_shows_why(
