@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pwd
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,19 @@ def test_doctor_reports_users_of_this_host_among_them(tmp_path: Path, monkeypatc
     monkeypatch.setattr(pwd, "getpwall", lambda: [entry])
     [found] = problems(tmp_path, first_id=FIRST + 65_536)
     assert "belong to the user carla too" in found
+
+
+ASKS = """
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import lacks_for_namespaces
+print(lacks_for_namespaces())
+"""
+
+
+@only_root("only root maps ids of this host")
+def test_a_host_that_is_a_container_and_hides_parts_of_proc_is_recognized() -> None:
+    hides = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs t /proc/sys && exec "$@"', "sh"]
+    done = subprocess.run([*hides, sys.executable, "-c", ASKS], capture_output=True, text=True, check=True)
+    assert done.stdout == "this host lets none mount /proc and /sys (mount: /proc: permission denied.)\n"
 
 
 @only_root("only root maps ids of this host")

@@ -51,7 +51,7 @@ _NEEDED = {
 """The capabilities, with their numbers, to enter containers, and those that programs in containers have by default."""
 _EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 _NEWNET = 0x40000000
-_NOT_DIRECT = "only a daemon that is root and not confined gives them their files"
+_NOT_DIRECT = "only a daemon that is root and not confined can give them their files"
 
 
 class Capabilities(msgspec.Struct, frozen=True):

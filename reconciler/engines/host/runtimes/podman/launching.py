@@ -24,7 +24,7 @@ from reconciler.engines.host.runtimes.podman.programs import limit_inotify, oci_
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, check_launch, container_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
-from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
+from reconciler.engines.host.runtimes.podman.tracked import Tracked, is_of_container, track
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
 from reconciler.engines.host.runtimes.podman.users.mapped_mounts import mapped
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
@@ -83,9 +83,9 @@ class Launcher:
             # start of a container that is known to run as this user reports it.
             with suppress(EngineError):
                 await self._service.sandboxes.restrict(found.state.pid)
-        if launch.ids is not None:
-            await asyncio.to_thread(limit_inotify, found.state.pid)
         tracked = track(found, _labelled(launch, sandbox_place(launch), launch.replica_ports), at)
+        if launch.ids is not None and tracked.program.pid:
+            await asyncio.to_thread(limit_inotify, tracked.program.pid)
         try:
             await self._service.sandboxes.publish(launch, tracked.network.address)
         except EngineError:
@@ -145,7 +145,7 @@ class Launcher:
         await self._service.client.post(f"containers/{container}/init")
         found = await self._service.starter.inspect(container)
         with suppress(OSError):  # if it has ended, its start reports that
-            await asyncio.to_thread(_give_pipes, found.state.pid, user)
+            await asyncio.to_thread(_give_pipes, container, found.state.pid, user)
 
     @asynccontextmanager
     async def _mapped(self, launch: ContainerStart, sandbox: Tracked) -> AsyncIterator[ContainerStart]:
@@ -205,9 +205,9 @@ def _give(launch: ContainerStart, user: int) -> None:
         raise write_error(f"the volumes of {launch.place.replica} cannot be given to user {user}", error) from None
 
 
-def _give_pipes(pid: int, user: int) -> None:
-    """Give the pipes of the output of the process ``pid`` to ``user``. Raises OSError."""
-    for number in (1, 2):
+def _give_pipes(container: str, pid: int, user: int) -> None:
+    """Give the pipes of the output of the process ``pid`` to ``user``, if it is of ``container``. Raises OSError."""
+    for number in (1, 2) if is_of_container(container, pid) else ():
         path = Path(f"/proc/{pid}/fd/{number}")
         if stat.S_ISFIFO(path.stat().st_mode):
             os.chown(path, user, -1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import struct
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from reconciler.engines.host.disk.ownership import IdRange
+from reconciler.engines.host.runtimes.podman.programs import find_tool
 from reconciler.engines.host.runtimes.protocol import Mount
 from reconciler.listing import list_paths
 from reconciler.private_files import make_directory
@@ -30,7 +30,7 @@ _NOSUID_NODEV, _IDMAP, _PRIVATE = 2 | 4, 0x100000, 1 << 18
 _DETACH_NOFOLLOW = 2 | 8
 _SECONDS = 10.0
 _TRIED = IdRange(1 << 30)
-_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+_TRIAL = ("unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", "mount -t proc p /proc && mount -t sysfs s /sys")
 _kernel = ctypes.CDLL(None, use_errno=True)
 
 
@@ -69,12 +69,22 @@ def unmount_mapped(folder: Path, name: str = "*") -> None:
 
 
 def lacks_for_namespaces() -> str:
-    """Why no user namespace with ids of this host can be made here; "" if one can. Blocks."""
+    """Why no container can be in a user namespace with ids of this host; "" if one can. Blocks.
+
+    A host that is a container itself may make one, and refuse what every container mounts there.
+    """
     try:
-        with _namespace():
-            return ""
+        with _namespace() as namespace:
+            command = [find_tool("nsenter") or "nsenter", f"--user=/proc/self/fd/{namespace}", *_TRIAL]
+            done = subprocess.run(
+                command, capture_output=True, check=False, timeout=_SECONDS, text=True, pass_fds=[namespace]
+            )
     except (OSError, subprocess.SubprocessError) as error:
         return f"this host makes none ({error})"
+    if done.returncode:
+        why, *_ = done.stderr.splitlines() or [""]
+        return f"this host lets none mount /proc and /sys ({why})"
+    return ""
 
 
 def lacks_for_mapped_mounts(folder: Path) -> str:
@@ -124,7 +134,7 @@ def _check(result: int, path: Path) -> int:
 @contextmanager
 def _namespace() -> Iterator[int]:
     """A user namespace for a trial, which ends with the block. Raises OSError and SubprocessError."""
-    command = [shutil.which("unshare", path=_PATH) or "unshare", "--user", "cat"]
+    command = [find_tool("unshare") or "unshare", "--user", "cat"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         assert program.stdin is not None
         assert program.stdout is not None
