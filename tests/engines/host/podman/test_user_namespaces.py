@@ -21,6 +21,7 @@ from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.ports import free_ports
 from reconciler.engines.host.disk.ownership import IdRange
 from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.ephemeral_storage import storage_used
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.runtimes.podman import runtime as podman_runtime
 from reconciler.engines.host.runtimes.podman.labels import labels_of
@@ -73,7 +74,7 @@ def test_root_of_a_container_is_a_user_without_rights_on_this_host(tmp_path: Pat
     (ports,) = [free_ports([80], (), spread="namespace")]
     script = f"""
         id -u; echo page > /index.html; echo out > /dev/stdout; echo error > /dev/stderr
-        touch /own; stat -c %u:%g /own /bin/busybox
+        dd if=/dev/zero of=/own bs=4096 count=512 2> /dev/null; stat -c %u:%g /own /bin/busybox
         ls /sys/class/net; cat /proc/sys/user/max_inotify_instances
         cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes 2>/dev/null || cat memory.max
         httpd -p 80 -h /; {SLEEP}
@@ -89,6 +90,7 @@ def test_root_of_a_container_is_a_user_without_rights_on_this_host(tmp_path: Pat
             sandbox, main = host.tracked(place(container="")).program, host.tracked(place()).program
             for process in (sandbox, main):
                 assert users(process.pid) == (IDS.first, ["0", str(IDS.first), "65536"])
+            assert storage_used(host.runtime.written_paths(place()), 1 << 30) > 4096 * 512
             spaces = {os.readlink(f"/proc/{pid}/ns/user") for pid in (sandbox.pid, main.pid)}
             assert spaces != {os.readlink("/proc/self/ns/user")}
             assert len(spaces) == 1
