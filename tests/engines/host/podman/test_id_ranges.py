@@ -132,7 +132,7 @@ def test_doctor_reports_users_of_this_host_among_them(tmp_path: Path, monkeypatc
 
 ASKS = """
 from reconciler.engines.host.runtimes.podman.users.mapped_mounts import lacks_for_namespaces
-print(lacks_for_namespaces())
+print([lacks_for_namespaces(mounts=mounts) for mounts in (False, True)])
 """
 
 
@@ -140,12 +140,12 @@ print(lacks_for_namespaces())
 def test_a_host_that_is_a_container_and_hides_parts_of_proc_is_recognized() -> None:
     hides = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs t /proc/sys && exec "$@"', "sh"]
     done = subprocess.run([*hides, sys.executable, "-c", ASKS], capture_output=True, text=True, check=True)
-    assert done.stdout == "this host lets none mount /proc and /sys (mount: /proc: permission denied.)\n"
+    assert done.stdout == "['', 'this host lets none mount /proc and /sys (mount: /proc: permission denied.)']\n"
 
 
 @only_root("only root maps ids of this host")
 def test_a_directory_whose_file_system_maps_no_ids_is_recognized(tmp_path: Path) -> None:
-    assert lacks_for_namespaces() == ""
+    assert lacks_for_namespaces(mounts=True) == ""
     assert lacks_for_mapped_mounts(tmp_path) == ""
     assert "has no idmapped mounts (" in lacks_for_mapped_mounts(Path("/proc"))
     assert "has no idmapped mounts (" in lacks_for_mapped_mounts(tmp_path / "gone")

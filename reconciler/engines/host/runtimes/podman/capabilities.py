@@ -131,7 +131,7 @@ async def discover(client: PodmanClient, path: Path, root: Path) -> Capabilities
         ulimits=await asyncio.to_thread(_ulimits, path),
         lacks_for_stores=await asyncio.to_thread(_lacks_for_stores, path),
         publishes_ports=direct and await asyncio.to_thread(_publishes_ports, path),
-        lacks_for_namespaces=await asyncio.to_thread(lacks_for_namespaces) if direct else _NOT_DIRECT,
+        lacks_for_namespaces=await asyncio.to_thread(_lacks_for_namespaces, path) if direct else _NOT_DIRECT,
         lacks_for_mapped_mounts=await asyncio.to_thread(_lacks_for_mapped_mounts, path, root)
         if direct
         else _NOT_DIRECT,
@@ -183,12 +183,19 @@ def _lacks_for_stores(path: Path) -> str:
     return missing_for_stores(service)
 
 
+def _lacks_for_namespaces(path: Path) -> str:
+    return lacks_for_namespaces(mounts=_sees_mounts(path))
+
+
 def _lacks_for_mapped_mounts(path: Path, root: Path) -> str:
+    return lacks_for_mapped_mounts(root) if _sees_mounts(path) else MOUNTS_UNSEEN
+
+
+def _sees_mounts(path: Path) -> bool:
     try:
-        visible = sees_mounts(_peer(path))
+        return sees_mounts(_peer(path))
     except OSError:
-        visible = False
-    return lacks_for_mapped_mounts(root) if visible else MOUNTS_UNSEEN
+        return False
 
 
 def answers_to_localhost(interface: str) -> Path:

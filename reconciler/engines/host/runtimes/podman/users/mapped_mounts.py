@@ -30,7 +30,8 @@ _NOSUID_NODEV, _IDMAP, _PRIVATE = 2 | 4, 0x100000, 1 << 18
 _DETACH_NOFOLLOW = 2 | 8
 _SECONDS = 10.0
 _TRIED = IdRange(1 << 30)
-_TRIAL = ("unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", "mount -t proc p /proc && mount -t sysfs s /sys")
+_MOUNTS = "mount -t proc p /proc && mount -t sysfs s /sys"
+_TRIAL = ("unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", _MOUNTS)
 _kernel = ctypes.CDLL(None, use_errno=True)
 
 
@@ -68,13 +69,16 @@ def unmount_mapped(folder: Path, name: str = "*") -> None:
             path.rmdir() if path.is_dir() else path.unlink()
 
 
-def lacks_for_namespaces() -> str:
+def lacks_for_namespaces(*, mounts: bool) -> str:
     """Why no container can be in a user namespace with ids of this host; "" if one can. Blocks.
 
-    A host that is a container itself may make one, and refuse what every container mounts there.
+    ``mounts``: try what every container mounts there, too. A host that is a container itself may refuse that. A daemon
+    that is confined, unlike Podman, cannot know.
     """
     try:
         with _namespace() as namespace:
+            if not mounts:
+                return ""
             command = [find_tool("nsenter") or "nsenter", f"--user=/proc/self/fd/{namespace}", *_TRIAL]
             done = subprocess.run(
                 command, capture_output=True, check=False, timeout=_SECONDS, text=True, pass_fds=[namespace]
