@@ -328,6 +328,41 @@ def test_a_start_that_fails_leaves_no_mount_and_no_container(tmp_path: Path, ser
     run(story())
 
 
+CONFINED = """
+import asyncio, sys
+from pathlib import Path
+from tests.engines.host.podman.kit import opened, shell
+from tests.engines.host.podman.test_plugin import wanted
+
+async def story():
+    async with opened(Path(sys.argv[1]), Path(sys.argv[2])) as host:
+        with_volumes = wanted(writes_volumes=True)
+        assert host.runtime.owner(with_volumes).ids is None
+        print(*(each for each in host.runtime.limitations(with_volumes) if "user namespace" in each))
+        assert not [each for each in host.runtime.limitations(wanted()) if "user namespace" in each]
+        ids = host.runtime.owner(wanted()).ids
+        await host.runtime.start(shell("cat /proc/self/uid_map; echo end > /dev/stdout; sleep 1000", ids=ids))
+        print(*(await host.wrote("end")).split())
+        print(0, ids.first, ids.count, "end")
+
+asyncio.run(story())
+"""
+
+
+def test_a_daemon_with_mounts_of_its_own_gives_a_namespace_only_to_containers_without_volumes(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    root = tmp_path / "state"
+    root.mkdir()
+    OWNERS.append(labels_of(root, "here").owner)
+    words = ["unshare", "--mount", sys.executable, "-c", CONFINED, str(root), str(service.socket)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60.0)
+    assert done.returncode == 0, done.stderr
+    sentence, seen, known = done.stdout.splitlines()
+    assert "and Podman does not see the mounts of this daemon" in sentence
+    assert seen == known
+
+
 def test_user_1337_has_no_network_in_a_namespace(tmp_path: Path, service: PodmanService) -> None:
     ports = free_ports([8080], (), spread="blocked")
     service.load(busybox_image(BLOCKED_IMAGE, user="blocked"))
