@@ -157,7 +157,12 @@ class Launcher:
         try:
             mounts = await asyncio.to_thread(mapping.__enter__)
         except OSError as error:
-            raise write_error(f"the volumes of {launch.place.replica} cannot be mounted for its users", error) from None
+            key = launch.place.key
+            message = (
+                f"the volumes of {launch.place.replica} cannot be mounted for its users: {error}; without a user "
+                f"namespace they need no such mount: podman.userNamespaces.hostUsers with {key.gvc}/{key.name}"
+            )
+            raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE) from None
         try:
             yield msgspec.structs.replace(launch, mounts=mounts)
         finally:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -18,18 +19,18 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from reconciler.engines.host.disk.ownership import IdRange
-from reconciler.engines.host.runtimes.podman.programs import find_tool
 from reconciler.engines.host.runtimes.protocol import Mount
 from reconciler.listing import list_paths
 from reconciler.private_files import make_directory
 
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 """Numbers of system calls, the same for all processors that this runs on."""
-_HERE, _CLONE, _EMPTY_PATH, _FROM_EMPTY_PATH = -100, 1, 0x1000, 4
+_HERE, _CLONE, _NOFOLLOW, _EMPTY_PATH, _FROM_EMPTY_PATH = -100, 1, 0x100, 0x1000, 4
 _NOSUID_NODEV, _IDMAP, _PRIVATE = 2 | 4, 0x100000, 1 << 18
 _DETACH_NOFOLLOW = 2 | 8
 _SECONDS = 10.0
 _TRIED = IdRange(1 << 30)
+_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _MOUNTS = "mount -t proc p /proc && mount -t sysfs s /sys"
 _TRIAL = ("unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", _MOUNTS)
 _kernel = ctypes.CDLL(None, use_errno=True)
@@ -79,7 +80,7 @@ def lacks_for_namespaces(*, mounts: bool) -> str:
         with _namespace() as namespace:
             if not mounts:
                 return ""
-            command = [find_tool("nsenter") or "nsenter", f"--user=/proc/self/fd/{namespace}", *_TRIAL]
+            command = [_tool("nsenter"), f"--user=/proc/self/fd/{namespace}", *_TRIAL]
             done = subprocess.run(
                 command, capture_output=True, check=False, timeout=_SECONDS, text=True, pass_fds=[namespace]
             )
@@ -117,7 +118,7 @@ def _mount(source: Path, target: Path, namespace: int) -> Path:
 def _clone(source: Path, namespace: int) -> int:
     """A mount of ``source`` that is nowhere yet, with the ids of a user namespace. Raises OSError."""
     path = os.fsencode(source)
-    tree = int(_check(_kernel.syscall(_OPEN_TREE, _HERE, path, _CLONE | os.O_CLOEXEC), source))
+    tree = int(_check(_kernel.syscall(_OPEN_TREE, _HERE, path, _CLONE | _NOFOLLOW | os.O_CLOEXEC), source))
     try:
         attributes = struct.pack("=4Q", _NOSUID_NODEV | _IDMAP, 0, _PRIVATE, namespace)
         done = _kernel.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH, attributes, ctypes.c_size_t(len(attributes)))
@@ -126,6 +127,10 @@ def _clone(source: Path, namespace: int) -> int:
         os.close(tree)
         raise
     return tree
+
+
+def _tool(name: str) -> str:
+    return shutil.which(name, path=_PATH) or name
 
 
 def _check(result: int, path: Path) -> int:
@@ -138,7 +143,7 @@ def _check(result: int, path: Path) -> int:
 @contextmanager
 def _namespace() -> Iterator[int]:
     """A user namespace for a trial, which ends with the block. Raises OSError and SubprocessError."""
-    command = [find_tool("unshare") or "unshare", "--user", "cat"]
+    command = [_tool("unshare"), "--user", "cat"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         assert program.stdin is not None
         assert program.stdout is not None
