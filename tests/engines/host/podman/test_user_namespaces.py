@@ -19,7 +19,7 @@ import pytest
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.ports import free_ports
-from reconciler.engines.host.disk.ownership import IdRange
+from reconciler.engines.host.disk.ownership import IdRange, Owner
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.ephemeral_storage import storage_used
 from reconciler.engines.host.provisioning.files import Files
@@ -29,13 +29,16 @@ from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.podman.users.rules import id_range
 from reconciler.engines.host.runtimes.protocol import Mount
 from reconciler.engines.host.spec import Restriction
+from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.space import Reserve
+from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings, LocationSettings, Settings
 from reconciler.terminal.session import TerminalSize
-from tests.engines.host.podman.kit import launch, place, shell
+from tests.engines.host.podman.kit import KEY, launch, place, shell
 from tests.engines.host.podman.test_plugin import wanted
 from tests.engines.host.podman.test_real import OWNERS, SLEEP, fetch, hosted, limits, run
 from tests.engines.host.podman.test_real import _nothing_is_left as _nothing_is_left
@@ -49,6 +52,7 @@ from tests.support.waiting import until
 IDS = IdRange(1_900_544_000)
 FAR_IMAGE = "localhost/reconciler-test-far:1"
 BLOCKED_IMAGE = "localhost/reconciler-test-blocked:2"
+DATA, DB = Key.parse("volumeset/shop/data"), Key.parse("workload/shop/db")
 APP = 1000
 """The user of APP_IMAGE."""
 
@@ -209,6 +213,41 @@ def test_a_new_volume_belongs_to_the_user_of_the_image_and_to_the_group_of_the_m
             lines = (await host.wrote("ready")).splitlines()
             assert lines == ["1000 4000", "1000:4000", "1000:4000", "ready"]
         assert (volume / "file").stat().st_uid == APP
+
+    run(story())
+
+
+def test_a_volume_passes_between_containers_in_a_namespace_and_processes_of_this_host(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    root = tmp_path / "state"
+    let_others_through(tmp_path)
+    volume, spec = VolumeId(DATA, 0), VolumeSpec(1.0)
+    store = VolumeStore(root, "directory", SystemClock(), Reserve(0, 0))
+
+    async def story() -> None:
+        async with hosted(root, service) as host:
+            own = host.runtime.owner(wanted(user=APP, group=2000, writes_volumes=True))
+            assert own.ids is not None
+            path = store.attach(volume, spec, "container", own)
+            mounts = (Mount(path, "/data", read_only=False),)
+            script = f"cat /data/process 2> /dev/null; echo written > /data/container; id -G; {SLEEP}"
+            start = shell(script, user=APP, group=2000, mounts=mounts, ids=own.ids)
+            await host.runtime.start(start)
+            assert (await host.wrote("ready")).splitlines() == ["1000 2000", "ready"]
+            await host.runtime.remove(KEY, "r")
+            store.detach(volume, "container")
+            before = (path / "container").stat().st_ctime_ns
+            assert store.attach(volume, spec, "process", Owner(APP, 2000)) == path
+            assert can_read(path / "container", APP)
+            (path / "process").write_text("from a process\n")
+            os.chown(path / "process", APP, 2000)
+            store.detach(volume, "process")
+            store.attach(volume, spec, "container", own)
+            assert (path / "container").stat().st_ctime_ns == before
+            again = place("again")
+            await host.runtime.start(msgspec.structs.replace(start, place=again))
+            assert (await host.wrote("ready", again)).splitlines() == ["from a process", "1000 2000", "ready"]
 
     run(story())
 
@@ -381,7 +420,6 @@ def test_user_1337_has_no_network_in_a_namespace(tmp_path: Path, service: Podman
     run(story())
 
 
-DATA, DB = Key.parse("volumeset/shop/data"), Key.parse("workload/shop/db")
 WRITES = "cat /data/word >> /data/found; echo $WORD > /data/word; sleep 1000"
 
 
