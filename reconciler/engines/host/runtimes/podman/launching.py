@@ -7,7 +7,7 @@ import os
 import stat
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -111,9 +111,9 @@ class Launcher:
         async def prepare(container: str) -> None:
             await self._prepare(launch, sandbox, container)
 
-        async with self._mapped(seen, sandbox) as mapped:
+        async with self._with_users(seen, sandbox) as owned:
             found = await service.starter.run(
-                lambda around, nonce: container_body(mapped, around, sandbox.id, paths, nonce), prepare
+                lambda around, nonce: container_body(owned, around, sandbox.id, paths, nonce), prepare
             )
         tracked = track(found, _labelled(launch, launch.place, launch.ports), at)
         await self._limit(tracked)
@@ -148,25 +148,25 @@ class Launcher:
             await asyncio.to_thread(_give_pipes, container, found.state.pid, user)
 
     @asynccontextmanager
-    async def _mapped(self, launch: ContainerStart, sandbox: Tracked) -> AsyncIterator[ContainerStart]:
+    async def _with_users(self, launch: ContainerStart, sandbox: Tracked) -> AsyncIterator[ContainerStart]:
         """``launch`` with mounts for the user namespace of ``sandbox``, if it has one. Raises EngineError."""
         if launch.ids is None or all(each.read_only for each in launch.mounts):
             yield launch
             return
-        mapping = mapped(launch.mounts, self._folders.mapped, sandbox.program.pid)
-        try:
-            mounts = await asyncio.to_thread(mapping.__enter__)
-        except OSError as error:
-            key = launch.place.key
-            message = (
-                f"the volumes of {launch.place.replica} cannot be mounted for its users: {error}; without a user "
-                f"namespace they need no such mount: podman.userNamespaces.hostUsers with {key.gvc}/{key.name}"
-            )
-            raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE) from None
-        try:
-            yield msgspec.structs.replace(launch, mounts=mounts)
-        finally:
-            await asyncio.to_thread(mapping.__exit__, None, None, None)
+        async with AsyncExitStack() as stack:
+            mounting = ExitStack()
+            stack.push_async_callback(asyncio.to_thread, mounting.close)
+            mounts = mapped(launch.mounts, self._folders.mapped, sandbox.program.pid)
+            try:
+                there = await asyncio.to_thread(mounting.enter_context, mounts)
+            except OSError as error:
+                key = launch.place.key
+                message = (
+                    f"the volumes of {launch.place.replica} cannot be mounted for its users: {error}; without a user "
+                    f"namespace they need no such mount: podman.userNamespaces.hostUsers with {key.gvc}/{key.name}"
+                )
+                raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE) from None
+            yield msgspec.structs.replace(launch, mounts=there)
 
     def _with_stores(self, launch: ContainerStart) -> ContainerStart:
         """``launch`` with its object stores mounted, if this host can. Raises EngineError. Blocks."""
