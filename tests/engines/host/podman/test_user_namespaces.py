@@ -370,36 +370,78 @@ def test_a_start_that_fails_leaves_no_mount_and_no_container(tmp_path: Path, ser
 CONFINED = """
 import asyncio, sys
 from pathlib import Path
+from reconciler.engines.host.runtimes.protocol import Mount
 from tests.engines.host.podman.kit import opened, shell
 from tests.engines.host.podman.test_plugin import wanted
 
-async def story():
-    async with opened(Path(sys.argv[1]), Path(sys.argv[2])) as host:
-        with_volumes = wanted(writes_volumes=True)
-        assert host.runtime.owner(with_volumes).ids is None
-        print(*(each for each in host.runtime.limitations(with_volumes) if "user namespace" in each))
+async def story(root, socket, *volumes):
+    async with opened(root, socket) as host:
+        spec = wanted(writes_volumes=bool(volumes))
+        print(*(each for each in host.runtime.limitations(wanted(writes_volumes=True)) if "user namespace" in each))
         assert not [each for each in host.runtime.limitations(wanted()) if "user namespace" in each]
-        ids = host.runtime.owner(wanted()).ids
-        await host.runtime.start(shell("cat /proc/self/uid_map; echo end > /dev/stdout; sleep 1000", ids=ids))
-        print(*(await host.wrote("end")).split())
-        print(0, ids.first, ids.count, "end")
+        ids = host.runtime.owner(spec).ids
+        mounts = tuple(Mount(each, "/data", read_only=False) for each in volumes)
+        script = "cat /proc/self/uid_map; stat -c %u:%g /data/file; touch /data/new; echo end > /dev/stdout; sleep 1000"
+        await host.runtime.start(shell(script, mounts=mounts, ids=ids))
+        print(*(await host.wrote("end")).split()[:5])
+        print(0, ids.first, ids.count, *(["5:6", "end"] if volumes else []))
 
-asyncio.run(story())
+asyncio.run(story(*map(Path, sys.argv[1:])))
 """
 
 
-def test_a_daemon_with_mounts_of_its_own_gives_a_namespace_only_to_containers_without_volumes(
+def confined(script: str, root: Path, service: PodmanService, *volumes: Path) -> list[str]:
+    """What a daemon prints that has a mount namespace of its own, in which ``script`` ran before."""
+    root.mkdir(exist_ok=True)
+    OWNERS.append(labels_of(root, "here").owner)
+    words = ["unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh", sys.executable, "-c", CONFINED]
+    words += [str(root), str(service.socket), *map(str, volumes)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60.0)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_a_daemon_with_mounts_of_its_own_mounts_volumes_where_podman_sees_them(
+    tmp_path: Path, service: PodmanService
+) -> None:
+    root, volume = tmp_path / "state", tmp_path / "volume"
+    volume.mkdir()
+    (volume / "file").touch()
+    os.chown(volume / "file", 5, 6)
+    sentence, seen, known = confined("true", root, service, volume)
+    assert (sentence, seen) == ("", known)
+    assert (volume / "new").stat().st_uid == 0
+    assert mounts_left(root) == []
+
+
+def test_a_daemon_whose_directory_podman_does_not_see_gives_a_namespace_only_to_containers_without_volumes(
     tmp_path: Path, service: PodmanService
 ) -> None:
     root = tmp_path / "state"
     root.mkdir()
-    OWNERS.append(labels_of(root, "here").owner)
-    words = ["unshare", "--mount", sys.executable, "-c", CONFINED, str(root), str(service.socket)]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60.0)
-    assert done.returncode == 0, done.stderr
-    sentence, seen, known = done.stdout.splitlines()
-    assert "and Podman does not see the mounts of this daemon" in sentence
-    assert seen == known
+    inner = root / "here"
+    hides = f"mount -t tmpfs t {root} && mkdir {inner}"
+    inner.mkdir()
+    found = confined("true", inner, service)
+    assert found[0] == ""
+    capable = [sys.executable, "-c", SEES, str(inner), str(service.socket)]
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{hides} && exec "$@"', "sh", *capable],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "this daemon cannot mount them where Podman sees them\n"
+
+
+SEES = """
+import sys
+from pathlib import Path
+from reconciler.engines.host.runtimes.podman.capabilities import process_with_mounts
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import lacks_for_mapped_mounts
+root, socket = map(Path, sys.argv[1:])
+process = process_with_mounts(socket)
+assert process > 0
+print(lacks_for_mapped_mounts(root, process))
+"""
 
 
 def test_user_1337_has_no_network_in_a_namespace(tmp_path: Path, service: PodmanService) -> None:

@@ -19,7 +19,7 @@ from reconciler.engines.host.runtimes.podman.api.answers import ServiceInfo, rea
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels
 from reconciler.engines.host.runtimes.podman.spec import Surroundings, Ulimits
-from reconciler.engines.host.runtimes.podman.stores import MOUNTS_UNSEEN, missing_for_stores, sees_mounts
+from reconciler.engines.host.runtimes.podman.stores import missing_for_stores, sees_mounts
 from reconciler.engines.host.runtimes.podman.users.mapped_mounts import lacks_for_mapped_mounts, lacks_for_namespaces
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -184,18 +184,20 @@ def _lacks_for_stores(path: Path) -> str:
 
 
 def _lacks_for_namespaces(path: Path) -> str:
-    return lacks_for_namespaces(mounts=_sees_mounts(path))
+    return lacks_for_namespaces(mounts=not process_with_mounts(path))
 
 
 def _lacks_for_mapped_mounts(path: Path, root: Path) -> str:
-    return lacks_for_mapped_mounts(root) if _sees_mounts(path) else MOUNTS_UNSEEN
+    return lacks_for_mapped_mounts(root, process_with_mounts(path))
 
 
-def _sees_mounts(path: Path) -> bool:
+def process_with_mounts(path: Path) -> int:
+    """The process behind the socket ``path`` if it is in another mount namespace than this one; otherwise 0. Blocks."""
     try:
-        return sees_mounts(_peer(path))
+        found = _peer(path)
     except OSError:
-        return False
+        return 0
+    return 0 if sees_mounts(found) else found
 
 
 def answers_to_localhost(interface: str) -> Path:

@@ -31,7 +31,6 @@ _OPTIONS = ("--read-only", "--allow-other", "--umask", "022", "--file-perms", "0
 _TIME = re.compile(r"^[0-9/]+ [0-9:]+ (?:[A-Z]+ *: )?", re.MULTILINE)
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _SHORTEST_SECRET = 4
-MOUNTS_UNSEEN = "Podman does not see the mounts of this daemon"
 _OPEN_OPTIONS = frozenset({"type", "provider", "env_auth", "bucket_policy_only", "account", "endpoint", "region"})
 
 
@@ -41,7 +40,7 @@ def missing_for_stores(service: int) -> str:
         return "this needs FUSE and a daemon that runs as root"
     if _tool("rclone") is None or _tool("fusermount3") is None:
         return "rclone or fuse3 is not installed"
-    return "" if sees_mounts(service) else MOUNTS_UNSEEN
+    return "" if sees_mounts(service) else "Podman does not see the mounts of this daemon"
 
 
 def sees_mounts(service: int) -> bool:

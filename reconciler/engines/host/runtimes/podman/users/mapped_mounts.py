@@ -11,8 +11,9 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -33,14 +34,21 @@ _TRIED = IdRange(1 << 30)
 _PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 _MOUNTS = "mount -t proc p /proc && mount -t sysfs s /sys"
 _TRIAL = ("unshare", "--mount", "--net", "--pid", "--fork", "sh", "-c", _MOUNTS)
+_MOVER = f"""
+import ctypes, os, sys
+target = os.fsencode(sys.argv[2])
+sys.exit(ctypes.CDLL(None).syscall({_MOVE_MOUNT}, int(sys.argv[1]), b"", {_HERE}, target, {_FROM_EMPTY_PATH}) != 0)
+"""
+"""Puts a mount that is nowhere yet to its place, in the mount namespace that it runs in."""
 _kernel = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def mapped(mounts: tuple[Mount, ...], folder: Path, pid: int) -> Iterator[tuple[Mount, ...]]:
+def mapped(mounts: tuple[Mount, ...], folder: Path, pid: int, podman: int = 0) -> Iterator[tuple[Mount, ...]]:
     """``mounts``, those to write to through mounts below ``folder`` for the user namespace of the process ``pid``.
 
-    These mounts end with the block. Raises OSError. Blocks.
+    These mounts end with the block. ``podman`` is a process of the mount namespace of Podman, 0 if it is that of this
+    process. Raises OSError. Blocks.
     """
     namespace = os.open(f"/proc/{pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -51,21 +59,26 @@ def mapped(mounts: tuple[Mount, ...], folder: Path, pid: int) -> Iterator[tuple[
         raise
     try:
         yield tuple(
-            each if each.read_only else replace(each, source=_mount(each.source, top / str(number), namespace))
+            each if each.read_only else replace(each, source=_mount(each.source, top / str(number), namespace, podman))
             for number, each in enumerate(mounts)
         )
     finally:
         os.close(namespace)
-        unmount_mapped(folder, top.name)
+        unmount_mapped(folder, podman, top.name)
 
 
-def unmount_mapped(folder: Path, name: str = "*") -> None:
+def unmount_mapped(folder: Path, podman: int, name: str = "*") -> None:
     """End the mounts below ``folder``, those of all starts or of one; containers that run keep theirs. Blocks.
 
-    Nothing but mount points and empty directories is ever removed there: below may be volumes.
+    Nothing but mount points and empty directories is ever removed there: below may be volumes. ``podman`` is as in
+    ``mapped``.
     """
-    for path in [*list_paths(folder, f"{name}/*"), *list_paths(folder, name)]:
+    tops = list(list_paths(folder, name))
+    for path in [*list_paths(folder, f"{name}/*"), *tops]:
         _kernel.umount2(os.fsencode(path), _DETACH_NOFOLLOW)
+        if podman and path not in tops:
+            with suppress(OSError, subprocess.SubprocessError):
+                _run_there(podman, [_tool("umount"), "--lazy", "--no-canonicalize", str(path)])
         with suppress(OSError):
             path.rmdir() if path.is_dir() else path.unlink()
 
@@ -92,24 +105,53 @@ def lacks_for_namespaces(*, mounts: bool) -> str:
     return ""
 
 
-def lacks_for_mapped_mounts(folder: Path) -> str:
-    """Why what is in ``folder`` cannot be mounted for a user namespace; "" if it can. Nothing is mounted. Blocks."""
+def lacks_for_mapped_mounts(folder: Path, podman: int = 0) -> str:
+    """Why what is in ``folder`` cannot be mounted for a user namespace; "" if it can. Nothing is mounted. Blocks.
+
+    ``podman`` is as in ``mapped``.
+    """
     try:
         with _namespace() as namespace:
             os.close(_clone(folder, namespace))
     except (OSError, subprocess.SubprocessError) as error:
         return f"the file system of {folder} has no idmapped mounts ({error})"
-    return ""
+    try:
+        own = f"{folder.stat().st_dev}:{folder.stat().st_ino}\n"
+        same = not podman or _run_there(podman, [_tool("stat"), "--format=%d:%i", str(folder)]) == own
+    except (OSError, subprocess.SubprocessError):
+        same = False
+    return "" if same else "this daemon cannot mount them where Podman sees them"
 
 
-def _mount(source: Path, target: Path, namespace: int) -> Path:
+def _run_there(podman: int, command: Sequence[str], descriptor: int | None = None) -> str:
+    """The output of a program in the mount namespace of the process ``podman``. Raises OSError, SubprocessError."""
+    whole = [_tool("nsenter"), f"--mount=/proc/{podman}/ns/mnt", *command]
+    inherited = [descriptor] if descriptor is not None else []
+    done = subprocess.run(
+        whole,
+        capture_output=True,
+        check=True,
+        timeout=_SECONDS,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        pass_fds=inherited,
+    )
+    return done.stdout
+
+
+def _mount(source: Path, target: Path, namespace: int, podman: int) -> Path:
     if source.is_dir():
         target.mkdir(mode=0o700)
     else:
         target.touch(mode=0o600)
     tree = _clone(source, namespace)
     try:
-        _check(_kernel.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_EMPTY_PATH), target)
+        if podman:
+            _run_there(podman, [sys.executable, "-I", "-S", "-c", _MOVER, str(tree), str(target)], tree)
+        else:
+            _check(_kernel.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_EMPTY_PATH), target)
+    except subprocess.SubprocessError as error:
+        raise OSError(0, f"it cannot be mounted where Podman sees it: {error}", str(source)) from None
     finally:
         os.close(tree)
     return target
