@@ -435,10 +435,10 @@ def test_a_daemon_whose_directory_podman_does_not_see_gives_a_namespace_only_to_
 SEES = """
 import sys
 from pathlib import Path
-from reconciler.engines.host.runtimes.podman.capabilities import process_with_mounts
+from reconciler.engines.host.runtimes.podman.capabilities import find_other_mounts
 from reconciler.engines.host.runtimes.podman.users.mapped_mounts import lacks_for_mapped_mounts
 root, socket = map(Path, sys.argv[1:])
-process = process_with_mounts(socket)
+process = find_other_mounts(socket)
 assert process > 0
 print(lacks_for_mapped_mounts(root, process))
 """

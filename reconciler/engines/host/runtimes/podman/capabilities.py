@@ -184,14 +184,14 @@ def _lacks_for_stores(path: Path) -> str:
 
 
 def _lacks_for_namespaces(path: Path) -> str:
-    return lacks_for_namespaces(mounts=not process_with_mounts(path))
+    return lacks_for_namespaces(mounts=not find_other_mounts(path))
 
 
 def _lacks_for_mapped_mounts(path: Path, root: Path) -> str:
-    return lacks_for_mapped_mounts(root, process_with_mounts(path))
+    return lacks_for_mapped_mounts(root, find_other_mounts(path))
 
 
-def process_with_mounts(path: Path) -> int:
+def find_other_mounts(path: Path) -> int:
     """The process behind the socket ``path`` if it is in another mount namespace than this one; otherwise 0. Blocks."""
     try:
         found = _peer(path)

@@ -16,7 +16,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import CONTAINER_ENDPOINTS
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
-from reconciler.engines.host.runtimes.podman.capabilities import process_with_mounts
+from reconciler.engines.host.runtimes.podman.capabilities import find_other_mounts
 from reconciler.engines.host.runtimes.podman.ends import recorded_outcome
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
 from reconciler.engines.host.runtimes.podman.labels import Labelled
@@ -157,7 +157,7 @@ class Launcher:
         async with AsyncExitStack() as stack:
             mounting = ExitStack()
             stack.push_async_callback(asyncio.to_thread, mounting.close)
-            podman = await asyncio.to_thread(process_with_mounts, self._service.client.socket)
+            podman = await asyncio.to_thread(find_other_mounts, self._service.client.socket)
             mounts = mapped(launch.mounts, self._folders.mapped, sandbox.program.pid, podman)
             try:
                 there = await asyncio.to_thread(mounting.enter_context, mounts)

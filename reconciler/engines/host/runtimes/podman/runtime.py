@@ -18,7 +18,7 @@ from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.outputs import list_outputs
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.api.client import Request
-from reconciler.engines.host.runtimes.podman.capabilities import process_with_mounts
+from reconciler.engines.host.runtimes.podman.capabilities import find_other_mounts
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.host.runtimes.podman.labels import labels_of
@@ -301,7 +301,7 @@ class PodmanRuntime:
 
     def _load(self) -> None:
         remove_old_folders()
-        unmount_mapped(self._folders.mapped, process_with_mounts(self._socket))
+        unmount_mapped(self._folders.mapped, find_other_mounts(self._socket))
         self._firewall.load()
         self._names.load()
 
