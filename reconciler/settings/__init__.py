@@ -44,6 +44,7 @@ from reconciler.settings.types import (
     SourceSettings,
     StatusSettings,
     TraceSettings,
+    UserNamespaceSettings,
     VerifySettings,
     is_local,
 )
@@ -84,6 +85,7 @@ __all__ = [
     "TlsSettings",
     "TokenExchangeSettings",
     "TraceSettings",
+    "UserNamespaceSettings",
     "VerifySettings",
     "WebhookSettings",
     "is_local",

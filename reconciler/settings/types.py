@@ -155,10 +155,22 @@ class RestrictionSettings(msgspec.Struct, frozen=True, rename="camel"):
     drop_capabilities: tuple[str, ...] = ()
 
 
+class UserNamespaceSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The user namespaces of containers: ``host`` for none, or for those of ``host_users`` (patterns of GVC/NAME).
+
+    ``first_id`` is the first of the 65,536 ids of this host that a location uses; None: it chooses some.
+    """
+
+    mode: Literal["auto", "host"] = "auto"
+    first_id: int | None = None
+    host_users: tuple[str, ...] = ()
+
+
 class PodmanSettings(msgspec.Struct, frozen=True, rename="camel"):
     """The Podman service; ``socket`` is None for the usual one of the daemon's user."""
 
     socket: Path | None = None
+    user_namespaces: UserNamespaceSettings = UserNamespaceSettings()
     restrictions: tuple[RestrictionSettings, ...] = ()
 
 

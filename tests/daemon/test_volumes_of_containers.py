@@ -59,6 +59,9 @@ def test_a_container_gets_its_mounted_volume_back_as_it_was(tmp_path: Path) -> N
 
             wait(lambda: size() > 0, "the container writes")
             assert log.parent.is_mount()
+            found = [Path(f"/proc/{each['Pid']}/uid_map").read_text().split() for each in service.containers()]
+            assert [ids[0] for ids in found if int(ids[1]) > 0] == ["0", "0"], "the sandbox, and root of the container"
+            assert log.stat().st_uid == 0, "as the container sees it"
             command("createVolumeSnapshot")
             before = size()
             wait(lambda: size() > before + 200, "it writes on, since the snapshot needs no stop")
@@ -67,7 +70,8 @@ def test_a_container_gets_its_mounted_volume_back_as_it_was(tmp_path: Path) -> N
             wait(lambda: [each.created for each in site.replicas("db").values()] > [replica.created], "it starts again")
             wait(lambda: size() > 0, "it writes again")
             assert site.run("snapshots", DATA).stdout.count("pre-restore-") == 1
-        store = VolumeStore(tmp_path / "state/host/here", "image-ext4", FakeClock(), Reserve(0, 0))
-        store.open()
-        for volume, holder in store.holders().items():
-            store.detach(volume, holder)
+    # Its containers have ended with the service.
+    store = VolumeStore(tmp_path / "state/host/here", "image-ext4", FakeClock(), Reserve(0, 0))
+    store.open()
+    for volume, holder in store.holders().items():
+        store.detach(volume, holder)

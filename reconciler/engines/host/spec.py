@@ -93,7 +93,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     ``image_fault`` is the error of the last try, None while there is none.
     ``base_hash`` covers what containers get except their limits of CPU and memory, which can change while they run; it
     is "" where they cannot. ``restriction`` is what the settings forbid. ``stores`` are the volumes of all containers
-    that are object stores or file shares.
+    that are object stores or file shares. ``host_users``: the settings deny its containers a user namespace.
+    ``writes_volumes``: a container has a volume of a volume set, or a scratch volume.
     """
 
     key: Key
@@ -118,6 +119,8 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     base_hash: str = ""
     restriction: Restriction = UNRESTRICTED
     job: Job | None = None
+    host_users: bool = False
+    writes_volumes: bool = False
 
     @property
     def stateful(self) -> bool:

@@ -31,6 +31,7 @@ from reconciler.settings import (
     PodmanSettings,
     RestrictionSettings,
     Settings,
+    UserNamespaceSettings,
 )
 from tests.engines.host.cron.kit import CronHost
 from tests.engines.host.fake import FakeRuntime, Programs
@@ -374,6 +375,29 @@ def test_an_execution_waits_five_minutes_for_a_registry_that_does_not_answer(tmp
         assert await host.states() == ["Invalid", "Active"]
 
     play_on(lambda: CronImageHost(tmp_path), story)
+
+
+def test_user_namespaces_of_the_settings_replace_the_replicas_whose_users_they_change(tmp_path: Path) -> None:
+    async def story(host: ImageHost) -> None:
+        async def choose(**chosen: Any) -> list[Any]:
+            podman = PodmanSettings(user_namespaces=UserNamespaceSettings(**chosen))
+            host._settings = msgspec.structs.replace(host._settings, podman=podman)
+            await host.restart()
+            await host.time.advance(120.0)
+            found: list[Any] = host.programs.places()
+            return found
+
+        await host.apply(1, f"{HOST}/team/app:1")
+        [first] = host.programs.places()
+        assert await choose(host_users=("prod/*", "shop/db")) == [first]
+        [second] = await choose(host_users=("shop/w*",))
+        assert second != first
+        assert await choose(mode="host") == [second], "it has none already"
+        [third] = await choose(first_id=200_000)
+        [fourth] = await choose()
+        assert len({first, second, third, fourth}) == 4
+
+    played(tmp_path, story)
 
 
 def test_restrictions_of_the_settings_replace_the_replicas_of_the_workloads_that_they_name(tmp_path: Path) -> None:

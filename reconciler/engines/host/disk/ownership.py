@@ -12,16 +12,45 @@ import msgspec
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.private_files import make_directory
 
+IDS = 65_536
+"""The users, and the groups, that a user namespace has: those that images name."""
+
+
+class IdRange(msgspec.Struct, frozen=True):
+    """The ids of this host, from ``first`` on, that are users and groups 0 to 65,535 in a user namespace."""
+
+    first: int
+    count: int = IDS
+
+    def __str__(self) -> str:
+        return f"{self.first}:{self.count}"
+
+    @property
+    def last(self) -> int:
+        """The last one."""
+        return self.first + self.count - 1
+
+    def of(self, number: int) -> int:
+        """The id on this host of a user or group of the namespace."""
+        return self.first + number
+
+    def overlaps(self, first: int, count: int) -> bool:
+        """Whether any of ``count`` ids from ``first`` on is among them."""
+        return first <= self.last and self.first < first + count
+
 
 class Owner(msgspec.Struct, frozen=True):
     """The user of a container, None for the daemon's, and its group (docs/platform/workload.md#users-and-groups).
 
-    ``of_image``: each container has the user of its image, which is known only when it starts.
+    ``of_image``: each container has the user of its image, which is known only when it starts. ``ids`` are those of its
+    user namespace, None without one. Then read-only files are the daemon's until it starts; what it writes to belongs
+    on the disk to the users that it sees.
     """
 
     user: int | None = None
     group: int = 0
     of_image: bool = False
+    ids: IdRange | None = None
 
     @property
     def uid(self) -> int:
@@ -49,7 +78,7 @@ def make(path: Path, owner: Owner, mode: int) -> None:
 
 def make_readable(path: Path, owner: Owner, mode: int) -> None:
     """Give our ``path`` to the user of ``owner`` with ``mode``, without group permissions. Raises OSError."""
-    if os.geteuid() == 0:
+    if os.geteuid() == 0 and owner.ids is None:
         os.chown(path, owner.uid, -1, follow_symlinks=False)
     path.chmod(mode & stat.S_IRWXU)
 

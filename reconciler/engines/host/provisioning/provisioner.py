@@ -218,6 +218,7 @@ class Provisioner:
             siblings=tuple(each.name for each in template.desired.containers),
             restriction=template.desired.restriction,
             stores=store_mounts(spec, template.access, self._reveal) if self._runtime.mounts_stores else (),
+            ids=owner.ids,
         )
 
     def limitations(self, template: ReplicaTemplate) -> tuple[str, ...]:

@@ -18,8 +18,10 @@ from reconciler.model.kinds.workload import (
     declared_ports,
     options_at,
 )
-from reconciler.model.platform import STORE_URIS
+from reconciler.model.platform import SCRATCH_URI, STORE_URIS, VOLUMESET_URI
 from reconciler.model.quantity import memory_bytes, millicores
+
+_WRITABLE = (SCRATCH_URI, VOLUMESET_URI)
 
 
 class AppliedWorkload(msgspec.Struct, frozen=True):
@@ -53,6 +55,7 @@ def workload_spec(applied: AppliedWorkload, config_hash: str) -> WorkloadSpec:
         stores=tuple(at for each in spec.containers for at in each.volumes if at.uri.startswith(STORE_URIS)),
         dynamic_tags=spec.support_dynamic_tags,
         job=spec.job,
+        writes_volumes=any(at.uri.startswith(_WRITABLE) for each in spec.containers for at in each.volumes),
         firewall=spec.firewall_config,
         tcp_ports=tuple(port.number for each in spec.containers for port in each.ports if port.protocol == "tcp"),
     )

@@ -23,8 +23,10 @@ from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.gvc import Specification as GvcSpecification
 from reconciler.model.kinds.workload import Specification
 from reconciler.records.store import Records
-from reconciler.settings import CloudAccountSettings, RestrictionSettings
+from reconciler.settings import CloudAccountSettings, RestrictionSettings, UserNamespaceSettings
 from reconciler.times import iso
+
+_HOST_USERS = "host-users"
 
 
 class ReplicaTemplate(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
 
     ``runtime`` is the name of the location's runtime; ``resizes`` is whether it can change the limits of replicas, and
     ``uses_images`` whether containers have the programs of their image. ``api`` is the base URL of the HTTP API, or "".
-    ``restrictions`` are those of containers of images.
+    ``restrictions`` are those of containers of images, ``user_namespaces`` is None where there are none.
     """
 
     org: str
@@ -69,6 +71,7 @@ class PlatformSettings(msgspec.Struct, frozen=True):
     uses_images: bool = False
     api: str = ""
     restrictions: tuple[RestrictionSettings, ...] = ()
+    user_namespaces: UserNamespaceSettings | None = None
 
 
 class TemplateBuilder:
@@ -94,8 +97,8 @@ class TemplateBuilder:
         access = cloud_access(spec, key.gvc, self._body, fixed.cloud_accounts)
         used = (*secrets_used(spec, variables), *store_secrets(access))
         digests = {secret: self._digest(secret) for secret in used}
-        restriction = restriction_of(key, fixed.restrictions)
-        runtime = " ".join((fixed.runtime, *("read-only",) * restriction.read_only, *restriction.dropped))
+        restriction, users = restriction_of(key, fixed.restrictions), users_of(key, fixed.user_namespaces)
+        runtime = " ".join((fixed.runtime, *("read-only",) * restriction.read_only, *restriction.dropped, *users))
         inputs = HashInputs(variables, digests, self._records.restarts.count(key), runtime, images)
         hashed = config_hash(self._records.secret_key, spec, inputs)
         applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
@@ -119,7 +122,8 @@ class TemplateBuilder:
         )
         created = self._creation_time(key, version)
         logins = tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in shared.pull_secret_links)
-        desired = replace(self._with_runtime(workload_spec(applied, hashed), spec), restriction=restriction)
+        desired = self._with_runtime(workload_spec(applied, hashed), spec)
+        desired = replace(desired, restriction=restriction, host_users=_HOST_USERS in users)
         return ReplicaTemplate(desired, spec, context, created, logins, access)
 
     def _with_runtime(self, desired: WorkloadSpec, spec: Specification) -> WorkloadSpec:
@@ -146,9 +150,25 @@ class TemplateBuilder:
         return record.digest if record is not None else ""
 
 
+def users_of(key: Key, settings: UserNamespaceSettings | None) -> tuple[str, ...]:
+    """What the settings change about the users of a workload's containers, as words for its hash.
+
+    By default nothing: who upgrades from a version without user namespaces gets no rollout for them.
+    """
+    if settings is None:
+        return ()
+    if settings.mode == "host" or _matches(key, settings.host_users):
+        return (_HOST_USERS,)
+    return (f"ids={settings.first_id}",) if settings.first_id is not None else ()
+
+
+def _matches(key: Key, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(f"{key.gvc}/{key.name}", text) for text in patterns)
+
+
 def restriction_of(key: Key, rules: Iterable[RestrictionSettings]) -> Restriction:
     """What the settings forbid to the containers of a workload."""
-    found = [each for each in rules if any(fnmatchcase(f"{key.gvc}/{key.name}", text) for text in each.workloads)]
+    found = [each for each in rules if _matches(key, each.workloads)]
     dropped = {name for each in found for name in each.drop_capabilities}
     names = ("ALL",) if "ALL" in dropped else tuple(sorted(dropped))
     return Restriction(any(each.read_only_root_filesystem for each in found), names)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.disk.ownership import IdRange, Owner
 from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.spec import UNRESTRICTED, Restriction, WorkloadSpec
 from reconciler.model.key import Key
@@ -90,7 +90,8 @@ class ContainerStart(msgspec.Struct, frozen=True):
 
     ``env``, ``stores`` and the files behind ``mounts`` may contain secrets: none is ever logged. ``cpu`` is in
     millicores, ``memory`` in bytes, ``processes`` includes threads. ``version``, ``config_hash`` and ``index`` are the
-    replica's: ``list`` returns them and ``ports``.
+    replica's: ``list`` returns them and ``ports``. ``ids`` are those that its user namespace has if it gets a new one,
+    None for that of this host.
     """
 
     place: ContainerId
@@ -113,6 +114,7 @@ class ContainerStart(msgspec.Struct, frozen=True):
     siblings: tuple[str, ...] = ()
     restriction: Restriction = UNRESTRICTED
     stores: tuple[StoreMount, ...] = ()
+    ids: IdRange | None = None
 
 
 class RunningContainer(msgspec.Struct, frozen=True):

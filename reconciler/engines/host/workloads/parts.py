@@ -58,4 +58,5 @@ def platform_settings(site: EngineContext, runtime: Runtime) -> PlatformSettings
         uses_images=runtime.image_store is not None,
         api=settings.api.endpoint if settings.api is not None else "",
         restrictions=settings.podman.restrictions if runtime.image_store is not None else (),
+        user_namespaces=settings.podman.user_namespaces if runtime.image_store is not None else None,
     )

@@ -251,6 +251,13 @@ class Libpod:
             raise
         return httpx2.Response(204)
 
+    def _init(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
+        box = self._box(name)
+        if box.state != "created":
+            return httpx2.Response(304)
+        box.state = "initialized"
+        return httpx2.Response(204)
+
     def begin(self, box: Box) -> None:
         """Start the program of a container: here there is none."""
 
@@ -371,6 +378,7 @@ ROUTES: list[tuple[str, Callable[..., Any]]] = [
     ("POST images/pull", Libpod._pull),
     (f"POST images/{ONE}/tag", Libpod._tag),
     (f"DELETE images/{ONE}", Libpod._untag),
+    (f"POST containers/{ONE}/init", Libpod._init),
     (f"GET images/{ONE}/exists", Libpod._image_exists),
     (f"GET images/{ONE}/json", Libpod._inspect_image),
     ("POST images/load", Libpod._load),

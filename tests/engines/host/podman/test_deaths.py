@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.disk.ownership import IdRange
 from tests.engines.host.podman.kit import KEY, Host, launch, opened, place
 from tests.engines.host.podman.libpod import Libpod
 from tests.support.clock import FakeClock
@@ -34,7 +35,7 @@ async def work(host: Host) -> None:
     await host.runtime.open(host.ended.append)
     await host.runtime.start(launch(at=SIDE))
     await host.runtime.prune({(KEY, "r"), (KEY, "old")})
-    await host.runtime.start(launch(at=place("new")))
+    await host.runtime.start(launch(at=place("new"), ids=IdRange(200_000)))
     await host.runtime.signal(SIDE, signal.SIGKILL)
     await host.over(SIDE)
     await host.runtime.start(launch(at=SIDE, version=2))

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.engines.host.disk.ownership import IdRange
 from reconciler.engines.host.runtimes.plugins import runtime_plugin
 from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.podman.ends import EndWatcher
@@ -58,6 +59,27 @@ def test_a_service_that_dies_during_a_start_leaves_one_container_and_no_half(
             service.lose(step, when=when)
             await one.runtime.start(launch(at=place(container="side")))
             assert running(service) == ["r", "r-main", "r-side"]
+            assert len(service.boxes) == 3
+        assert (service.boxes, service.networks) == ({}, {})
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("when", ["before", "after", "instead"])
+@pytest.mark.parametrize("step", ["POST containers/[^/]+/init", "GET containers/[^/]+/json"])
+def test_a_service_that_dies_before_the_start_in_a_namespace_leaves_one_container_and_no_half(
+    tmp_path: Path, step: str, when: str
+) -> None:
+    async def story() -> None:
+        service = Libpod()
+        async with host(tmp_path, service) as one:
+            await one.runtime.start(launch(ids=IdRange(200_000)))
+            service.requests.clear()
+            service.lose(step, when=when)
+            await one.runtime.start(launch(at=place(container="side"), ids=IdRange(200_000)))
+            assert running(service) == ["r", "r-main", "r-side"]
+            asked = [each.rpartition("/")[2] for each in service.requests if each.startswith("POST containers/")]
+            assert asked[-3:] == ["init", "start", "update"]
             assert len(service.boxes) == 3
         assert (service.boxes, service.networks) == ({}, {})
 

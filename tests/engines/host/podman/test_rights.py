@@ -22,7 +22,7 @@ from reconciler.engines.host.runtimes.podman.capabilities import discover
 from tests.engines.host.podman.libpod import INFO, Libpod
 info = {**INFO, "host": {**INFO["host"], "ociRuntime": {"name": "runc", "path": sys.executable}}}
 client = PodmanClient(Path("/nonexistent"), Libpod(info).transport())
-print(asyncio.run(discover(client, Path("/nonexistent"))).direct)
+print(asyncio.run(discover(client, Path("/nonexistent"), Path("/tmp"))).direct)
 """
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.engines.host.disk.ownership import IdRange
 from reconciler.engines.host.runtimes.podman.api.image_users import user_number
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels, labels_of
 from reconciler.engines.host.runtimes.podman.network.pause import pause_image
@@ -91,6 +92,31 @@ def test_a_sandbox_publishes_the_ports_of_the_whole_replica_on_this_host_alone()
     assert hosts_file(start).splitlines()[-3:] == ["127.0.0.1 r r.api", "127.0.0.1 main", "127.0.0.1 side"]
 
 
+def test_the_containers_of_a_replica_are_in_the_user_namespace_of_its_sandbox() -> None:
+    start = launch(ids=IdRange(200_000))
+    box = sandbox_body(start, AROUND, "localhost/pause:1", "n1")
+    ids = [{"container_id": 0, "host_id": 200_000, "size": 65_536}]
+    assert (box["userns"], box["idmappings"]) == ({"nsmode": "private"}, {"UIDMap": ids, "GIDMap": ids})
+    body = container_body(start, AROUND, "box", PATHS, "n2")
+    assert body["userns"] == body["netns"] == {"nsmode": "container", "value": "box"}
+    assert [each["type"] for each in body["mounts"] if each["destination"].startswith("/sys")] == ["sysfs", "cgroup"]
+    for labels in (LABELS.container(start, "n1"), LABELS.sandbox(start, "n2")):
+        found = LABELS.read(labels)
+        assert found is not None
+        assert found.ids == IdRange(200_000)
+    for plain in (sandbox_body(launch(), AROUND, "p", "n"), container_body(launch(), AROUND, "box", PATHS, "n")):
+        assert not plain.keys() & {"userns", "idmappings"}
+
+
+def test_labels_of_an_older_version_mean_no_user_namespace() -> None:
+    labels = LABELS.container(launch(), "n1")
+    (name,) = [each for each in labels if each.endswith(".ids")]
+    assert labels.pop(name) == ""
+    found = LABELS.read(labels)
+    assert found is not None
+    assert found.ids is None
+
+
 def test_user_1337_has_no_network() -> None:
     body = sandbox_body(launch(user=1337, replica_ports={80: 25001}), AROUND, "localhost/pause:1", "n1")
     assert body["netns"] == {"nsmode": "none"}
@@ -125,7 +151,7 @@ def test_labels_carry_everything_that_an_adoption_needs() -> None:
     "change",
     [
         {"owner": "another"}, {"gvc": ".."}, {"replica": "a/b"}, {"container": "a\nb"}, {"version": "x"},
-        {"index": ""}, {"cpu": "x"}, {"ports": "no"}, {"workload": ""},
+        {"index": ""}, {"cpu": "x"}, {"ids": "1"}, {"ids": "0:-1"}, {"ports": "no"}, {"workload": ""},
     ],
 )  # fmt: skip
 def test_labels_that_we_did_not_write_mean_nothing(change: dict[str, str]) -> None:

@@ -19,7 +19,8 @@ from reconciler.engines.host.runtimes.podman.api.answers import ServiceInfo, rea
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels
 from reconciler.engines.host.runtimes.podman.spec import Surroundings, Ulimits
-from reconciler.engines.host.runtimes.podman.stores import missing_for_stores
+from reconciler.engines.host.runtimes.podman.stores import missing_for_stores, sees_mounts
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import lacks_for_mapped_mounts, lacks_for_namespaces
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
@@ -50,6 +51,7 @@ _NEEDED = {
 """The capabilities, with their numbers, to enter containers, and those that programs in containers have by default."""
 _EFFECTIVE = re.compile(r"^CapEff:\s*([0-9a-f]+)$", re.MULTILINE)
 _NEWNET = 0x40000000
+_NOT_DIRECT = "only a daemon that is root and not confined can give them their files"
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -58,7 +60,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     ``controllers`` are those of control groups that limits can use. ``direct``: the daemon may use the OCI runtime,
     control groups and network namespaces of the containers itself, as it and Podman are root on this host, and nothing
     confines it. ``publishes_ports``: it may also lead ports of this host to containers. ``lacks_for_stores`` is why
-    object stores cannot be mounted, "" if they can.
+    object stores cannot be mounted, "" if they can; ``lacks_for_namespaces`` is why containers get no user namespace,
+    and ``lacks_for_mapped_mounts`` why those with volumes to write to get none.
     """
 
     version: str
@@ -74,6 +77,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     ulimits: Ulimits
     lacks_for_stores: str = ""
     publishes_ports: bool = False
+    lacks_for_namespaces: str = ""
+    lacks_for_mapped_mounts: str = ""
 
     @property
     def runtime_root(self) -> str:
@@ -98,8 +103,11 @@ class Capabilities(msgspec.Struct, frozen=True):
         return [top / parent.lstrip("/") for top in cgroups.hierarchies()] if parent else []
 
 
-async def discover(client: PodmanClient, path: Path) -> Capabilities:
-    """The capabilities of the service at the socket ``path``. Raises EngineError if it is too old or not there."""
+async def discover(client: PodmanClient, path: Path, root: Path) -> Capabilities:
+    """The capabilities of the service at the socket ``path``, for the location whose directory is ``root``.
+
+    Raises EngineError if it is too old or not there.
+    """
     info = read(await client.get("info"), ServiceInfo)
     found, host = _NUMBER.match(info.version.version), info.host
     if found is None or (int(found[1]), int(found[2])) < OLDEST:
@@ -123,6 +131,10 @@ async def discover(client: PodmanClient, path: Path) -> Capabilities:
         ulimits=await asyncio.to_thread(_ulimits, path),
         lacks_for_stores=await asyncio.to_thread(_lacks_for_stores, path),
         publishes_ports=direct and await asyncio.to_thread(_publishes_ports, path),
+        lacks_for_namespaces=await asyncio.to_thread(_lacks_for_namespaces, path) if direct else _NOT_DIRECT,
+        lacks_for_mapped_mounts=await asyncio.to_thread(_lacks_for_mapped_mounts, path, root)
+        if direct
+        else _NOT_DIRECT,
     )
 
 
@@ -169,6 +181,23 @@ def _lacks_for_stores(path: Path) -> str:
     except OSError:
         service = 0
     return missing_for_stores(service)
+
+
+def _lacks_for_namespaces(path: Path) -> str:
+    return lacks_for_namespaces(mounts=not find_other_mounts(path))
+
+
+def _lacks_for_mapped_mounts(path: Path, root: Path) -> str:
+    return lacks_for_mapped_mounts(root, find_other_mounts(path))
+
+
+def find_other_mounts(path: Path) -> int:
+    """The process behind the socket ``path`` if it is in another mount namespace than this one; otherwise 0. Blocks."""
+    try:
+        found = _peer(path)
+    except OSError:
+        return 0
+    return 0 if sees_mounts(found) else found
 
 
 def answers_to_localhost(interface: str) -> Path:

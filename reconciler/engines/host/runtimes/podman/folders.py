@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.disk.directories import LISTED, make_traversable
-from reconciler.engines.host.disk.ownership import chown_all, chown_new
+from reconciler.engines.host.disk.ownership import IdRange, chown_all, chown_new
 from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.outputs import OUTPUT
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
@@ -28,6 +28,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
 
 _TOP, _HOSTS, _STORES, _RECORD = "podman", "hosts", "stores", "container.json"
+_MAPPED = "mapped-volumes"
 
 
 class ContainerRecord(msgspec.Struct, frozen=True):
@@ -65,6 +66,11 @@ class ContainerFolders(msgspec.Struct, frozen=True):
     def stores(self, place: ContainerId) -> Path:
         """The directory of the mounts of object stores of a container."""
         return self._of(place) / _STORES
+
+    @property
+    def mapped(self) -> Path:
+        """The directory of mounts for user namespaces; each ends when its container has started."""
+        return self.root / _MAPPED
 
     def hosts(self, place: ContainerId) -> Path:
         """The file of host names of a container."""
@@ -142,10 +148,13 @@ class ContainerFolders(msgspec.Struct, frozen=True):
                 yield msgspec.json.decode(path.read_bytes(), type=ContainerRecord)
 
 
-def give_mounts(mounts: tuple[Mount, ...], user: int) -> None:
-    """Give the files behind ``mounts`` to the user of an image; a volume only once. Raises OSError."""
+def give_mounts(mounts: Iterable[Mount], user: int, ids: IdRange | None) -> None:
+    """Give the files behind ``mounts`` to the user of a container; a volume only once. Raises OSError.
+
+    ``ids`` are those of its user namespace. A volume belongs on the disk to the user that it sees.
+    """
     for mount in mounts if os.geteuid() == 0 else ():
         if mount.read_only:
-            chown_all(mount.source, user)
+            chown_all(mount.source, ids.of(user) if ids is not None else user)
         else:
             chown_new(mount.source, user)

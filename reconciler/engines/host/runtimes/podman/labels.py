@@ -12,33 +12,38 @@ from secrets import token_hex
 
 import msgspec
 
+from reconciler.engines.host.disk.ownership import IdRange
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.model.key import Key, Kind
 
 _PREFIX = "io.gitops-reconciler."
 OWNER = f"{_PREFIX}owner"
 """The daemon and location; nothing without this label, or with another one's, is ever touched."""
-LOCATION, GVC, WORKLOAD, REPLICA, CONTAINER, VERSION, CONFIG_HASH, INDEX, DIGEST, IMAGE, PORTS, CPU, NONCE = (
+LOCATION, GVC, WORKLOAD, REPLICA, CONTAINER, VERSION, CONFIG_HASH, INDEX, DIGEST, IMAGE, PORTS, CPU, NONCE, IDS = (
     f"{_PREFIX}{name}"
     for name in (
         "location", "gvc", "workload", "replica", "container", "version", "config-hash", "index", "digest", "image",
-        "ports", "cpu", "nonce",
+        "ports", "cpu", "nonce", "ids",
     )
 )  # fmt: skip
 """Container is "" for a sandbox. Ports are JSON: declared to assigned. CPU is in millicores, 0 for a sandbox.
 
-The nonce is new at every start.
+The nonce is new at every start. Ids are the first one and their number, "" without a user namespace.
 """
 
 # Names become paths of this host, and anybody with access to the socket sets labels.
 _NAME = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]{0,252}")
 _COUNT = re.compile(r"-?[0-9]{1,9}")
+_IDS = re.compile(r"(?:([0-9]{1,10}):([0-9]{1,10}))?")
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_.-]")
 _NAME_LENGTH = 80
 
 
 class Labelled(msgspec.Struct, frozen=True):
-    """What the labels of a container mean. The place of a sandbox has the container ""; ``cpu`` is in millicores."""
+    """What the labels of a container mean. The place of a sandbox has the container ""; ``cpu`` is in millicores.
+
+    ``ids`` are those of its user namespace, which is that of its sandbox; None without one.
+    """
 
     place: ContainerId
     version: int
@@ -47,6 +52,7 @@ class Labelled(msgspec.Struct, frozen=True):
     ports: dict[int, int]
     cpu: int = 0
     image: str = ""
+    ids: IdRange | None = None
 
 
 class PodmanLabels(msgspec.Struct, frozen=True):
@@ -106,6 +112,7 @@ class PodmanLabels(msgspec.Struct, frozen=True):
             CONFIG_HASH: launch.config_hash,
             INDEX: str(launch.index),
             NONCE: nonce,
+            IDS: str(launch.ids or ""),
         }
 
     def read(self, labels: Mapping[str, str] | None) -> Labelled | None:
@@ -119,12 +126,20 @@ class PodmanLabels(msgspec.Struct, frozen=True):
         ports = _decode_ports(found.get(PORTS, ""))
         if not all(map(_NAME.fullmatch, [*names, *([container] if container else [])])) or ports is None:
             return None
-        if not all(map(_COUNT.fullmatch, (version, index, cpu))):
+        ids = _IDS.fullmatch(found.get(IDS, ""))
+        if not all(map(_COUNT.fullmatch, (version, index, cpu))) or ids is None:
             return None
         gvc, workload, replica = names
         place = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
         return Labelled(
-            place, int(version), found.get(CONFIG_HASH, ""), int(index), ports, int(cpu), found.get(IMAGE, "")
+            place,
+            int(version),
+            found.get(CONFIG_HASH, ""),
+            int(index),
+            ports,
+            int(cpu),
+            found.get(IMAGE, ""),
+            IdRange(int(ids[1]), int(ids[2])) if ids[1] else None,
         )
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
+from pathlib import Path
 
 import msgspec
 
@@ -12,16 +16,18 @@ from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import CONTAINER_ENDPOINTS
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
+from reconciler.engines.host.runtimes.podman.capabilities import find_other_mounts
 from reconciler.engines.host.runtimes.podman.ends import recorded_outcome
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, give_mounts
 from reconciler.engines.host.runtimes.podman.labels import Labelled
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
-from reconciler.engines.host.runtimes.podman.programs import oci_command
+from reconciler.engines.host.runtimes.podman.programs import limit_inotify, oci_command
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, check_launch, container_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
-from reconciler.engines.host.runtimes.podman.tracked import Tracked, track
+from reconciler.engines.host.runtimes.podman.tracked import Tracked, is_of_container, track
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import mapped
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -51,6 +57,8 @@ class Launcher:
                 raise EngineError(message, reason=Reason.ALREADY_RUNNING)
             check_launch(launch)
             sandbox = await self._provide_sandbox(launch, containers)
+            # Containers of a replica are in the user namespace of its sandbox, which can be older than the settings.
+            launch = msgspec.structs.replace(launch, ids=sandbox.labelled.ids)
             if known is not None:
                 await self._service.sweeper.delete_wholly([known.id])
             containers.add(await self._start_container(launch, sandbox))
@@ -77,6 +85,8 @@ class Launcher:
             with suppress(EngineError):
                 await self._service.sandboxes.restrict(found.state.pid)
         tracked = track(found, _labelled(launch, sandbox_place(launch), launch.replica_ports), at)
+        if launch.ids is not None and tracked.program.pid:
+            await asyncio.to_thread(limit_inotify, tracked.program.pid)
         try:
             await self._service.sandboxes.publish(launch, tracked.network.address)
         except EngineError:
@@ -102,9 +112,10 @@ class Launcher:
         async def prepare(container: str) -> None:
             await self._prepare(launch, sandbox, container)
 
-        found = await service.starter.run(
-            lambda around, nonce: container_body(seen, around, sandbox.id, paths, nonce), prepare
-        )
+        async with self._with_users(seen, sandbox) as owned:
+            found = await service.starter.run(
+                lambda around, nonce: container_body(owned, around, sandbox.id, paths, nonce), prepare
+            )
         tracked = track(found, _labelled(launch, launch.place, launch.ports), at)
         await self._limit(tracked)
         if not tracked.running.alive:
@@ -113,14 +124,51 @@ class Launcher:
         return tracked
 
     async def _prepare(self, launch: ContainerStart, sandbox: Tracked, container: str) -> None:
-        """Give the mounts to the user of the image, and take the network from the restricted one."""
+        """Give the files to the user of the container, and take the network from the restricted one."""
         user = launch.user
         if user is None:
             user = await self._service.users.find(launch.image, container)
-            if user:
-                await asyncio.to_thread(_give, launch, user)
+        if launch.ids is not None and user >= launch.ids.count:
+            message = (
+                f"the container runs as user {user}, and its user namespace has those below {launch.ids.count}: name "
+                f"{launch.place.key.gvc}/{launch.place.key.name} in podman.userNamespaces.hostUsers"
+            )
+            raise EngineError(message, reason=Reason.USER_NOT_FOUND, retry=False)
+        if user or launch.ids is not None:
+            await asyncio.to_thread(_give, launch, user)
         if user == RESTRICTED_USER and sandbox.program.pid:
             await self._service.sandboxes.restrict(sandbox.program.pid)
+        if launch.ids is not None:
+            await self._give_outputs(container, launch.ids.of(user))
+
+    async def _give_outputs(self, container: str, user: int) -> None:
+        """Let a program open /dev/stdout, which is a pipe of root: before it starts, give both pipes to its user."""
+        await self._service.client.post(f"containers/{container}/init")
+        found = await self._service.starter.inspect(container)
+        with suppress(OSError):  # if it has ended, its start reports that
+            await asyncio.to_thread(_give_pipes, container, found.state.pid, user)
+
+    @asynccontextmanager
+    async def _with_users(self, launch: ContainerStart, sandbox: Tracked) -> AsyncIterator[ContainerStart]:
+        """``launch`` with mounts for the user namespace of ``sandbox``, if it has one. Raises EngineError."""
+        if launch.ids is None or all(each.read_only for each in launch.mounts):
+            yield launch
+            return
+        async with AsyncExitStack() as stack:
+            mounting = ExitStack()
+            stack.push_async_callback(asyncio.to_thread, mounting.close)
+            podman = await asyncio.to_thread(find_other_mounts, self._service.client.socket)
+            mounts = mapped(launch.mounts, self._folders.mapped, sandbox.program.pid, podman)
+            try:
+                there = await asyncio.to_thread(mounting.enter_context, mounts)
+            except OSError as error:
+                key = launch.place.key
+                message = (
+                    f"the volumes of {launch.place.replica} cannot be mounted for its users: {error}; without a user "
+                    f"namespace they need no such mount: podman.userNamespaces.hostUsers with {key.gvc}/{key.name}"
+                )
+                raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE) from None
+            yield msgspec.structs.replace(launch, mounts=there)
 
     def _with_stores(self, launch: ContainerStart) -> ContainerStart:
         """``launch`` with its object stores mounted, if this host can. Raises EngineError. Blocks."""
@@ -152,11 +200,21 @@ class Launcher:
 
 def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int]) -> Labelled:
     cpu, image = (launch.cpu, launch.image) if place.container else (0, "")
-    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, cpu, image)
+    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, cpu, image, launch.ids)
 
 
 def _give(launch: ContainerStart, user: int) -> None:
     try:
-        give_mounts(launch.mounts, user)
+        # What it writes to is given to a user of the manifest already, and stays with root of an image.
+        mounts = launch.mounts if launch.user is None and user else (each for each in launch.mounts if each.read_only)
+        give_mounts(mounts, user, launch.ids)
     except OSError as error:
         raise write_error(f"the volumes of {launch.place.replica} cannot be given to user {user}", error) from None
+
+
+def _give_pipes(container: str, pid: int, user: int) -> None:
+    """Give the pipes of the output of the process ``pid`` to ``user``, if it is of ``container``. Raises OSError."""
+    for number in (1, 2) if is_of_container(container, pid) else ():
+        path = Path(f"/proc/{pid}/fd/{number}")
+        if stat.S_ISFIFO(path.stat().st_mode):
+            os.chown(path, user, -1)

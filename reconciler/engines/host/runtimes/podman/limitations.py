@@ -11,6 +11,7 @@ from reconciler.engines.host.runtimes.podman.network.name_servers import may_rea
 from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
 from reconciler.engines.host.runtimes.podman.programs import can_restrict, find_tool
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
+from reconciler.engines.host.runtimes.podman.users.rules import lacks_for_users
 from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.model.platform import FILE_SHARE_URI
 
@@ -29,6 +30,7 @@ def limitations(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[st
     if known is not None:
         yield from _limits(known)
         yield from _rights(wanted, known)
+        yield from _users(wanted, known)
         yield from _firewall(wanted, known)
     yield from _entries(wanted)
     yield from _stores(wanted, known)
@@ -75,6 +77,11 @@ def _rights(wanted: WorkloadSpec, known: Capabilities) -> Iterator[str]:
         )
     if wanted.group and os.geteuid() != 0:
         yield f"The group {wanted.group} does not own the volumes: only a daemon that runs as root may give them."
+
+
+def _users(wanted: WorkloadSpec, known: Capabilities) -> Iterator[str]:
+    if lacking := lacks_for_users(wanted, known):
+        yield f"Users of the containers are those of this host, without a user namespace: {lacking}."
 
 
 def _stores(wanted: WorkloadSpec, known: Capabilities | None) -> Iterator[str]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.clock import Clock
+from reconciler.engines.host.runtimes.podman.users.rules import check_users
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
 from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.listing import list_paths
@@ -35,9 +36,10 @@ class PodmanPlugin:
 
     def make(self, root: Path, location: str, clock: Clock, settings: Settings) -> Runtime:
         """The runtime of one location, whose directory is ``root``."""
-        from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
+        from reconciler.engines.host.runtimes.podman.runtime import PodmanOptions, PodmanRuntime
 
-        return PodmanRuntime(root, location, clock, socket_path(settings), insecure=settings.images.insecure)
+        options = PodmanOptions(settings.images.insecure, settings.podman.user_namespaces.first_id)
+        return PodmanRuntime(root, location, clock, socket_path(settings), options=options)
 
     def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
         """The limitations of containers by Podman, even if it has all rights."""
@@ -63,8 +65,8 @@ class PodmanPlugin:
         """None: containers have networks of their own."""
         return frozenset()
 
-    def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:  # noqa: ARG002
-        """Podman and its parts are required, its socket too; nftables is recommended; variables can be read."""
+    def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:
+        """Podman, its parts and socket are required, nftables is recommended; variables can be read, ids are free."""
         path = socket_path(settings)
         if shutil.which("podman") is None:
             yield HostProblem("Podman is not installed", "apt-get install podman netavark catatonit", fatal=True)
@@ -84,6 +86,8 @@ class PodmanPlugin:
         if shutil.which("rclone") is None or shutil.which("fusermount3") is None:
             message = "rclone or fuse3 is not installed: containers see no object stores"
             yield HostProblem(message, "apt-get install rclone fuse3")
+        if own_user and os.geteuid() == 0:
+            yield from check_users(settings, proc)
         message = "everybody who may use Podman's socket can read secrets in variables of containers (podman inspect)"
         yield HostProblem(message, "mount secrets as files instead, with `volumes` (docs/containers.md)")
 

@@ -39,6 +39,10 @@ _RULES = (
     "add rule inet reconciler {hook} meta skuid {user} drop"
 )
 _NFT_SECONDS = 10.0
+_INOTIFY = Path("/proc/sys/fs/inotify/max_user_instances")
+_INOTIFY_OF_NAMESPACE = Path("/proc/sys/user/max_inotify_instances")
+_INSTANCES = 128
+"""The inotify instances that a user has by default."""
 _DYING_SECONDS = 2.0
 _FOLDERS = "reconciler-exec-"
 _FOLDER = re.compile(rf"{_FOLDERS}(?:(\d+)-)?.+")
@@ -107,6 +111,19 @@ def drop_packets(pid: int, user: int) -> None:
     if done.returncode:
         message = f"user {user} cannot be kept off the network: {' '.join(done.stderr.split())[:300]}"
         raise EngineError(message, reason=Reason.LIMITS_FAILED)
+
+
+def limit_inotify(pid: int) -> None:
+    """Let no user in the user namespace of ``pid`` take more than half of the inotify instances of root. Blocks.
+
+    The kernel counts those of all users in namespaces for root too, whose programs could get none otherwise.
+    """
+    nsenter = find_tool("nsenter")
+    with suppress(OSError, subprocess.SubprocessError):
+        limit = number_in(_INOTIFY) // 2
+        if nsenter is not None and limit:
+            script = f"echo {min(limit, _INSTANCES)} > {_INOTIFY_OF_NAMESPACE}"
+            _run([nsenter, f"--user=/proc/{pid}/ns/user", "sh", "-c", script])
 
 
 def run_nft(lines: Collection[str], failure: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from signal import SIGKILL
 
 import httpx2
+import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.endpoints import CONTAINER_ENDPOINTS
@@ -17,6 +18,7 @@ from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.outputs import list_outputs
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
 from reconciler.engines.host.runtimes.podman.api.client import Request
+from reconciler.engines.host.runtimes.podman.capabilities import find_other_mounts
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.host.runtimes.podman.labels import labels_of
@@ -32,6 +34,8 @@ from reconciler.engines.host.runtimes.podman.service import Service, adopt, conn
 from reconciler.engines.host.runtimes.podman.sessions import open_session
 from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import unmount_mapped
+from reconciler.engines.host.runtimes.podman.users.rules import has_namespace, id_range
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,
@@ -71,11 +75,21 @@ class _Opened:
             await each.close()
 
 
+class PodmanOptions(msgspec.Struct, frozen=True):
+    """Registries that are reached without TLS, and the first id of user namespaces, None for one by the location."""
+
+    insecure: Collection[str] = ()
+    first_id: int | None = None
+
+
+_USUAL = PodmanOptions()
+
+
 class PodmanRuntime:
     """Containers of images, for one location (see Runtime for the methods).
 
     ``root`` is the directory of the location on this host, ``socket`` that of the Podman service; ``transport``
-    replaces the socket in tests. Registries in ``insecure`` are reached without TLS.
+    replaces the socket in tests.
     """
 
     name = "podman"
@@ -90,17 +104,18 @@ class PodmanRuntime:
         clock: Clock,
         socket: Path,
         transport: httpx2.AsyncBaseTransport | None = None,
-        insecure: Collection[str] = (),
+        options: PodmanOptions = _USUAL,
     ) -> None:
-        root = root.resolve()
+        self._root = root = root.resolve()
         self._clock = clock
         self._socket = socket
         self._transport = transport
         self._folders = ContainerFolders(root)
         self._names = HostNames(root / CONTAINER_ENDPOINTS)
         self._labels = labels_of(root, location)
+        self._ids = id_range(self._labels.owner, options.first_id)
         self._firewall = Firewall(self._labels.owner, root / "firewall.json", clock)
-        self._images = PodmanImages(socket, self._labels.owner, insecure, transport)
+        self._images = PodmanImages(socket, self._labels.owner, options.insecure, transport)
         self.image_store: ImageStore | None = self._images
         self._open: _Opened | None = None
         self._sleeps: dict[str, bool] = {}
@@ -109,7 +124,7 @@ class PodmanRuntime:
         """Connect, and adopt containers by their labels. Raises EngineError if Podman does not answer."""
         async with contextlib.AsyncExitStack() as begun:
             await asyncio.to_thread(self._load)
-            service = await connect(self._socket, self._labels, self._firewall, self._transport)
+            service = await connect(self._socket, self._root, self._labels, self._firewall, self._transport)
             begun.push_async_callback(service.client.close)
             adopted = await adopt(service, self._clock)
             await asyncio.to_thread(self._folders.restore, adopted, oci_command(service.capabilities))
@@ -145,8 +160,10 @@ class PodmanRuntime:
             self._open.firewall.wake()
 
     def owner(self, wanted: WorkloadSpec) -> Owner:
-        """The user of the manifest, otherwise that of each image."""
-        return Owner(wanted.user, wanted.group, of_image=wanted.user is None)
+        """The user of the manifest, otherwise that of each image; in a user namespace, if they get one."""
+        known = self._open.service.capabilities if self._open is not None else None
+        ids = self._ids if known is not None and has_namespace(wanted, known) else None
+        return Owner(wanted.user, wanted.group, of_image=wanted.user is None, ids=ids)
 
     def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:  # noqa: ARG002
         """Mounts at their paths, and the declared ports, in a separate network."""
@@ -284,6 +301,7 @@ class PodmanRuntime:
 
     def _load(self) -> None:
         remove_old_folders()
+        unmount_mapped(self._folders.mapped, find_other_mounts(self._socket))
         self._firewall.load()
         self._names.load()
 

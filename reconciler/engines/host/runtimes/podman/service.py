@@ -47,12 +47,15 @@ class Service(NamedTuple):
 
 
 async def connect(
-    socket: Path, labels: PodmanLabels, firewall: Firewall, transport: httpx2.AsyncBaseTransport | None = None
+    socket: Path, root: Path, labels: PodmanLabels, firewall: Firewall, transport: httpx2.AsyncBaseTransport | None
 ) -> Service:
-    """Connect to the service at ``socket``. Raises EngineError if it does not answer, or is too old."""
+    """Connect to the service at ``socket``, for the location whose directory is ``root``.
+
+    Raises EngineError if it does not answer, or is too old.
+    """
     client = PodmanClient(socket, transport)
     try:
-        capabilities = await discover(client, socket)
+        capabilities = await discover(client, socket, root)
     except BaseException:
         await client.close()
         raise

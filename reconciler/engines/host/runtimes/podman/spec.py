@@ -33,6 +33,10 @@ _ALWAYS_DROPPED = ("CAP_AUDIT_WRITE", "CAP_MKNOD", "CAP_NET_RAW")
 _WRITABLE = ("/run", "/tmp", "/var/tmp")
 _SYSTEM = ("/dev", "/proc", "/sys", HOSTS_AT)
 _SAFE = ("rbind", "rprivate", "nosuid", "nodev")
+_SYSTEM_MOUNTS = [
+    {"type": kind, "source": kind, "destination": path, "options": ["ro", "rprivate", "nosuid", "noexec", "nodev"]}
+    for kind, path in (("sysfs", "/sys"), ("cgroup", "/sys/fs/cgroup"))
+]
 _NO_HEALTH_CHECK = {"Test": ["NONE"]}
 
 
@@ -105,6 +109,9 @@ def container_body(
         body |= {"user": str(launch.user)}
     if launch.restriction.read_only:
         body |= {"read_only_filesystem": True}
+    if launch.ids is not None:
+        # Podman would show the /sys of this host, with its network and its control groups.
+        body |= {"userns": inside, "mounts": [*body["mounts"], *_SYSTEM_MOUNTS]}
     return body
 
 
@@ -134,6 +141,9 @@ def sandbox_body(
         "use_image_hosts": True,
         "seccomp_policy": "image",
     }
+    if launch.ids is not None:
+        ids = [{"container_id": 0, "host_id": launch.ids.first, "size": launch.ids.count}]
+        body |= {"userns": {"nsmode": "private"}, "idmappings": {"UIDMap": ids, "GIDMap": ids}}
     if launch.user == RESTRICTED_USER:
         return body | {"netns": {"nsmode": "none"}}
     body |= {"netns": {"nsmode": "bridge"}, "networks": {around.labels.network: {}}}

@@ -40,11 +40,15 @@ def missing_for_stores(service: int) -> str:
         return "this needs FUSE and a daemon that runs as root"
     if _tool("rclone") is None or _tool("fusermount3") is None:
         return "rclone or fuse3 is not installed"
+    return "" if sees_mounts(service) else "Podman does not see the mounts of this daemon"
+
+
+def sees_mounts(service: int) -> bool:
+    """Whether the Podman with the process ``service`` sees what this daemon mounts."""
     try:
-        same = os.stat("/proc/self/ns/mnt").st_ino == os.stat(f"/proc/{service}/ns/mnt").st_ino
+        return os.stat("/proc/self/ns/mnt").st_ino == os.stat(f"/proc/{service}/ns/mnt").st_ino
     except OSError:
-        same = False
-    return "" if same else "Podman does not see the mounts of this daemon"
+        return False
 
 
 def mount_stores(stores: tuple[StoreMount, ...], folder: Path) -> tuple[Mount, ...]:

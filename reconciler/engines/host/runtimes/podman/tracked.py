@@ -109,6 +109,11 @@ def signal_program(container: str, pid: int, number: int) -> None:
             os.close(descriptor)
 
 
+def is_of_container(container: str, pid: int) -> bool:
+    """Whether the process ``pid`` of this host is one of the container with that ID."""
+    return pid > 0 and bool(_groups_of(container, pid))
+
+
 def _groups_of(container: str, pid: int) -> tuple[str, ...]:
     """The control groups of the container that a process is in; none if it belongs to something else."""
     return tuple(filter(None, (_group_of(container, mounted.own) for mounted in cgroups.mounts(pid))))

@@ -71,7 +71,7 @@ class PodmanClient:
 
     def __init__(self, socket: Path, transport: httpx2.AsyncBaseTransport | None = None) -> None:
         self.interruptions = 0
-        self._socket = socket
+        self.socket = socket
         limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=8)
         # Without ``verify=False`` the transport loads all certificates of this host, for a socket without TLS.
         over = transport or httpx2.AsyncHTTPTransport(uds=str(socket), verify=False, limits=limits)
@@ -145,7 +145,7 @@ class PodmanClient:
 
     def _unanswered(self, error: Exception, *, lost: bool) -> PodmanError:
         why = str(error) or type(error).__name__
-        return PodmanError(f"Podman does not answer at {self._socket}: {why}", lost=lost)
+        return PodmanError(f"Podman does not answer at {self.socket}: {why}", lost=lost)
 
 
 def _pauses() -> Any:

@@ -1,0 +1,109 @@
+"""Which containers have a user namespace, and which ids of this host their users are there."""
+
+from __future__ import annotations
+
+import grp
+import pwd
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reconciler.engines.host.disk.ownership import IDS, IdRange
+from reconciler.engines.host.runtimes.podman.labels import labels_of
+from reconciler.engines.host.runtimes.protocol import HostProblem
+from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.settings import Settings
+
+if TYPE_CHECKING:
+    from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
+
+FIRST = 0x7000_0000
+"""The first id that no program gives away: systemd lists those from here to 0x7ffd_ffff as unused.
+
+Those of useradd for /etc/subuid, of systemd's machines and of directories of users are all below.
+"""
+_RANGES = 4094
+_FEW_INSTANCES, _ENOUGH_INSTANCES = 1024, 8192
+_RESERVED_FOR = "gitops-reconciler"
+"""The name in /etc/subuid and /etc/subgid with which an operator reserves ids for containers."""
+
+
+def id_range(owner: str, first: int | None) -> IdRange:
+    """The ids of the containers of the location with the labels of ``owner``, a hexadecimal number.
+
+    They begin at ``first``, or else where the name of the location says: two that choose the same share it.
+    """
+    return IdRange(first if first is not None else FIRST + int(owner, 16) % _RANGES * IDS)
+
+
+def lacks_for_users(wanted: WorkloadSpec, known: Capabilities) -> str:
+    """Why containers of ``wanted`` are in no user namespace, although nobody has said so; "" if they are in one."""
+    if wanted.host_users or known.rootless:
+        return ""
+    if known.lacks_for_namespaces:
+        return known.lacks_for_namespaces
+    if wanted.writes_volumes and known.lacks_for_mapped_mounts:
+        return f"its volumes need one for their owners, and {known.lacks_for_mapped_mounts}"
+    return ""
+
+
+def has_namespace(wanted: WorkloadSpec, known: Capabilities) -> bool:
+    """Whether new containers of ``wanted`` get a user namespace of their replica."""
+    return not (wanted.host_users or known.rootless or lacks_for_users(wanted, known))
+
+
+def check_users(settings: Settings, proc: Path, etc: Path = Path("/etc")) -> Iterator[HostProblem]:
+    """The problems of user namespaces on this host, for the locations of a daemon that runs as root."""
+    chosen = settings.podman.user_namespaces
+    if chosen.mode == "host":
+        return
+    if _number(proc / "sys/user/max_user_namespaces") == 0:
+        advice = "sysctl user.max_user_namespaces=10000, or set podman.userNamespaces.mode to host"
+        yield HostProblem("this host allows no user namespaces: root of a container is root of this host", advice)
+    instances = _number(proc / "sys/fs/inotify/max_user_instances")
+    if instances is not None and instances < _FEW_INSTANCES:
+        message = f"all containers in user namespaces share {instances} inotify instances with root"
+        advice = f"sysctl fs.inotify.max_user_instances={_ENOUGH_INSTANCES}, in a file below /etc/sysctl.d to keep it"
+        yield HostProblem(message, advice)
+    for location, bound in sorted(settings.locations.items()):
+        if bound.engine == "host" and bound.runtime in ("podman", "auto"):
+            owner = labels_of(settings.state / "host" / location, location).owner
+            yield from _conflicts(location, id_range(owner, chosen.first_id), etc)
+
+
+def _conflicts(location: str, ids: IdRange, etc: Path) -> Iterator[HostProblem]:
+    """Who else has ids that the containers of a location use."""
+    names = [f"the user {each.pw_name}" for each in pwd.getpwall() if ids.overlaps(each.pw_uid, 1)]
+    names += [f"the group {each.gr_name}" for each in grp.getgrall() if ids.overlaps(each.gr_gid, 1)]
+    for path in (etc / "subuid", etc / "subgid"):
+        lines = list(_subordinate_ids(path))
+        others = (name for name, own in lines if name != _RESERVED_FOR and ids.overlaps(own.first, own.count))
+        names += [f"{name} in {path}" for name in others]
+        reserved = any(own.first <= ids.first and ids.last <= own.last for _, own in lines)
+        if ids.first < FIRST and not reserved:
+            message = (
+                f"no line in {path} reserves the ids {ids} of containers at {location}: useradd may give them away"
+            )
+            yield HostProblem(message, f"add the line {_RESERVED_FOR}:{ids}")
+    if names:
+        message = f"ids of containers at {location}, {ids}, belong to {', '.join(names)} too"
+        yield HostProblem(message, "set podman.userNamespaces.firstId to the first of 65,536 ids that nobody has")
+
+
+def _subordinate_ids(path: Path) -> Iterator[tuple[str, IdRange]]:
+    """The lines of a file such as /etc/subuid: names, and ids."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        name, *numbers = line.strip().split(":")
+        if len(numbers) == 2 and all(each.isdecimal() for each in numbers):
+            yield name, IdRange(int(numbers[0]), int(numbers[1]))
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
