@@ -376,7 +376,8 @@ class Reason(StrEnum):
         _warning("A postStart hook failed. The container runs on, and `top` shows the failure."))
     PRE_STOP_FAILED = "PreStopFailed", _warning("A preStop hook failed. The replica ends all the same.")
     CONNECTIONS_REFUSED = ("ConnectionsRefused",
-        _warning("Connections to the endpoint of a workload found no replica in time, or too many waited already."))
+        _warning("Connections to the endpoint of a workload found no replica in time, or too many waited or were open "
+                 "already."))
     LIMITS_CHANGED = ("LimitsChanged",
         _normal("Capacity AI changed limits of containers that run, as their use in the past recommends."))
     MANY_REQUESTS_WAIT = ("ManyRequestsWait",

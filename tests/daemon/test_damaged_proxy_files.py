@@ -76,8 +76,7 @@ class ProxiedSite:
             os.killpg(master, signal.SIGKILL)
 
     def check(self) -> None:
-        """Check that all is observed, healed and served."""
-        assert is_witness_healed(self.site)
+        """Check that all is observed and served."""
         wait(self.serves, "the workload is served at each of its addresses")
         wait(self.is_healthy, "all is healthy")
         assert "LocationUnreachable" not in self.site.run("events").stdout
@@ -119,6 +118,8 @@ def play(site: ProxiedSite, way: str, kinds: dict[str, str]) -> None:
         site.check()
         site.crash_proxy()
         site.check()
+        # One that is killed often waits long before it starts again.
+        assert kinds is not ALL or is_witness_healed(site.site)
         daemon.kill()
     damage(site.site, way, kinds, ALL)
     with site.site.daemon() as daemon:
@@ -128,6 +129,7 @@ def play(site: ProxiedSite, way: str, kinds: dict[str, str]) -> None:
     site.crash_proxy()
     with site.site.daemon() as daemon:
         site.check()
+        assert is_witness_healed(site.site)
         assert daemon.stop() == 0
 
 

@@ -86,7 +86,7 @@ def test_a_month_without_a_daemon_is_one_start_and_one_event(tmp_path: Path) -> 
         host.end()
         await host.rest()
         await host.engine.close()
-        host.time.jump(30 * 86_400.0)
+        host.time.suspend(30 * 86_400.0)
         await host.restart()
         await host.rest()
         assert len(host.starts()) == 2
