@@ -31,6 +31,7 @@ def reload_proxy(world: World) -> Iterator[None]:
     world.workloads[name] = 1
     world.commit({f"shop/{name}.yaml": quiet(name)})
     yield
+    world.address(name)
     del world.workloads[name]
     world.commit({f"shop/{name}.yaml": None})
 
@@ -79,6 +80,7 @@ def delete_and_create(world: World) -> Iterator[None]:
     del world.workloads["gone"]
     world.commit({"shop/gone.yaml": None})
     yield
+    eventually(lambda: "gone" not in world.recorded(), "it is deleted")
     world.workloads["gone"] = 1
     world.commit({"shop/gone.yaml": quiet("gone")})
 
@@ -202,6 +204,7 @@ def _replaced(world: World, name: str, other: str) -> Iterator[None]:
         world.commit({f"shop/{former}.yaml": None, f"shop/{new}.yaml": quiet(new)})
         if former == name:
             yield
+            eventually(lambda: other in world.recorded(), "it is renamed")
 
 
 FEATURES: dict[str, Feature] = {

@@ -107,6 +107,7 @@ class World:
         self._daemon: Running | None = None
         self._tip = ""
         self._written = 0
+        self._seen: dict[str, int] = {}
         if has_clock:
             self.set_clock(0)
 
@@ -171,7 +172,14 @@ class World:
 
     def address(self, name: str) -> str:
         """Where the workload ``name`` is served; a daemon that begins has to ask HAProxy first."""
-        return eventually(lambda: self.site.address(f"workload/shop/{name}@here"), f"{name} has an address")
+        key = f"workload/shop/{name}@here"
+        return eventually(
+            lambda: self.site.address(key) if key in self.site.recorded() else "", f"{name} has an address"
+        )
+
+    def recorded(self) -> set[str]:
+        """The names of the recorded workloads."""
+        return {each.key.name for key, each in self.site.recorded().items() if key.startswith("workload/")}
 
     @contextmanager
     def traffic(self) -> Iterator[list[Tally]]:
@@ -226,12 +234,17 @@ class World:
         self._written = len(lines)
         listed = self.run("snapshots", "volumeset/shop/data")
         found += [f"the snapshot {name} is gone" for name in self.snapshots if name not in listed]
-        for name in self.workloads:
-            cut = [each.name for each in self.site.replicas(name).values() if any(c.restarts for c in each.containers)]
-            found += [f"{replica} was restarted" for replica in cut]
+        restarts = self._restarts()
+        found += [f"{name} was restarted" for name, count in restarts.items() if count > self._seen.get(name, count)]
+        self._seen = restarts
         found += [f"{name} ran {count} times" for name, count in self._executions().items() if count > 1]
         self._check_log()
         return found
+
+    def _restarts(self) -> dict[str, int]:
+        """How often containers of each replica were restarted: on a full disk, the first start of a new one fails."""
+        replicas = [each for name in self.workloads for each in self.site.replicas(name).values()]
+        return {each.name: sum(container.restarts for container in each.containers) for each in replicas}
 
     def has_newest_image(self) -> bool:
         """Whether all replicas of ``web`` run what the tag means now."""
@@ -265,8 +278,7 @@ class World:
             assert not refused, refused
             return f"{self._tip} is not applied"
         recorded = self.site.recorded()
-        names = {each.key.name for key, each in recorded.items() if key.startswith("workload/")}
-        if names != {*self.workloads, "cold", "tick"}:
+        if (names := self.recorded()) != {*self.workloads, "cold", "tick"}:
             return f"{sorted(names)} are recorded"
         for name, wanted in self.workloads.items():
             replicas = self.site.replicas(name).values()
