@@ -74,6 +74,7 @@ class _Units:
         self._additions: dict[str, Addition] = {}
         self._groups: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
 
     def project(self, contents: Mapping[str, bytes]) -> Project:
         """The project, with the notes about everything that has no counterpart."""
@@ -322,8 +323,9 @@ class _Units:
 
     def _free(self, name: str, file: str) -> str:
         """``name``, or one with the file where another unit has it."""
-        taken = {*self._names.values(), *self._groups}
-        return name if name not in taken else f"{name}-{fitting(file)}"
+        found = name if name not in self._taken else f"{name}-{fitting(file)}"
+        self._taken.add(found)
+        return found
 
     def _note_network(self, unit: Unit, entry: Entry) -> None:
         is_own = entry.value in ("host", "none") or entry.value.startswith("container:")
