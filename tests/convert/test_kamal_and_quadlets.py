@@ -208,6 +208,23 @@ def test_no_line_of_a_quadlet_makes_a_conversion_fail(first: list[str], second: 
     assert read(stream(draft.body for draft in found.drafts).encode()).faults == []
 
 
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        (b"Environment=A=a\x07b", "control-character"),
+        (b"Image=a\x00", "control-character"),
+        (b"Label=a\xe2\x80\xaeb=c", "convert-malformed"),
+        (b"Environment=A=\xff", "encoding"),
+        (b'Entrypoint=["\\u0007"]', ""),
+        (b'HealthCmd=["\\ud800"]', ""),
+    ],
+)
+def test_what_no_manifest_can_have_is_an_error_or_stays_a_text(line: bytes, rule: str) -> None:
+    found = convert_files({"a.container": b"[Container]\nImage=a:1\n" + line}, "shop")
+    assert [each.rule for each in found.findings if each.severity == "error"] == ([rule] if rule else [])
+    assert read(stream(draft.body for draft in found.drafts).encode()).faults == []
+
+
 @given(st.binary(max_size=200), st.sampled_from(["a.container", "a.pod", "a.volume", "a.kube", "deploy.yml"]))
 def test_no_content_makes_a_conversion_fail(raw: bytes, name: str) -> None:
     convert_files({name: raw})

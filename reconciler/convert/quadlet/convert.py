@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.convert.budget import Budget
 from reconciler.convert.compose.convert import convert as convert_project
 from reconciler.convert.compose.long_forms import long_form
-from reconciler.convert.compose.nodes import Node, Origin, made, origins, plain
+from reconciler.convert.compose.nodes import CONTROL, Node, Origin, made, origins, plain
 from reconciler.convert.compose.project import Addition, Project, no_file
 from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.drafts import Converted
@@ -19,6 +19,7 @@ from reconciler.convert.notes import ConversionNote
 from reconciler.convert.quadlet.fields import origin_of, unused
 from reconciler.convert.quadlet.units import Entry, Unit, read_unit
 from reconciler.model.finding import Finding
+from reconciler.printable import is_name
 
 _GVC = "default"
 _SPECIFIER = re.compile("%([^%])")
@@ -290,7 +291,7 @@ class _Units:
         for entry in unit.of(section, key):
             for word in self._words(unit, entry):
                 name, sign, value = word.partition("=")
-                if sign and name:
+                if sign and name and is_name(name):
                     found[name] = made(value, origin_of(unit, entry))
                 else:
                     self._note(unit, entry, "convert-malformed", f"a word of `{key}` is not NAME=VALUE")
@@ -351,4 +352,9 @@ def _json_list(text: str) -> list[str]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    return found if isinstance(found, list) and all(isinstance(each, str) for each in found) else []
+    return found if isinstance(found, list) and all(isinstance(each, str) and _is_text(each) for each in found) else []
+
+
+def _is_text(text: str) -> bool:
+    """Whether a manifest can have ``text``: JSON has escapes for halves of characters and controls."""
+    return not CONTROL.search(text) and not any("\ud800" <= each <= "\udfff" for each in text)
