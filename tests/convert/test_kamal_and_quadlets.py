@@ -134,6 +134,7 @@ NOTHING_LOST = {
     "Requires=miniflux-db.service": "After says it too",
     "ContainerName=miniflux": "the file has the name too",
     "ContainerName=miniflux-db": "the file has the name too",
+    "Image=two:1": "its unit is left out",
     "PublishPort=80:80": "its pod is left out",
     "After=network-online.target": "no container of the files",
     "Wants=network-online.target": "no container of the files",

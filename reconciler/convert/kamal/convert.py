@@ -137,7 +137,7 @@ class _Deployment:
         is_on = proxies[1] is not None if name != primary else True
         if is_on and not any(each is not None and each.value is False for each in proxies):
             self._serve(service, [each for each in proxies if each is not None], found)
-        self._services[service] = made(found, role.origin)
+        self._keep(service, role, found)
 
     def _add_accessory(self, name: str, accessory: Node) -> None:
         service = _text(accessory.fields.get("service")) or f"{self.name}-{name}"
@@ -153,7 +153,15 @@ class _Deployment:
             found["expose"] = [port._replace(value=str(port.value).rpartition(":")[2])]
         if (proxy := accessory.fields.get("proxy")) is not None and proxy.value is not False:
             self._serve(service, [proxy], found)
-        self._services[service] = made(found, accessory.origin)
+        self._keep(service, accessory, found)
+
+    def _keep(self, service: str, node: Node, found: dict[str, Any]) -> None:
+        """Add the service, unless another role or accessory has its name."""
+        if service in self._services:
+            self._note(node, "convert-duplicate", "another role or accessory has the name of this one",
+                       "give one of the two another name")  # fmt: skip
+        else:
+            self._services[service] = made(found, node.origin)
 
     def _common(self, service: str, node: Node, envs: Sequence[Node | None]) -> dict[str, Any]:
         """What roles and accessories have alike."""

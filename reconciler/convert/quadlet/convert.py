@@ -66,9 +66,13 @@ class _Units:
     """The quadlets of a conversion, and the parts of a compose project that are made of them."""
 
     def __init__(self, units: Sequence[Unit], budget: Budget) -> None:
-        self._units = {f"{unit.name}{unit.suffix}": unit for unit in units}
+        self._units: dict[str, Unit] = {}
         self._first = units[0]
         self._notes: list[ConversionNote] = []
+        for unit in units:
+            if self._units.setdefault(f"{unit.name}{unit.suffix}", unit) is not unit:
+                self._note(unit, None, "convert-duplicate", "a unit of this name is in another directory too",
+                           "convert the directories one by one")  # fmt: skip
         self._budget = budget
         self._services: dict[str, Node] = {}
         self._volumes: dict[str, Node] = {}
