@@ -134,6 +134,7 @@ NOTHING_LOST = {
     "Requires=miniflux-db.service": "After says it too",
     "ContainerName=miniflux": "the file has the name too",
     "ContainerName=miniflux-db": "the file has the name too",
+    "Image=two:1": "its unit is left out",
     "PublishPort=80:80": "its pod is left out",
     "After=network-online.target": "no container of the files",
     "Wants=network-online.target": "no container of the files",
@@ -205,6 +206,23 @@ _LINES = st.lists(
 def test_no_line_of_a_quadlet_makes_a_conversion_fail(first: list[str], second: list[str], third: list[str]) -> None:
     texts = ("\n".join(["[Container]", *lines]) for lines in (first, second, third))
     found = converted(dict(zip(("a.container", "b.pod", "c.volume"), texts, strict=True)))
+    assert read(stream(draft.body for draft in found.drafts).encode()).faults == []
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        (b"Environment=A=a\x07b", "control-character"),
+        (b"Image=a\x00", "control-character"),
+        (b"Label=a\xe2\x80\xaeb=c", "convert-malformed"),
+        (b"Environment=A=\xff", "encoding"),
+        (b'Entrypoint=["\\u0007"]', ""),
+        (b'HealthCmd=["\\ud800"]', ""),
+    ],
+)
+def test_what_no_manifest_can_have_is_an_error_or_stays_a_text(line: bytes, rule: str) -> None:
+    found = convert_files({"a.container": b"[Container]\nImage=a:1\n" + line}, "shop")
+    assert [each.rule for each in found.findings if each.severity == "error"] == ([rule] if rule else [])
     assert read(stream(draft.body for draft in found.drafts).encode()).faults == []
 
 

@@ -37,7 +37,7 @@ def test_every_form_has_a_file() -> None:
 
 @pytest.mark.parametrize("command", ["convert", "validate"])
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file["name"]))
-def test_a_command_says_which_one_takes_the_file(file: dict[str, str], command: str, tmp_path: Path) -> None:
+def test_a_command_names_the_one_that_takes_the_file(file: dict[str, str], command: str, tmp_path: Path) -> None:
     result = here(command, placed(tmp_path, file), cwd=tmp_path)
     if file[command]:
         assert result == (1, "", f"error: {file[command]}\n")
@@ -47,7 +47,7 @@ def test_a_command_says_which_one_takes_the_file(file: dict[str, str], command: 
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file["name"]))
-def test_stack_says_which_command_takes_the_file(
+def test_stack_names_the_command_that_takes_the_file(
     file: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

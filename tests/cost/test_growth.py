@@ -12,6 +12,7 @@ import pytest
 from reconciler.documents.schema.loader import KIND_NAMES
 from tests.cost.growth import Shape, growth_of
 from tests.cost.inputs.compose import COMPOSE
+from tests.cost.inputs.deployments import DEPLOYMENTS
 from tests.cost.inputs.encrypted import ENCRYPTED
 from tests.cost.inputs.exports import EXPORTS
 from tests.cost.inputs.kubernetes import KUBERNETES
@@ -20,6 +21,7 @@ from tests.cost.inputs.texts import DOCUMENTS, ENV_FILES, IGNORED, QUERIES, sett
 
 SHAPES: dict[str, dict[str, Shape]] = {
     "compose": COMPOSE,
+    "deployments": DEPLOYMENTS,
     "env files": ENV_FILES,
     "kubernetes": KUBERNETES,
     "exports": EXPORTS,

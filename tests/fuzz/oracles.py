@@ -11,9 +11,11 @@ from typing import Any
 from reconciler.convert.compose.convert import convert as convert_compose
 from reconciler.convert.compose.project import Project, UnreadableFileError, load
 from reconciler.convert.export.convert import normalise
+from reconciler.convert.files import convert_files
 from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
 from reconciler.convert.notes import findings
 from reconciler.convert.reader import read_all, read_kubernetes
+from reconciler.convert.rules import RULEBOOK
 from reconciler.documents.composer import Composer
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.line_reader import TEXT_FIELDS, read_lines
@@ -42,6 +44,8 @@ THEN = b'\n---\n"then"\n---\n'
 HEAD = 4
 """Bytes before a saved input that hold its length."""
 COMPOSE_FILE = "compose.yaml"
+UNITS = ("web.container", "db.container", "all.pod", "own.volume", "own.network", "own.image", "own.kube")
+"""Names of the quadlets of an input, in their order."""
 TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000, documents=3, faults=5)
 """Limits that ordinary files break."""
 
@@ -156,6 +160,35 @@ def converting(raw: bytes) -> None:
         _within([*faults, *findings(converted.remarks, contents)], raw)
         if read(stream(draft.body for draft in converted.drafts).encode()).faults:
             raise Wrong("the manifests of a conversion cannot be read")
+
+
+def deploying(raw: bytes) -> None:
+    """deploy.yml of Kamal: converted or refused, within the file and the time, and the output is read."""
+    _of_files({"deploy.yml": raw}, raw)
+
+
+def uniting(raw: bytes) -> None:
+    """Quadlets, parted by lines of ``---``: a container, a pod, a volume and others, as ``deploying``."""
+    parts = raw.split(BETWEEN)[: len(UNITS)]
+    _of_files(dict(zip(UNITS, parts, strict=False)), raw)
+
+
+def _of_files(contents: dict[str, bytes], raw: bytes) -> None:
+    found = _timed(lambda _: convert_files(contents, "shop"), raw)
+    for path, content in contents.items():
+        here = [each for each in found.findings if each.path == path]
+        _within(here, content)
+    _known_to_conversions(each.rule for each in found.findings)
+    if read(stream(draft.body for draft in found.drafts).encode()).faults:
+        raise Wrong("the manifests of a conversion cannot be read")
+    if _sometimes(raw) and convert_files(contents, "shop") != found:
+        raise Wrong("the same files were converted to something else")
+
+
+def _known_to_conversions(rules: Iterable[str]) -> None:
+    unknown = set(rules) - rulebook().keys() - RULEBOOK.keys()
+    if unknown:
+        raise Wrong(f"no rule is called {', '.join(sorted(unknown))}")
 
 
 def stepping(raw: bytes) -> None:

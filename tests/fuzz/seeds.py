@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from reconciler.convert.quadlet.fields import CARRIED, LEFT_OUT
 from reconciler.documents.reader import read
 from tests.fuzz.canary import planted
 from tests.fuzz.oracles import BETWEEN, BYTES, THEN
@@ -66,6 +67,39 @@ def resources() -> Iterator[bytes]:
         pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "b", key: labels}]}}
         head = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": key, "labels": labels}}
         yield json.dumps({**head, "spec": {"selector": {"matchLabels": labels}, "template": pod, key: {}}}).encode()
+
+
+def deployments() -> Iterator[bytes]:
+    """deploy.yml of the cases, whole and with keys that have signs of paths at each level."""
+    for path in CASES.glob("kamal/*.yaml"):
+        yield from _inner(path.read_bytes())
+    for key in ODD_KEYS:
+        value = {"a": "b", key: {key: "c"}}
+        head = {"service": "a", "image": "b", key: value}
+        yield json.dumps({**head, "servers": {key: {"hosts": ["a"], "cmd": "b", key: value}}}).encode()
+        yield json.dumps({**head, "accessories": {key: {"image": "a", "directories": [f"{key}:/a"]}}}).encode()
+        for field in ("env", "labels", "volumes", "proxy", "registry", "builder"):
+            yield json.dumps({**head, field: value}).encode()
+            yield json.dumps({**head, "servers": {"web": {field: value}}, "proxy": {"host": key}}).encode()
+
+
+def units() -> Iterator[bytes]:
+    """Quadlets of the cases, alone and each after others, with every key and odd values."""
+    texts = [
+        text.encode()
+        for path in CASES.glob("quadlet/*.yaml")
+        for text in loaded(path.read_bytes())[0]["files"].values()
+    ]
+    for at, text in enumerate(texts):
+        yield text
+        yield BETWEEN.join(texts[at : at + 7])
+        yield BETWEEN.join(
+            [b"[Container]\nImage=a\nPod=all.pod\nVolume=own.volume:/a", text, b"[Pod]\nPublishPort=80:80"]
+        )
+    for form in (*CARRIED, *(f"Container.{key}" for key in LEFT_OUT)):
+        section, _, key = form.partition(".")
+        for value in ("", "a=b", '"', "%h", "a,type=env", "own.volume:/x", "[1]", "10", "\\"):
+            yield f"[Container]\nImage=a\n[{section}]\n{key}={value}\n".encode()
 
 
 def _written(document: Any) -> Iterator[bytes]:

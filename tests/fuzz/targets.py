@@ -31,6 +31,8 @@ TARGETS = {
     "rules": Target(oracles.checking, seeds.streams, structured=True, share=2),
     "compose": Target(oracles.composing, seeds.projects),
     "conversions": Target(oracles.converting, seeds.resources),
+    "kamal": Target(oracles.deploying, seeds.deployments),
+    "quadlets": Target(oracles.uniting, seeds.units),
     "steps": Target(oracles.stepping, seeds.steps, structured=True),
 }
 

@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.convert.budget import Budget
 from reconciler.convert.compose.convert import convert as convert_project
 from reconciler.convert.compose.long_forms import long_form
-from reconciler.convert.compose.nodes import Node, Origin, Verbatim, made, origins, plain
+from reconciler.convert.compose.nodes import Node, Origin, Verbatim, made, origins, plain, size_of
 from reconciler.convert.compose.project import Addition, Host, Project, no_file
 from reconciler.convert.compose.reading import ComposeDocument, read_compose
 from reconciler.convert.drafts import Body, Converted
@@ -27,6 +27,8 @@ _PORT = 80
 _PATH = "/up"
 _FULL_NAME = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?\.)+[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _MOST_REPLICAS = 10_000
+_SHARED = {"env", "labels", "volumes"}
+"""Fields of the root that each role has."""
 _WORDING = {
     "set deploy.resources.limits": "set memory and cpus in `options`",
     "; expose names ports": "",
@@ -53,9 +55,10 @@ def convert(document: ComposeDocument, raw: bytes, gvc: str = "", budget: Budget
     The notes name everything that is not converted. None has a value of the file.
     """
     notes: list[ConversionNote] = []
-    root = Verbatim(notes, budget or Budget()).nodes(document, "")
-    deployment = _Deployment(_without_ruby(root, notes), notes)
-    project = deployment.project(document.path, raw, budget or Budget())
+    budget = budget or Budget()
+    root = Verbatim(notes, budget).nodes(document, "")
+    deployment = _Deployment(_without_ruby(root, notes), notes, budget)
+    project = deployment.project(document.path, raw)
     return convert_project(project, gvc or fitting(deployment.name))
 
 
@@ -79,9 +82,11 @@ def _is_ruby(node: Node) -> bool:
 class _Deployment:
     """One deploy.yml, and the parts of a compose project that are made of it."""
 
-    def __init__(self, root: Node, notes: list[ConversionNote]) -> None:
+    def __init__(self, root: Node, notes: list[ConversionNote], budget: Budget) -> None:
         self._root = root
         self._notes = notes
+        self._budget = budget
+        self._shared = size_of(root._replace(value={name: root.fields[name] for name in _SHARED & root.fields.keys()}))
         self.name = _text(root.fields.get("service")) or "app"
         self._secret = fitting(f"{self.name}-secrets")
         self._keys: dict[str, Node] = {}
@@ -90,7 +95,7 @@ class _Deployment:
         self._additions: dict[str, Addition] = {}
         self._hosts: dict[tuple[str, str], Host] = {}
 
-    def project(self, path: str, raw: bytes, budget: Budget) -> Project:
+    def project(self, path: str, raw: bytes) -> Project:
         """The project, with the notes about everything that has no counterpart."""
         for name, role in self._roles().items():
             self._add_role(name, role)
@@ -105,9 +110,10 @@ class _Deployment:
         tree.fields["services"] = tree.fields["services"]._replace(origin=self._origin("servers"))
         whole = long_form(tree, self._notes)
 
+        hosts = [*self._hosts.values()]
         return Project(
-            self.name, plain(whole), origins(whole), frozenset(), {}, no_file, {path: raw}, self._notes, [], budget,
-            self._additions, {}, [*self._hosts.values()], _WORDING)  # fmt: skip
+            self.name, plain(whole), origins(whole), frozenset(), {}, no_file, {path: raw}, self._notes, [],
+            self._budget, self._additions, {}, hosts, _WORDING)  # fmt: skip
 
     def _roles(self) -> dict[str, Node]:
         servers = self._root.fields.get("servers")
@@ -119,6 +125,9 @@ class _Deployment:
         primary = _text(self._root.fields.get("primary_role")) or _WEB
         service = self.name if name == primary else f"{self.name}-{name}"
         hosts = role if isinstance(role.value, list) else role.fields.get("hosts", role._replace(value=[]))
+        # Each role has all that the root has: a small file can stand for more than fits.
+        if not self._budget.allows(*self._shared, role.origin.noted(self._notes)):
+            return
         found = self._common(service, role, [self._root.fields.get("env"), role.fields.get("env")])
         found["image"] = self._image(self._root)
         found["labels"] = {**self._fields("labels"), **_fields(role, "labels")}
@@ -128,7 +137,7 @@ class _Deployment:
         is_on = proxies[1] is not None if name != primary else True
         if is_on and not any(each is not None and each.value is False for each in proxies):
             self._serve(service, [each for each in proxies if each is not None], found)
-        self._services[service] = made(found, role.origin)
+        self._keep(service, role, found)
 
     def _add_accessory(self, name: str, accessory: Node) -> None:
         service = _text(accessory.fields.get("service")) or f"{self.name}-{name}"
@@ -144,7 +153,15 @@ class _Deployment:
             found["expose"] = [port._replace(value=str(port.value).rpartition(":")[2])]
         if (proxy := accessory.fields.get("proxy")) is not None and proxy.value is not False:
             self._serve(service, [proxy], found)
-        self._services[service] = made(found, accessory.origin)
+        self._keep(service, accessory, found)
+
+    def _keep(self, service: str, node: Node, found: dict[str, Any]) -> None:
+        """Add the service, unless another role or accessory has its name."""
+        if service in self._services:
+            self._note(node, "convert-duplicate", "another role or accessory has the name of this one",
+                       "give one of the two another name")  # fmt: skip
+        else:
+            self._services[service] = made(found, node.origin)
 
     def _common(self, service: str, node: Node, envs: Sequence[Node | None]) -> dict[str, Any]:
         """What roles and accessories have alike."""

@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.convert.budget import Budget
 from reconciler.convert.compose.convert import convert as convert_project
 from reconciler.convert.compose.long_forms import long_form
-from reconciler.convert.compose.nodes import Node, Origin, made, origins, plain
+from reconciler.convert.compose.nodes import CONTROL, Node, Origin, made, origins, plain
 from reconciler.convert.compose.project import Addition, Project, no_file
 from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.drafts import Converted
@@ -19,6 +19,7 @@ from reconciler.convert.notes import ConversionNote
 from reconciler.convert.quadlet.fields import origin_of, unused
 from reconciler.convert.quadlet.units import Entry, Unit, read_unit
 from reconciler.model.finding import Finding
+from reconciler.printable import is_name
 
 _GVC = "default"
 _SPECIFIER = re.compile("%([^%])")
@@ -65,15 +66,20 @@ class _Units:
     """The quadlets of a conversion, and the parts of a compose project that are made of them."""
 
     def __init__(self, units: Sequence[Unit], budget: Budget) -> None:
-        self._units = {f"{unit.name}{unit.suffix}": unit for unit in units}
+        self._units: dict[str, Unit] = {}
         self._first = units[0]
         self._notes: list[ConversionNote] = []
+        for unit in units:
+            if self._units.setdefault(f"{unit.name}{unit.suffix}", unit) is not unit:
+                self._note(unit, None, "convert-duplicate", "a unit of this name is in another directory too",
+                           "convert the directories one by one")  # fmt: skip
         self._budget = budget
         self._services: dict[str, Node] = {}
         self._volumes: dict[str, Node] = {}
         self._additions: dict[str, Addition] = {}
         self._groups: dict[str, list[str]] = {}
         self._names: dict[str, str] = {}
+        self._taken: set[str] = set()
 
     def project(self, contents: Mapping[str, bytes]) -> Project:
         """The project, with the notes about everything that has no counterpart."""
@@ -289,7 +295,7 @@ class _Units:
         for entry in unit.of(section, key):
             for word in self._words(unit, entry):
                 name, sign, value = word.partition("=")
-                if sign and name:
+                if sign and name and is_name(name):
                     found[name] = made(value, origin_of(unit, entry))
                 else:
                     self._note(unit, entry, "convert-malformed", f"a word of `{key}` is not NAME=VALUE")
@@ -322,8 +328,9 @@ class _Units:
 
     def _free(self, name: str, file: str) -> str:
         """``name``, or one with the file where another unit has it."""
-        taken = {*self._names.values(), *self._groups}
-        return name if name not in taken else f"{name}-{fitting(file)}"
+        found = name if name not in self._taken else f"{name}-{fitting(file)}"
+        self._taken.add(found)
+        return found
 
     def _note_network(self, unit: Unit, entry: Entry) -> None:
         is_own = entry.value in ("host", "none") or entry.value.startswith("container:")
@@ -349,4 +356,9 @@ def _json_list(text: str) -> list[str]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    return found if isinstance(found, list) and all(isinstance(each, str) for each in found) else []
+    return found if isinstance(found, list) and all(isinstance(each, str) and _is_text(each) for each in found) else []
+
+
+def _is_text(text: str) -> bool:
+    """Whether a manifest can have ``text``: JSON has escapes for halves of characters and controls."""
+    return not CONTROL.search(text) and not any("\ud800" <= each <= "\udfff" for each in text)

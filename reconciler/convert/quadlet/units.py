@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from reconciler.model.finding import Fault, Pointer
 
 SUFFIXES = (".container", ".pod", ".volume", ".network", ".image", ".build", ".kube")
 """How the names of quadlets end."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Characters that a manifest cannot have, even escaped."""
 MOST_ENTRIES = 10_000
 """The most entries of a unit."""
 
@@ -73,6 +76,10 @@ def is_unit(path: str) -> bool:
 def read_unit(path: str, raw: bytes) -> Unit:
     """The unit in a file; what is no entry is a fault. No content makes it raise."""
     faults: list[Fault] = []
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        faults.append(Fault("encoding", "a unit is text in UTF-8", 0, 0, "save it as UTF-8"))
     entries = [each for each, _ in _entries(_text(raw), faults)]
     stem, suffix = posixpath.splitext(posixpath.basename(path))
     return Unit(path, stem, suffix, entries, faults)
@@ -90,6 +97,9 @@ def _entries(text: str, faults: list[Fault]) -> Iterator[tuple[Entry, int]]:
             section = words[1:-1]
             continue
         key, sign, value = words.partition("=")
+        if _CONTROL.search(words):
+            faults.append(Fault("control-character", "this line has a control character", line, 1, "remove it"))
+            continue
         if not sign or not section or not key.strip():
             faults.append(Fault("convert-malformed", "a line of a unit is [Section] or Key=value", line, 1))
             continue
