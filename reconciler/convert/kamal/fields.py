@@ -35,7 +35,7 @@ CARRIED = {
     "proxy.host": "`domain` with a route to the workload",
     "proxy.hosts": "a `domain` each",
     "proxy.path_prefix": "the prefix of the route",
-    "proxy.ssl": "a domain is served with TLS; a notice says so where it is off",
+    "proxy.ssl": "a domain is always served with TLS; a warning where it is off",
     "registry.server": "the registry of `image`",
     "servers": "`workload` for each role; a list is the role `web`",
     "servers.*.cmd": "`args`",
