@@ -61,8 +61,6 @@ ACCOUNTS = (
     + account("runner", "workload", "exec.runCronWorkload")
     + account("author", "workload", "create", "edit")
     + account("identities", "identity", "create")
-    + account("copier", "volumeset", "view", "exec", target="targetLinks: [//gvc/shop/volumeset/copy]")
-    + account("owner", "volumeset", "edit", "exec.createVolumeSnapshot")
     + account("gvcs", "gvc", "edit")
     + account("policies", "policy", "create")
     + account("groups", "group", "edit")
@@ -85,6 +83,11 @@ name: ops
 )
 
 
+COPIERS = account("copier", "volumeset", "view", "exec", target="targetLinks: [//gvc/shop/volumeset/copy]") + account(
+    "owner", "volumeset", "edit", "exec.createVolumeSnapshot"
+)
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
     """Secrets, an identity that may reveal one of them, and accounts with one permission each."""
@@ -95,7 +98,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
         "shop/own.yaml": CRON.format(name="own", identity="\n  identityLink: //identity/web"),
         "secrets.yaml": SECRETS,
         "shop/volumes.yaml": "---\n".join(VOLUMES.format(name=name) for name in ("data", "copy")),
-        "accounts.yaml": ACCOUNTS.removeprefix("---\n"),
+        "accounts.yaml": (ACCOUNTS + COPIERS).removeprefix("---\n"),
     }
     with api_site(tmp_path_factory.mktemp("references"), files) as made:
         yield made

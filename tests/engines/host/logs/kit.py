@@ -18,14 +18,6 @@ from tests.support.clock import FakeClock
 EVERYTHING = '{gvc=~".+"}'
 
 
-class SetClock(FakeClock):
-    """One that can be set too."""
-
-    def set(self, seconds: float) -> None:
-        """Set it forward, or back where that is negative; what is monotonic does not notice."""
-        self.jump(seconds)
-
-
 def place(workload: str = "web", replica: str = "", container: str = "main", gvc: str = "shop") -> ContainerId:
     return ContainerId(Key.parse(f"workload/{gvc}/{workload}"), replica or f"{workload}-1", container)
 
@@ -41,7 +33,7 @@ class Location:
         self.root = self.state / "host" / "here" / "logs"
         self.outputs = path / "outputs"
         self.outputs.mkdir(parents=True, exist_ok=True)
-        self.clock = SetClock()
+        self.clock = FakeClock()
         self.budget = budget
         self.free = free
         self.collector = self.restarted()

@@ -284,7 +284,7 @@ def test_collection_goes_on_after_segments_were_deleted(location: Location) -> N
 
 def test_times_stand_still_while_the_clock_is_set_back_a_little(location: Location) -> None:
     location.taken("one\n")
-    location.clock.set(-2)
+    location.clock.jump(-2)
     location.taken("two\n")
     assert [(line.ms, line.text) for line in location.found()] == [
         (int(START * 1000), b"one"),
@@ -294,9 +294,9 @@ def test_times_stand_still_while_the_clock_is_set_back_a_little(location: Locati
 
 
 def test_a_clock_that_was_wrong_by_years_loses_nothing_and_keeps_nothing_back(location: Location) -> None:
-    location.clock.set(10 * 365 * 86_400)
+    location.clock.jump(10 * 365 * 86_400)
     location.taken("in the future\n")
-    location.clock.set(-10 * 365 * 86_400)
+    location.clock.jump(-10 * 365 * 86_400)
     location.taken("now\n")
     location.restarted()
     location.taken("later\n")

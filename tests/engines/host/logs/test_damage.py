@@ -67,7 +67,7 @@ def torn(location: Location) -> None:
 
 def moved_on(location: Location) -> None:
     """A day later, when the next block begins another segment."""
-    location.clock.set(86_400)
+    location.clock.jump(86_400)
 
 
 class Happening(Enum):
