@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -179,6 +180,26 @@ def test_a_writer_with_git_itself_is_built_upon(repo: GitRepo) -> None:
     stop.set()
     writer.join(30)
     assert len(names(repo)) == 31
+
+
+@pytest.mark.parametrize("tip", ["", "b.yaml"])
+def test_a_lock_that_a_killed_process_left_is_removed_and_another_one_stays(
+    repo: GitRepo, monkeypatch: pytest.MonkeyPatch, tip: str
+) -> None:
+    if tip:
+        commit(repo, {tip: b"1\n"})
+    lock = repo.path / f"refs/heads/{BRANCH}.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    lock.touch()
+    monkeypatch.setattr(branch_module, "_TRIES", 2)
+    with pytest.raises(SourceError, match="locked by others"):
+        commit(repo, {"a.yaml": b"1\n"})
+    assert lock.exists()
+    made = lock.stat().st_mtime - branch_module._LOCK_LASTS
+    os.utime(lock, (made, made))
+    commit(repo, {"a.yaml": b"1\n"})
+    assert files(repo)["a.yaml"] == "1"
+    assert not lock.exists()
 
 
 def test_history_is_cut_when_it_grows_long(repo: GitRepo, monkeypatch: pytest.MonkeyPatch) -> None:

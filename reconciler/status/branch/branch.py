@@ -29,6 +29,8 @@ _TRAILER = "Reconciler-Commits"
 _COUNT = re.compile(rf"^{_TRAILER}: (\d{{1,9}})$", re.MULTILINE)
 _TRIES = 40
 _PAUSE = 0.05
+_LOCK_LASTS = 10.0
+"""Seconds for which no Git holds the lock of a ref: an older one was left by a process that was killed."""
 GIT_FAULTS = (pygit2.GitError, KeyError, ValueError, OSError)
 """What libgit2 raises for a repository that is damaged, or not accessible."""
 
@@ -88,6 +90,7 @@ class StatusBranch:
         """
         self._refuse_checked_out()
         self._reopen()
+        self._remove_stale_lock()
         for attempt in range(_TRIES):
             tip = self.tip()
             try:
@@ -222,6 +225,13 @@ class StatusBranch:
                 return False
             raise self._broken(f"{self._name_taken_by()!r} exists" if self._name_taken_by() else fault) from None
         return True
+
+    def _remove_stale_lock(self) -> None:
+        """Remove the lock of the branch that a killed process left; status could never be written again."""
+        lock = self.gitdir / f"{self.ref}.lock"
+        with suppress(OSError):
+            if time.time() - lock.stat().st_mtime >= _LOCK_LASTS:
+                lock.unlink()
 
     def _name_taken_by(self) -> str:
         """A ref that prevents this branch, because Git stores one as a file where the other needs a directory."""
