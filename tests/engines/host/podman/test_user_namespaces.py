@@ -45,6 +45,7 @@ from tests.engines.host.podman.test_real import _nothing_is_left as _nothing_is_
 from tests.engines.host.podman.test_real import service as service
 from tests.engines.host.provisioning.kit import container_of, vault
 from tests.support.host_sandbox import let_others_through
+from tests.support.mounts import leave_volumes_of_others
 from tests.support.plans import Bench, ends, plan, step
 from tests.support.podman import APP_IMAGE, IMAGE, PodmanService, busybox_image
 from tests.support.waiting import until
@@ -394,6 +395,7 @@ def confined(script: str, root: Path, service: PodmanService, *volumes: Path) ->
     """What a daemon prints that has a mount namespace of its own, in which ``script`` ran before."""
     root.mkdir(exist_ok=True)
     OWNERS.append(labels_of(root, "here").owner)
+    script = f"{leave_volumes_of_others(root.parent)}; {script}"
     words = ["unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh", sys.executable, "-c", CONFINED]
     words += [str(root), str(service.socket), *map(str, volumes)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60.0)

@@ -33,6 +33,7 @@ from tests.engines.host.processes.kit import (
     shell,
     sleeping,
 )
+from tests.support.mounts import leave_volumes_of_others
 from tests.support.waiting import until
 
 MEBIBYTE = 1 << 20
@@ -344,7 +345,8 @@ asyncio.run(story())
 def test_root_joins_the_file_systems_of_a_container(tmp_path: Path) -> None:
     seen, state = tmp_path / "seen", tmp_path / "state"
     seen.mkdir()
-    mount = f'mount -t tmpfs none {seen} && touch {seen}/inside && exec {sys.executable} -c "$0" {state}'
+    leave = leave_volumes_of_others(tmp_path)
+    mount = f'{leave}; mount -t tmpfs none {seen} && touch {seen}/inside && exec {sys.executable} -c "$0" {state}'
     daemon = ["unshare", "--mount", "sh", "-c", mount, IN_A_NAMESPACE]
 
     async def story() -> None:
