@@ -80,7 +80,7 @@ def test_a_renamed_workload_stays_for_as_long_as_its_successor_fails(tmp_path: P
         address = site.address()
         site.repo.commit({"shop/web.yaml": manifest("site", gate)})
         wait(lambda: site.replicas("site"), "its successor starts")
-        # Nobody waits for it any longer: the former name comes back.
+        # Nothing waits for it now: the former name comes back.
         site.repo.commit({"shop/web.yaml": manifest("web", gate)})
         # The delete of the hour was that of web, which then was not carried out.
         digest = wait(lambda: daemon.logged("reconciled")[-1].get("approve"), "the delete waits for an approval")

@@ -40,6 +40,7 @@ def browse(url: str, person: str) -> httpx2.Response:
     """What a browser shows in the end after ``person`` opened ``url``, and logged in at the provider."""
     with httpx2.Client() as browser:
         answer = browser.get(url)
+        assert "location" in answer.headers, (answer.status_code, answer.text)
         page = answer.headers["location"]
         answer = browser.post(page, data={"sub": person})
         while "location" in answer.headers:

@@ -193,7 +193,7 @@ class _Deployment:
         return {"replicas": made(count, hosts.origin)}
 
     def _image(self, node: Node) -> Node:
-        """The image with its registry; the one of the service has the tag of each build, which nobody writes."""
+        """The image with its registry; the one of the service has the tag of each build, which no file names."""
         image = node.fields.get("image", node._replace(value=None))
         server = _text(node.fields.get("registry", node).fields.get("server"))
         text = _text(image)
@@ -287,7 +287,7 @@ class _Deployment:
 
 
 def _origin_of(proxies: Sequence[Node], root: Node) -> Origin:
-    """Where a port is said that nobody writes: at the proxy, else at the root."""
+    """The place of a port that no file names: the proxy, else the root."""
     return proxies[-1].origin if proxies else root.origin
 
 

@@ -98,7 +98,7 @@ class Housekeeping:
             self._append_event(EngineEvent(key, Reason.LOGS_EXPIRED, message))
 
     def _take_over(self, expiry: ExpiryTime) -> None:
-        """Go on from a jump that an earlier daemon has seen, or that nobody has seen: no daemon ran."""
+        """Go on from a jump that an earlier daemon has seen, or that happened while no daemon ran."""
         if not expiry.jump:
             return
         passed = max(expiry.now - expiry.since, 0.0)

@@ -315,11 +315,10 @@ class HaproxyDataPlane:
         crowded, self._crowded = self._crowded, self._proxy.crowded
         if crowded or not self._crowded:
             return
-        waiting = {name: each.traffic.waiting for name, each in self._proxy.live.items()}
-        name = max(waiting, key=waiting.__getitem__, default="")
-        if waiting.get(name) and (key := decode_key(name)) in self._wanted.services:
+        key, count = self._busiest({name: each.traffic.waiting for name, each in self._proxy.live.items()})
+        if key is not None:
             text = (
-                f"{waiting[name]} requests wait, the most of all workloads here. HAProxy has so many connections "
+                f"{count} requests wait, the most of all workloads here. HAProxy has so many connections "
                 f"that only {FEW_WAITING} requests of each may wait for now"
             )
             self._context.append_event(EngineEvent(key, Reason.MANY_REQUESTS_WAIT, text))
@@ -329,14 +328,20 @@ class HaproxyDataPlane:
         is_full, self._full = self._full, self._proxy.full
         if is_full or not self._full:
             return
-        found = {name: each.open for name, each in self._proxy.live.items()}
-        name = max(found, key=found.__getitem__, default="")
-        if found.get(name) and (key := decode_key(name)) in self._wanted.services:
+        key, count = self._busiest({name: each.open for name, each in self._proxy.live.items()})
+        if key is not None:
             text = (
-                f"{found[name]} requests and connections are open, the most of all workloads here. HAProxy has hardly "
+                f"{count} requests and connections are open, the most of all workloads here. HAProxy has hardly "
                 f"room for others, so no workload gets more than {self._proxy.limits.share} for now"
             )
             self._context.append_event(EngineEvent(key, Reason.MANY_CONNECTIONS, text))
+
+    def _busiest(self, counts: Mapping[str, int]) -> tuple[Key | None, int]:
+        """The workload of the highest of ``counts``, which are by backend, and that count; None if none is served."""
+        name = max(counts, key=counts.__getitem__, default="")
+        count = counts.get(name, 0)
+        key = decode_key(name) if count else None
+        return (key if key in self._wanted.services else None), count
 
     def _report_refused(self, name: str, count: int) -> None:
         key = decode_key(name)

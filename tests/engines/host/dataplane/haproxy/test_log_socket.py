@@ -69,7 +69,7 @@ class Watched(Plane):
     async def measured(self, address: str) -> None:
         """Return when a request has been measured; all that was sent before is read then.
 
-        A request that a worker answers just before it ends, as at a reload, is not: nobody can prove its sender then.
+        A request that a worker answers just before it ends, as at a reload, is not: its sender cannot be proven then.
         """
         before = len(self.samples)
 

@@ -37,7 +37,7 @@ def id_range(owner: str, first: int | None) -> IdRange:
 
 
 def lacks_for_users(wanted: WorkloadSpec, known: Capabilities) -> str:
-    """Why containers of ``wanted`` are in no user namespace, although nobody has said so; "" if they are in one."""
+    """Why containers of ``wanted`` are in no user namespace, although no setting denies it; "" if they are in one."""
     if wanted.host_users or known.rootless:
         return ""
     if known.lacks_for_namespaces:
@@ -87,7 +87,7 @@ def _conflicts(location: str, ids: IdRange, etc: Path) -> Iterator[HostProblem]:
             yield HostProblem(message, f"add the line {_RESERVED_FOR}:{ids}")
     if names:
         message = f"ids of containers at {location}, {ids}, belong to {', '.join(names)} too"
-        yield HostProblem(message, "set podman.userNamespaces.firstId to the first of 65,536 ids that nobody has")
+        yield HostProblem(message, "set podman.userNamespaces.firstId to the first of 65,536 ids that are free")
 
 
 def _subordinate_ids(path: Path) -> Iterator[tuple[str, IdRange]]:
