@@ -244,6 +244,18 @@ class PodmanService:
         return False
 
 
+def _share_namespaces() -> None:
+    """Make the directory of network namespaces a shared mount, as the first container on a machine does.
+
+    Podman does it in several steps: of two first containers at once, the one hides the namespace of the other.
+    """
+    _NAMESPACES.mkdir(exist_ok=True)
+    shared = any(line.split()[4] == str(_NAMESPACES) for line in Path("/proc/self/mountinfo").read_text().splitlines())
+    if not shared:
+        for options in (["--bind", _NAMESPACES, _NAMESPACES], ["--make-shared", _NAMESPACES]):
+            subprocess.run(["mount", *options], check=True)
+
+
 @contextlib.contextmanager
 def podman_service() -> Iterator[PodmanService]:
     """The service, with its images, alone on this machine; skips without Podman or root, and fails there in CI."""
@@ -258,6 +270,7 @@ def podman_service() -> Iterator[PodmanService]:
         if service.folder.exists():
             service.close()  # a test process was killed
         try:
+            _share_namespaces()
             service.start()
             service.load(busybox_image(IMAGE))
             service.load(busybox_image(APP_IMAGE, user="app"))

@@ -16,6 +16,8 @@ from pathlib import Path
 MEMORY = Path("/dev/shm")
 NAME = "rt"
 """Begins the name of a directory, before the process that made it: short, for paths of sockets."""
+OWN_MOUNTS = ("unshare", "--mount", "--propagation", "slave")
+"""Runs a command in a mount namespace of its own, which keeps no volume that another test unmounts."""
 GIB = 1 << 30
 FILES = 4 * GIB
 """Bytes that temporary files may take; those of all tests take a third of it."""
@@ -33,7 +35,26 @@ def place(memory: Path = MEMORY, needed: int = FILES + PROCESSES) -> Path | None
     made = memory / f"{NAME}{os.getpid()}"
     made.mkdir()
     made.chmod(0o1777)  # tests become other users, as in /tmp
+    share_mounts(made)
     return made
+
+
+def share_mounts(folder: Path) -> None:
+    """Let what is unmounted in ``folder`` be unmounted in all other mount namespaces too, if this is root.
+
+    systemd shares the root of a machine, so people have it so. In a container it is not shared: there each namespace
+    that begins keeps a copy of the volumes of other tests, which cannot be unmounted for as long as it lasts.
+    """
+    if os.geteuid() == 0:
+        for options in (["--bind", folder, folder], ["--make-shared", folder]):
+            subprocess.run(["mount", *options], check=False, capture_output=True)
+
+
+def remove(folder: Path) -> None:
+    """Unmount ``folder`` and what is mounted in it, and remove it."""
+    if os.geteuid() == 0:
+        subprocess.run(["umount", "--recursive", "--lazy", folder], check=False, capture_output=True)
+    shutil.rmtree(folder, ignore_errors=True)
 
 
 def own_place(folder: Path) -> Path:
@@ -50,7 +71,7 @@ def remove_former(folder: Path) -> None:
     """Remove what ended processes left in ``folder``."""
     for former in folder.glob(f"{NAME}[0-9]*"):
         if not Path(f"/proc/{former.name.removeprefix(NAME)}").exists():
-            shutil.rmtree(former, ignore_errors=True)
+            remove(former)
 
 
 def _available() -> int:
@@ -72,7 +93,7 @@ def main(*arguments: str) -> int:
             code = subprocess.run(command, env={**os.environ, "TMPDIR": str(made)}, check=False).returncode
     finally:
         if code == 0:
-            shutil.rmtree(made, ignore_errors=True)
+            remove(made)
         else:
             print(f"temporary files: {made}, until the next run")
     return code

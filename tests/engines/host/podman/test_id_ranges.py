@@ -23,6 +23,7 @@ from reconciler.settings import LocationSettings, PodmanSettings, Settings, User
 from tests.engines.host.podman.kit import KEY
 from tests.engines.host.podman.test_plugin import PODMAN, sentences, wanted
 from tests.support.programs import only_root
+from tests.support.scratch import OWN_MOUNTS
 
 UNUSED = range(0x7000_0000, 0x7FFE_0000)
 """The ids that systemd lists as unused."""
@@ -138,7 +139,7 @@ print([lacks_for_namespaces(mounts=mounts) for mounts in (False, True)])
 
 @only_root("only root maps ids of this host")
 def test_a_host_that_is_a_container_and_hides_parts_of_proc_is_recognized() -> None:
-    hides = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs t /proc/sys && exec "$@"', "sh"]
+    hides = [*OWN_MOUNTS, "sh", "-c", 'mount -t tmpfs t /proc/sys && exec "$@"', "sh"]
     done = subprocess.run([*hides, sys.executable, "-c", ASKS], capture_output=True, text=True, check=True)
     assert done.stdout == "['', 'this host lets none mount /proc and /sys (mount: /proc: permission denied.)']\n"
 

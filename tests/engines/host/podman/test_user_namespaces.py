@@ -45,9 +45,9 @@ from tests.engines.host.podman.test_real import _nothing_is_left as _nothing_is_
 from tests.engines.host.podman.test_real import service as service
 from tests.engines.host.provisioning.kit import container_of, vault
 from tests.support.host_sandbox import let_others_through
-from tests.support.mounts import leave_volumes_of_others
 from tests.support.plans import Bench, ends, plan, step
 from tests.support.podman import APP_IMAGE, IMAGE, PodmanService, busybox_image
+from tests.support.scratch import OWN_MOUNTS
 from tests.support.waiting import until
 
 IDS = IdRange(1_900_544_000)
@@ -395,8 +395,7 @@ def confined(script: str, root: Path, service: PodmanService, *volumes: Path) ->
     """What a daemon prints that has a mount namespace of its own, in which ``script`` ran before."""
     root.mkdir(exist_ok=True)
     OWNERS.append(labels_of(root, "here").owner)
-    script = f"{leave_volumes_of_others(root.parent)}; {script}"
-    words = ["unshare", "--mount", "sh", "-c", f'{script} && exec "$@"', "sh", sys.executable, "-c", CONFINED]
+    words = [*OWN_MOUNTS, "sh", "-c", f'{script} && exec "$@"', "sh", sys.executable, "-c", CONFINED]
     words += [str(root), str(service.socket), *map(str, volumes)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60.0)
     assert done.returncode == 0, done.stderr
@@ -428,7 +427,7 @@ def test_a_daemon_whose_directory_podman_does_not_see_gives_a_namespace_only_to_
     assert found[0] == ""
     capable = [sys.executable, "-c", SEES, str(inner), str(service.socket)]
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", f'{hides} && exec "$@"', "sh", *capable],
+        [*OWN_MOUNTS, "sh", "-c", f'{hides} && exec "$@"', "sh", *capable],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == "this daemon cannot mount them where Podman sees them\n"

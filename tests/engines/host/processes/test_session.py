@@ -33,7 +33,7 @@ from tests.engines.host.processes.kit import (
     shell,
     sleeping,
 )
-from tests.support.mounts import leave_volumes_of_others
+from tests.support.scratch import OWN_MOUNTS
 from tests.support.waiting import until
 
 MEBIBYTE = 1 << 20
@@ -345,9 +345,8 @@ asyncio.run(story())
 def test_root_joins_the_file_systems_of_a_container(tmp_path: Path) -> None:
     seen, state = tmp_path / "seen", tmp_path / "state"
     seen.mkdir()
-    leave = leave_volumes_of_others(tmp_path)
-    mount = f'{leave}; mount -t tmpfs none {seen} && touch {seen}/inside && exec {sys.executable} -c "$0" {state}'
-    daemon = ["unshare", "--mount", "sh", "-c", mount, IN_A_NAMESPACE]
+    mount = f'mount -t tmpfs none {seen} && touch {seen}/inside && exec {sys.executable} -c "$0" {state}'
+    daemon = [*OWN_MOUNTS, "sh", "-c", mount, IN_A_NAMESPACE]
 
     async def story() -> None:
         child = await asyncio.create_subprocess_exec(*daemon, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

@@ -13,6 +13,7 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.volumes.kit import ONE, VOLUME, Disk, disk_with, mounted_disk, refused
 from tests.support.programs import only_root
+from tests.support.scratch import OWN_MOUNTS
 
 pytestmark = only_root("only root mounts disks")
 
@@ -105,7 +106,7 @@ def test_auto_creates_directories_where_mounts_would_be_invisible_to_containers(
         "disk = Disk(Path(sys.argv[1]), 'auto')\n"
         "disk.attach(); print(*disk.reports, disk.volume.backend, sep='\\n')"
     )
-    command = ["unshare", "--mount", sys.executable, "-c", program, str(tmp_path / "root")]
+    command = [*OWN_MOUNTS, sys.executable, "-c", program, str(tmp_path / "root")]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "directory"
     assert "mount namespace of its own" in done.stdout
