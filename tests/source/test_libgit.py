@@ -22,14 +22,15 @@ def test_the_memory_for_objects_does_not_grow_with_their_number(tmp_path: Path) 
     repo = GitRepo.create(tmp_path / "repo.git", {"a.yaml": "a"})
     git = open_git(repo.path)
     blob = git.create_blob(b"a")
-    largest = 0
+    # Repositories that other tests of this process have open have a part, too.
+    largest = others = pygit2.settings.cached_memory[0]
     for number in range(200):
         tree = git.TreeBuilder()
         for index in range(400):
             tree.insert(f"{number:04}-{index:04}-{'x' * 40}.yaml", blob, pygit2.enums.FileMode.BLOB)
         assert len(git[tree.write()]) == 400
         largest = max(largest, pygit2.settings.cached_memory[0])
-    assert 0 < largest < 1.5 * CACHE_BYTES
+    assert 0 < largest < others + 1.5 * CACHE_BYTES
 
 
 def test_only_a_part_of_a_large_pack_is_in_memory(tmp_path: Path) -> None:
