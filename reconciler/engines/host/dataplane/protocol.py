@@ -151,6 +151,10 @@ class DataPlane(Protocol):
         """
         return
 
+    def is_on_hold(self, key: Key) -> bool:  # noqa: ARG002 - the default needs none
+        """Whether the hold of a workload is in force, once ``synchronize`` has returned."""
+        return True
+
     def open_requests(self, key: Key, replica: str) -> int:
         """The requests that a replica of ``key`` works on, as far as that is known: some seconds ago."""
 

@@ -36,6 +36,10 @@ from reconciler.reasons import Reason
 from reconciler.records.store import Records
 from reconciler.times import iso
 
+HOLD_SECONDS = 10.0
+"""The longest wait for a hold to be in force: HAProxy may need a reload for it."""
+HOLD_PAUSE = 0.1
+
 
 class HoldTimes:
     """Until when operators hold the requests of each workload; ``refresh`` reads it from the records."""
@@ -263,6 +267,10 @@ class ServicePublisher:
         return self._certificates.store.served if self._certificates is not None else Served()
 
     async def _synchronize(self, key: Key) -> bool:
-        """Return once the data plane serves a workload as wanted; False if it does not."""
+        """Return once the data plane holds the requests of a workload; False if it does not serve it as wanted."""
+        deadline = self._clock.monotonic() + HOLD_SECONDS
         await self.dataplane.synchronize(key)
-        return bool(self.dataplane.address(key)) and not self.dataplane.error(key)
+        while not self.dataplane.is_on_hold(key) and self._clock.monotonic() < min(deadline, self._holds.end(key)):
+            await self._clock.sleep(HOLD_PAUSE)
+            await self.dataplane.synchronize(key)
+        return self.dataplane.is_on_hold(key) and bool(self.dataplane.address(key)) and not self.dataplane.error(key)

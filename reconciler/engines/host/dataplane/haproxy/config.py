@@ -20,10 +20,14 @@ MASTER_SOCKET, STATS_SOCKET, LOG_SOCKET, PID = "master.sock", "stats.sock", "log
 ALIVE_SOCKET = "alive.sock"
 """The files of one location; HAProxy works in their directory, since the path of a socket must be short."""
 
+HTTP, TCP = "http", "tcp"
+"""The modes of backends and of the ports that lead to them."""
+
 SELF = "_self"
 """The server that is the address of the workload itself: no encoded name begins like this.
 
-A worker that was replaced passes its last requests there, because it knows no new servers.
+A worker that was replaced passes its last requests there, because it knows no new servers. Requests that an operator
+holds go there, too: their backend has only one timeout of its queue, so they wait in that of one in `HOLD_QUEUES`.
 """
 
 WAIT = "_wait"
@@ -36,8 +40,22 @@ a script or a timer. When a replica is ready, it takes any number for a moment: 
 OWN = frozenset({SELF, WAIT})
 """The servers that are no replicas."""
 
+HOLD_QUEUES = {"_hold:http": HTTP, "_hold:h2": HTTP, "_hold:tcp": TCP}
+"""The backends in whose queues requests wait until the end of an operator's hold, with their modes.
+
+Each is for one protocol of replicas, and shared by all workloads.
+"""
+QUEUES = 8
+"""The servers of each of them. Each has a queue, for the workloads whose ports leave the same rest."""
+
 AGAIN = "127.0.0.2"
 """The address from which requests arrive again."""
+
+PASSED = "127.0.0.3"
+"""The address from which requests arrive that a backend has passed on to the address of its workload."""
+
+QUEUE = f"maxconn 1 pool-max-conn 0 source {AGAIN}"
+"""The words that make a server a queue."""
 
 NO_REPLICA = "none"
 """The value of each backend without a ready replica in the map ``EMPTY``."""
@@ -52,9 +70,6 @@ TUNNEL = "1h"
 """How long a connection without a message stays: a WebSocket, or one of a port with the protocol tcp."""
 
 CONNECT = "2s"
-HTTP, TCP = "http", "tcp"
-"""The modes of backends and of the ports that lead to them."""
-
 SUSPENDED = "_suspended"
 """Where the ports and the names of suspended workloads lead to in the map ``PORTS``: no backend has this name."""
 
@@ -200,13 +215,12 @@ def add_server(backend: Backend, each: Server) -> str:
 
 def add_self(backend: Backend) -> str:
     """As ``add_server``, of the server that is the address of the workload itself."""
-    return f"{ADDRESS}:{backend.port} weight 0{_protocol(backend.service)}"
+    return f"{ADDRESS}:{backend.port} weight 0 source {PASSED}{_protocol(backend.service)}"
 
 
 def add_wait(backend: Backend) -> str:
     """As ``add_server``, of the server in whose queue requests wait."""
-    words = f"backup maxconn 1 pool-max-conn 0 source {AGAIN}"
-    return f"{ADDRESS}:{backend.port} {words}{_protocol(backend.service)}"
+    return f"{ADDRESS}:{backend.port} backup {QUEUE}{_protocol(backend.service)}"
 
 
 def mode_of(service: Service) -> str:

@@ -47,8 +47,8 @@ _FRONTEND, _BACKEND = "FRONTEND", "BACKEND"
 class LiveServer(NamedTuple):
     """A server of the live process. ``proven``: it has answered once, and may get any number of requests.
 
-    Of the one in whose queue requests wait, ``queued`` are those that do, and ``again`` those that it has let arrive
-    again so far.
+    Of the one in whose queue requests wait, ``queued`` are those that do. ``again`` are those that have arrived again
+    so far, by this one or by the address of the workload itself.
     """
 
     address: str
@@ -89,15 +89,18 @@ class LiveBackend(NamedTuple):
         """The requests that replicas work on."""
         return sum(each.open for each in self.replicas)
 
-    @property
-    def traffic(self) -> Traffic:
-        """The counts for autoscaling."""
-        active, wait = self.active, self.wait
-        return Traffic(self.arrived - wait.again, active, max(self.open - wait.open - active, 0))
+    def traffic(self, *, on_hold: bool = False) -> Traffic:
+        """The counts for autoscaling. Those that an operator holds wait, and have arrived when that ends.
 
-    def traffic_of(self, counted: Counted) -> Traffic:
+        Afterwards they are open twice, so a second hold counts those of the first one that are not answered yet.
+        """
+        active, wait, own = self.active, self.wait, self.servers.get(SELF, _NO_SERVER)
+        twice = wait.open if on_hold else wait.open + own.open
+        return Traffic(self.arrived - wait.again - own.again, active, max(self.open - twice - active, 0))
+
+    def traffic_of(self, counted: Counted, *, on_hold: bool = False) -> Traffic:
         """The counts for autoscaling where only the ``counted`` requests are traffic."""
-        waiting = min(self.traffic.waiting, counted.open)
+        waiting = min(self.traffic(on_hold=on_hold).waiting, counted.open)
         return Traffic(counted.arrived, counted.open - waiting, waiting)
 
     def differs(self, known: LiveBackend | None) -> bool:
@@ -285,7 +288,7 @@ def _live_server(row: list[str]) -> LiveServer:
         proven=limit in (0, UNLIMITED) or _number(row[5]) > 0,
         weight=_number(row[10]),
         queued=_number(row[8]) if row[1] == WAIT else 0,
-        again=_number(row[4]) if row[1] == WAIT else 0,
+        again=_number(row[4]) if row[1] in OWN else 0,
     )
 
 

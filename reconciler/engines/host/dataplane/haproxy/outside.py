@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from ipaddress import IPv6Network, ip_network
 
-from reconciler.engines.host.dataplane.haproxy.config import AGAIN, EMPTY
+from reconciler.engines.host.dataplane.haproxy.config import AGAIN, EMPTY, PASSED
 from reconciler.engines.host.dataplane.haproxy.rendering.quoting import (
     LONGEST_LINE,
     format_text,
@@ -92,7 +92,8 @@ def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool, m
             empty = f"{{ str({each}),map_str(./{EMPTY}) -m found }}"
             yield f"  http-request deny deny_status 503 if {where} {empty} !{{ stopping }} {name}"
             if counted:
-                yield f"  http-request track-sc0 str({each}) table {COUNTED} if {where} !{name} !{{ src {AGAIN} }}"
+                first = f"!{{ src {AGAIN} {PASSED} }}"
+                yield f"  http-request track-sc0 str({each}) table {COUNTED} if {where} !{name} {first}"
             if measured:
                 yield f"  http-request set-var(txn.no_wake) bool(true) if {where} {name}"
 

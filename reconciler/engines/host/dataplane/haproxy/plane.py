@@ -143,6 +143,11 @@ class HaproxyDataPlane:
         if key in self._wanted.services:
             await self._applied()
 
+    def is_on_hold(self, key: Key) -> bool:
+        """Whether the hold of a workload is in force: it may need a reload."""
+        lua = self._program is not None and self._program.lua
+        return not lua or all(map(self._proxy.is_on_hold, self._wanted.names(key)))
+
     @property
     def routes_in_force(self) -> bool:
         """Whether requests from outside go as the table of routes is now."""
@@ -298,8 +303,9 @@ class HaproxyDataPlane:
 
     def _report(self, *, restarted: bool) -> None:
         """Wake workloads with requests that wait for the first replica, and append events."""
-        for name, found in self._proxy.live.items():
-            if found.open and found.traffic.waiting:
+        waiting = self._proxy.waiting()
+        for name in self._proxy.live:
+            if waiting.get(name):
                 self._on_hold(decode_key(name))
             if (refused := self._proxy.refused(name)) != (before := self._refused.get(name)):
                 self._refused[name] = refused
@@ -315,7 +321,7 @@ class HaproxyDataPlane:
         crowded, self._crowded = self._crowded, self._proxy.crowded
         if crowded or not self._crowded:
             return
-        key, count = self._busiest({name: each.traffic.waiting for name, each in self._proxy.live.items()})
+        key, count = self._busiest(self._proxy.waiting())
         if key is not None:
             text = (
                 f"{count} requests wait, the most of all workloads here. HAProxy has so many connections "

@@ -124,6 +124,10 @@ class LiveProxy:
         """Whether the process has the structure that was wanted last."""
         return self._plan is not None and self._facts.digest == self._plan.digest
 
+    def is_on_hold(self, name: str) -> bool:
+        """Whether requests to the backend ``name`` wait for the end of a hold."""
+        return self.current and name in self._facts.holds
+
     @property
     def bound(self) -> Mapping[str, frozenset[int]]:
         """The ports by mode at which the process listens, for workloads that come without a reload."""
@@ -148,8 +152,14 @@ class LiveProxy:
         """The counts of the backend ``name``; ``apart``: of those requests that are counted apart."""
         live, former = self.live[name], self._former.traffic(name)
         # A process that was not reloaded yet counts them together.
-        apart = apart and self.current
-        return former.plus(live.traffic_of(self._facts.counted.get(name, Counted())) if apart else live.traffic)
+        apart, on_hold = apart and self.current, name in self._facts.holds
+        counted = self._facts.counted.get(name, Counted())
+        return former.plus(live.traffic_of(counted, on_hold=on_hold) if apart else live.traffic(on_hold=on_hold))
+
+    def waiting(self) -> dict[str, int]:
+        """How many requests wait, by backend."""
+        holds = self._facts.holds
+        return {name: each.traffic(on_hold=name in holds).waiting for name, each in self.live.items() if each.open}
 
     @property
     def counts_all(self) -> bool:
@@ -259,6 +269,7 @@ class LiveProxy:
         """Bring what a process that runs can take without a reload."""
         if self._options.lua:
             await self._master.send(map_commands(HOLDS, holds, self._facts.holds))
+            self._facts = self._facts._replace(holds=holds)
         if self._facts.digest == self._file.digest:
             await self._add(plan)
         await self.send(plan.backends)

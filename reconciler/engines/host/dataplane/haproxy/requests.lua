@@ -1,24 +1,22 @@
--- Holds a request, or a connection, until the end of an operator's hold, or until its client has left. The end needs no
--- daemon. Requests that wait for a replica need no script: they are in the queue of a server (see `_wait`).
+-- Requests wait in queues of HAProxy, not in scripts: those that wait for a replica in the one of a server of their
+-- backend (see `_wait`), and those that an operator holds in one for holds (see `_hold:http`). What is here lets the latter go
+-- when the hold has ended, which needs no daemon.
 -- A worker that HAProxy has replaced knows no new servers: it passes its requests to the new one (see `use-server` and relieve).
 
--- A hold may last longer than the one timeout of queues, and it ends without the daemon: a queue can do neither. Scripts
--- of HAProxy before 2.9 see no servers that have come at run time, so they could not lead requests on.
--- A script that wakes takes the one lock of all scripts, so it wakes rarely: 1,000 that wait cost others nothing that
--- can be measured (see the test of neighbours).
-local FIRST_WAIT, LONGEST_WAIT = 50, 500 -- milliseconds
-local reported = {}
+local HOLD_QUEUES = { "_hold:http", "_hold:h2", "_hold:tcp" }
+local QUEUES = 8
+local POLL = 100 -- milliseconds
+local HOLDS = "./holds.map"
 -- Backend → the end (seconds since the epoch) of the hold by an operator.
-local holds = Map.new("./holds.map", Map._str)
+local holds = Map.new(HOLDS, Map._str)
+-- Port → the backend of its workload.
+local ports = Map.new("./ports.map", Map._str)
+local reported = {}
 
 -- Returns the seconds since the epoch, with their fraction.
 local function clock()
   local now = core.now()
   return now.sec + now.usec / 1e6
-end
-
-local function is_true(value)
-  return value == true or value == 1
 end
 
 local function report(name)
@@ -29,65 +27,62 @@ local function report(name)
   end
 end
 
--- While a script waits, HAProxy from 2.9 on reads nothing from a client with HTTP/1, so the kernel tells who has left.
--- Several clients can have the same two ports: all of them have left, or none.
-local READ_SECONDS, LONGEST_READ, SHARE = 0.5, 5, 50
-local ESTABLISHED, CLOSE_WAIT = "01", "08"
-local ports, open, closed, reads, next_read = {}, {}, {}, 0, 0
+-- A backend whose hold is over is no longer in the map, whether the daemon works or not.
+local function has_ended(name)
+  local ends = tonumber(holds:lookup(name) or 0)
+  if ends > 0 and ends <= clock() then
+    core.del_map(HOLDS, name)
+  end
+  return ends <= clock()
+end
 
--- HAProxy may run other requests in between.
-local function read_clients(now)
-  local start, found = os.clock(), { [ESTABLISHED] = {}, [CLOSE_WAIT] = {} }
-  next_read = now + LONGEST_READ
-  for _, name in ipairs({ "/proc/net/tcp", "/proc/net/tcp6" }) do
-    local file = io.open(name)
-    for line in file and file:lines() or pairs({}) do
-      local own, other, state = line:match("^ *%d+: %x+:(%x+) %x+:(%x+) (%x+) ")
-      if own and ports[own] and found[state] then
-        found[state][own .. other] = true
+local function is_replaced()
+  return tonumber(core.get_info().Stopping) == 1
+end
+
+-- Each change of the limit of a server lets some hundred requests go.
+local function let_go(queue)
+  for _, name in ipairs(HOLD_QUEUES) do
+    local server = core.backends[name].servers[queue]
+    while server:get_stats().qcur > 0 do
+      server:set_maxconn("65536")
+    end
+    server:set_maxconn("1")
+  end
+end
+
+-- Backend → the queue of its requests that an operator holds.
+local watched, watches = {}, false
+
+-- Lets the requests go whose hold has ended. Those of others that share their queue come back to it. In a worker that was
+-- replaced, all go, and wait in the new one.
+local function watch()
+  while next(watched) do
+    core.msleep(POLL)
+    local replaced, ended = is_replaced(), {}
+    for name, queue in pairs(watched) do
+      if replaced or has_ended(name) then
+        ended[name] = queue
       end
     end
-    if file then
-      file:close()
+    for name, queue in pairs(ended) do
+      -- A request that comes now has it watched anew.
+      watched[name] = nil
+      let_go(queue)
     end
   end
-  open, closed, reads = found[ESTABLISHED], found[CLOSE_WAIT], reads + 1
-  next_read = now + math.max(READ_SECONDS, SHARE * (os.clock() - start))
+  watches = false
 end
 
--- Returns a function that returns whether the client of a request has left, as far as that is known.
-local function client_of(txn)
-  -- Behind a proxy that announces its clients, the port is not that of the connection. HAProxy notices the end of others.
-  if not txn.http or is_true(txn.f:fc_rcvd_proxy()) then
-    return function() return false end
-  end
-  -- An earlier client may have had the same port.
-  local own, first = string.format("%04X", txn.f:dst_port()), reads
-  local pair = own .. string.format("%04X", txn.f:src_port())
-  ports[own] = true
-  return function(now)
-    if now >= next_read then
-      read_clients(now)
-    end
-    -- The kernel leaves out some connections while others come and go: one that is not listed has not left.
-    return reads > first and closed[pair] and not open[pair]
-  end
-end
-
-core.register_action("hold", { "http-req", "tcp-req" }, function(txn)
-  local name, wait, has_left = txn.f:be_name(), FIRST_WAIT, client_of(txn)
-  local now = clock()
-  local function hold_end()
-    return tonumber(holds:lookup(name) or 0)
-  end
+-- Tells the daemon that an operator holds a request, and sees that this ends. Does not wait.
+core.register_action("watch", { "http-req", "tcp-req" }, function(txn)
+  local port = txn.f:dst_port()
+  local name = ports:lookup(tostring(port))
   report(name)
-  while not is_true(txn.f:stopping()) and now < hold_end() do
-    core.msleep(math.max(1, math.min(wait, math.ceil(1000 * (hold_end() - now)))))
-    wait = math.min(wait + FIRST_WAIT, LONGEST_WAIT)
-    now = clock()
-    if has_left(now) then
-      txn:done()
-    end
+  watched[name] = tostring(port % QUEUES)
+  if not watches then
+    watches = true
+    core.register_task(watch)
   end
 end)
 

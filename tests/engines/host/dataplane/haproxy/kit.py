@@ -207,6 +207,12 @@ class Plane:
         self.dataplane.update(key, tuple(each.endpoint for each in replicas))
         await self.dataplane.synchronize(key)
 
+    async def hold_in_force(self, key: Key = KEY) -> None:
+        """Return when the hold of a workload is in force."""
+        while not self.dataplane.is_on_hold(key):
+            await self.dataplane.synchronize(key)
+            await asyncio.sleep(0.02)
+
     async def waiting(self, count: int, key: Key = KEY, beside: int = 0) -> None:
         """Return when so many requests wait for a replica, and at most ``beside`` more."""
         for _ in range(1000):

@@ -66,9 +66,9 @@ def test_the_state_is_read() -> None:
     assert web.servers["b"] == LiveServer("127.0.0.1:20002", 0, open=0, ready=False, ends=True, proven=True, weight=0)
     assert (web.published, database.published) == (True, False)
     assert (web.refused, [each.address for each in web.replicas]) == (4, ["127.0.0.1:20001", "127.0.0.1:20002"])
-    assert web.traffic == Traffic(arrived=9, active=2, waiting=3)
+    assert web.traffic() == Traffic(arrived=9, active=2, waiting=3)
     assert StatReader().read(STAT.replace("a,0,2,10,", "a,0,2,65536,"))["shop:web"].servers["a"].limit == 0
-    assert database.traffic == Traffic(arrived=7, active=0, waiting=1)
+    assert database.traffic() == Traffic(arrived=7, active=0, waiting=1)
     with pytest.raises(EngineError, match="unknown form"):
         StatReader().read("# something,else\n")
     assert StatReader().read("No such proxy.\n\n") == {}

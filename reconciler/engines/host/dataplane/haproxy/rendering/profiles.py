@@ -44,11 +44,16 @@ _AGAIN = f"{{ src {AGAIN} }}"
 _EMPTY = f"be_name,map_str(./{EMPTY})"
 """Is found where no replica is ready."""
 
-_ON_HOLD = f"!{{ stopping }} {{ be_name,map_str(./{HOLDS}) -m found }}"
-"""An operator holds requests, and this worker would know that the hold ends."""
+_HAS_HOLD = f"{{ be_name,map_str(./{HOLDS}) -m found }}"
+"""An operator holds the requests."""
 
-_AGAIN_SECONDS = "1h"
-"""The timeout for a request that arrives again. It waits and gets its own timeout there, so this one is longer."""
+_ON_HOLD = f"!{{ stopping }} {_HAS_HOLD}"
+"""The same, and this worker would know that the hold ends."""
+
+AGAIN_SECONDS = "2h"
+"""The timeout for a request that arrives again. It waits and gets its own timeout there, so this one is longer than the
+longest hold, the wait for a replica and the longest response.
+"""
 
 _ANY = Key(Kind.WORKLOAD, "", "")
 
@@ -123,9 +128,12 @@ def _tcp_lines(options: ProxyOptions) -> list[str]:
         *_common_lines(options, TCP),
         f"timeout server {TUNNEL}",
         "retries 2",
-        # The longest hold by an operator.
-        f"tcp-request inspect-delay {TUNNEL}",
     ]
+
+
+def hold_line() -> str:
+    """What leads the requests that an operator holds to the address of their workload. A profile cannot have it."""
+    return f"use-server {SELF} if {_ON_HOLD}"
 
 
 def connection_lines(options: ProxyOptions) -> list[str]:
@@ -164,9 +172,9 @@ def _limits(options: ProxyOptions) -> list[str]:
 
 
 def _scripts(options: ProxyOptions) -> list[str]:
-    """Let requests wait that an operator holds, and report the first one that waits for a replica then."""
+    """Report the first request that waits for a replica."""
     first = f"!{{ stopping }} {{ {_EMPTY} -m found }} {{ queue eq 0 }}"
-    return [f"lua.hold if {_ON_HOLD}", f"lua.report if {first}"] if options.lua else []
+    return [f"lua.report if {first}"] if options.lua else []
 
 
 def _relieve(words: str, options: ProxyOptions) -> list[str]:
@@ -178,14 +186,14 @@ def _relieve(words: str, options: ProxyOptions) -> list[str]:
 
 def _hold_lines(options: ProxyOptions) -> list[str]:
     """Let requests wait for a replica, within limits."""
-    empty = "{ var(txn.empty) -m found }"
+    waits = "{ var(txn.empty) -m found } or { stopping }" + (f" or {_HAS_HOLD}" if options.lua else "")
     lines = [
         *(f"{busy_answer()} if {condition}" for condition in _busy(options)),
         *(f"deny deny_status 503 if {condition}" for condition in _limits(options)),
         *_scripts(options),
         f"set-var(txn.empty) {_EMPTY} if !{{ stopping }}",
-        f"set-timeout server {_AGAIN_SECONDS} if {empty} or {{ stopping }}",
-        f"disable-l7-retry if {empty} or {{ stopping }}",
+        f"set-timeout server {AGAIN_SECONDS} if {waits}",
+        f"disable-l7-retry if {waits}",
     ]
     return [*(f"http-request {each}" for each in lines), *_relieve("http-request", options)]
 

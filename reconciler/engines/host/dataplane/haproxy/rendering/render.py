@@ -18,14 +18,20 @@ import msgspec
 
 from reconciler.engines.host.dataplane.endpoints import ADDRESS
 from reconciler.engines.host.dataplane.haproxy.config import (
+    AGAIN,
     ALIVE_SOCKET,
     BY_RULES,
     CONNECT,
     HOLD,
+    HOLD_QUEUES,
+    HOLDS,
     HTTP,
     LOG_SOCKET,
     NO_ROUTE,
+    PASSED,
     PORTS,
+    QUEUE,
+    QUEUES,
     REQUEST_LINE,
     SELF,
     STATS_SOCKET,
@@ -42,7 +48,12 @@ from reconciler.engines.host.dataplane.haproxy.config import (
 )
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
 from reconciler.engines.host.dataplane.haproxy.rendering.pages import error_pages, suspended_answer
-from reconciler.engines.host.dataplane.haproxy.rendering.profiles import connection_lines, profile_of
+from reconciler.engines.host.dataplane.haproxy.rendering.profiles import (
+    AGAIN_SECONDS,
+    connection_lines,
+    hold_line,
+    profile_of,
+)
 from reconciler.engines.host.dataplane.haproxy.split import cookie_name, split_lines
 from reconciler.model.key import Key
 
@@ -50,7 +61,9 @@ MAX_RELOADS = 20
 """A worker that still has connections after so many reloads is ended."""
 FILES = 65_536
 
-_TEMPLATE = Template(files(__package__).joinpath("shared.cfg").read_text(encoding="utf-8"))
+_TEMPLATE, _QUEUES_TEMPLATE = (
+    Template(files(__package__).joinpath(name).read_text(encoding="utf-8")) for name in ("shared.cfg", "hold.cfg")
+)
 _KNOWN_PORT = f"{{ dst_port,map_str(./{PORTS}) -m found }}"
 _DIGEST = re.compile(r"^  description ([0-9a-f]+)$", re.MULTILINE)
 _COUNT = re.compile(r"^# load (\d+)$", re.MULTILINE)
@@ -63,6 +76,7 @@ _BACKEND = re.compile(
 """A backend, its profile, lines of its own, and its own server with its port."""
 
 _PASS_ON = f"  use-server {SELF} if {{ stopping }}\n"
+_HOLD = f"  {hold_line()}\n"
 _STEPS = (60, 600, 3600)
 """Seconds: few values, since only a reload changes the timeout of a frontend."""
 
@@ -139,7 +153,7 @@ def read_digest(config: str) -> str:
 def read_shapes(config: str) -> dict[str, Shape]:
     """The shapes of the backends in a file that ``render`` made."""
     return {
-        name: Shape(profile, server, "".join(each for each in lines.splitlines(keepends=True) if each != _PASS_ON))
+        name: Shape(profile, server, lines.replace(_PASS_ON + _HOLD, "").replace(_PASS_ON, ""))
         for name, profile, lines, server, _ in _BACKEND.findall(config)
     }
 
@@ -158,6 +172,8 @@ def _own_lines(options: ProxyOptions, backend: Backend) -> Iterator[str]:
     """What a backend has beside its profile, which only a reload brings: a split by version names the backend."""
     if backend.mode == TCP:
         yield from (f"  {line}\n" for line in connection_lines(options))
+    if options.runtime and options.lua and backend.service.hold_until:
+        yield _HOLD
     if backend.split:
         # The least connections would give idle servers the same number, whatever their weights.
         yield "  balance roundrobin\n"
@@ -203,6 +219,7 @@ def _shared(layout: Layout, digest: str) -> str:
         "count": f"# load {loaded.count}",
     }
     text = "".join(f"{line}\n" for line in _TEMPLATE.substitute(values).splitlines() if line)
+    text += "".join(_queue_sections()) if options.lua else ""
     profiles = (loaded.profiles[name] for name in sorted(loaded.profiles))
     return "".join([text, *profiles, *(_ports(layout, mode) for mode in (HTTP, TCP) if loaded.ports.get(mode))])
 
@@ -214,11 +231,32 @@ def _ports(layout: Layout, mode: str) -> str:
         *(f"  bind {ADDRESS}:{port}" for port in sorted(layout.loaded.ports[mode])),
         f"  tcp-request connection reject if !{_KNOWN_PORT}",
         *(_http_lines(layout.frontends) if mode == HTTP else ()),
+        *(_lead_to_queue(mode) if layout.options.lua else ()),
         f"  use_backend %[dst_port,map_str(./{PORTS})] if {_KNOWN_PORT}",
         *([f"  default_backend {NO_ROUTE}"] if mode == HTTP else ()),
         "",
     ]
     return "\n".join(lines)
+
+
+def _lead_to_queue(mode: str) -> Iterator[str]:
+    """Lead the requests that an operator holds to a queue for their protocol, once their backend has passed them on."""
+    waits = f"{{ src {AGAIN} {PASSED} }} {{ dst_port,map_str(./{PORTS}),map_str(./{HOLDS}) -m found }}"
+    if mode == TCP:
+        yield f"  use_backend _hold:tcp if {waits}"
+        return
+    yield f"  use_backend _hold:h2 if {waits} {{ fc_http_major 2 }}"
+    yield f"  use_backend _hold:http if {waits}"
+
+
+def _queue_sections() -> Iterator[str]:
+    """The backends with the queues of requests that an operator holds. Their servers are the address they came to."""
+    yield _QUEUES_TEMPLATE.substitute(connect=CONNECT, again=AGAIN_SECONDS, tunnel=TUNNEL)
+    for name, mode in HOLD_QUEUES.items():
+        protocol = " proto h2" if name.endswith(":h2") else ""
+        yield f"backend {name} from {mode}-hold\n"
+        yield f"  use-server %[dst_port,mod({QUEUES})] if TRUE\n"
+        yield from (f"  server {each} {ADDRESS} {QUEUE}{protocol}\n" for each in range(QUEUES))
 
 
 def _http_lines(frontends: Frontends) -> Iterator[str]:
@@ -234,6 +272,7 @@ def _section(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         f"backend {backend.name} from {shape.profile}\n",
         shape.lines,
         *([] if options.runtime else [_PASS_ON]),
+        *([_HOLD] if options.lua and not options.runtime else []),
         f"  server {SELF} {shape.server}\n",
         f"  server {WAIT} {add_wait(backend)}\n",
         *(f"  server {each.name} {add_server(backend, each)}\n" for each in sorted(backend.servers) if servers),

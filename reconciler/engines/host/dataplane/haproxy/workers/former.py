@@ -81,7 +81,7 @@ class FormerWorkers:
         self._live[worker] = found
         for name, each in found.items():
             known = before.get(name)
-            self._arrived[name] += each.traffic.arrived - (known.traffic.arrived if known is not None else 0)
+            self._arrived[name] += each.traffic().arrived - (known.traffic().arrived if known is not None else 0)
             self._refused[name] += each.refused - (known.refused if known is not None else 0)
         waiting = ((name, each.wait) for name, each in found.items() if each.wait.queued or each.wait.open)
         lines = [f"@!{worker} {ARRIVE} {name} {arrivals(wait)}" for name, wait in waiting if wait.limit or wait.queued]
