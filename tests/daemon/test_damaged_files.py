@@ -49,6 +49,8 @@ KINDS = {
 """Kind of file → what is damaged with it; a volume says so in a condition."""
 WHOLE = ("records.sqlite", "records.sqlite-shm", "records.sqlite-wal", "wake.sock", "api.sock")
 """The records, which docs/operations.md is about, and the sockets of the daemon."""
+IMAGE = 1 << 30
+"""Bytes of an image of a volume; all other files are smaller."""
 UNFINISHED = (".new", ".part")
 """What a daemon that is killed leaves of a file that it writes."""
 
@@ -122,11 +124,11 @@ def kinds(site: HostSite, known: Collection[str] = KINDS) -> dict[str, list[Path
 
 
 def damage(site: HostSite, way: str, of: Collection[str], known: Collection[str] = KINDS) -> dict[Path, bytes]:
-    """Damage the files of kinds; what they were. A socket can only be removed."""
+    """Damage the files of kinds; what they were, images left out. A socket can only be removed."""
     found = [path for kind, paths in kinds(site, known).items() if kind in of for path in paths]
-    before = {path: path.read_bytes() for path in found if path.is_file()}
+    before = {path: path.read_bytes() for path in found if path.is_file() and path.stat().st_size < IMAGE}
     for path in found:
-        WAYS[way if path in before else "removed"](path)
+        WAYS[way if path.is_file() else "removed"](path)
     return before
 
 

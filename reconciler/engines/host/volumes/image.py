@@ -36,6 +36,9 @@ _FORMAT = {
     "xfs": ("mkfs.xfs", "-q", "-f", "-K"),
 }
 _OPTIONS = {"ext4": "", "xfs": "nouuid"}
+_REPAIR = {"ext4": "e2fsck", "xfs": "xfs_repair"}
+_NO_FILE_SYSTEM = frozenset({errno.EIO, errno.EINVAL, errno.EUCLEAN})
+"""What the kernel answers to the mount of an image whose file system it cannot read."""
 
 
 class ImageBackend:
@@ -107,8 +110,10 @@ class ImageBackend:
             _LOOP_END, lambda: kernel.find_loop(files.image) is None
         )
         if not ended:
+            loop = kernel.find_loop(files.image)
+            user = kernel.find_user(os.stat(loop).st_rdev) if loop is not None else ""
             raise EngineError(
-                f"{files} is still mounted in another mount namespace, or a process uses its files: stop that first",
+                f"{files} cannot be unmounted: {user or 'a process uses its files'}: stop that first",
                 reason=Reason.VOLUME_IN_USE,
             )
 
@@ -136,8 +141,13 @@ class ImageBackend:
         return device != 0
 
     def has_failed(self, files: VolumeFiles) -> bool:
-        """Whether the mounted file system has stopped itself, as XFS does when the disk of the host is full."""
-        return self.is_attached(files) and kernel.has_failed(files.path)
+        """Whether the mounted file system has stopped itself, as XFS does when the disk of the host is full.
+
+        Of an image that became shorter below it, it only sees what it reads again.
+        """
+        if not self.is_attached(files):
+            return False
+        return kernel.has_failed(files.path) or _size(files.image) < kernel.device_size(files.path)
 
     def is_in_use(self, files: VolumeFiles) -> bool:
         """Whether the image has a loop device."""
@@ -262,7 +272,16 @@ class ImageBackend:
         # Nobody writes to the disk of the host while the image is not mounted.
         files.path.chmod(0)
         with kernel.loop_device(files.image) as device:
-            kernel.mount(device, files.path, self._form, _OPTIONS[self._form])
+            try:
+                kernel.mount(device, files.path, self._form, _OPTIONS[self._form])
+            except OSError as error:
+                if error.errno not in _NO_FILE_SYSTEM:
+                    raise
+                raise EngineError(
+                    f"the file system in {files.image} cannot be mounted ({error.strerror}): restore a snapshot, or "
+                    f"repair it with {_REPAIR[self._form]} {files.image}",
+                    reason=Reason.VOLUME_DAMAGED,
+                ) from None
         kernel.thaw(files.path)  # the device may be one that had a mount before
         with suppress(OSError):
             # Databases refuse to begin in a directory that is not empty.
@@ -298,6 +317,14 @@ def _within(seconds: float, true: Callable[[], bool]) -> bool:
             return False
         time.sleep(_PAUSE)
     return True
+
+
+def _size(image: Path) -> int:
+    """Its bytes; 0 if it is gone."""
+    try:
+        return image.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _unchanged(_: Path) -> None:

@@ -24,6 +24,7 @@ _LOOPS = Path("/sys/block")
 _DEVICES = Path("/sys/dev/block")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _ATTEMPTS = 100
+_SECTOR = 512
 _STOPPED = frozenset({"shutdown", "emergency_ro", "ro"})
 """Options of a file system that stopped itself; volumes are mounted writable."""
 SYS_RESOURCE = 24
@@ -54,6 +55,15 @@ def mounted_device(path: Path) -> int:
     return found if found != above else 0
 
 
+def device_size(path: Path) -> int:
+    """The bytes of the device that is mounted at ``path``; 0 if it has none."""
+    device = mounted_device(path)
+    try:
+        return int((_DEVICES / f"{os.major(device)}:{os.minor(device)}" / "size").read_text()) * _SECTOR
+    except FileNotFoundError:
+        return 0
+
+
 def has_failed(path: Path) -> bool:
     """Whether the file system that is mounted at ``path`` has stopped itself after an error of its device."""
     try:
@@ -74,6 +84,28 @@ def _mounts(pid: str) -> Iterator[tuple[str, list[str]]]:
     for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
         words = line.split(" ", 5)
         yield _unescaped(words[4]), words
+
+
+def find_user(device: int) -> str:
+    """Who keeps the file system of ``device`` mounted: the number and the name of a process; "" where none is seen.
+
+    It has a file or directory of it open, or a mount namespace of its own with a copy of the mount.
+    """
+    number, own = f" {os.major(device)}:{os.minor(device)} ", os.stat("/proc/self/ns/mnt").st_ino
+    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+        with suppress(OSError):  # it ends meanwhile, or is not for this user
+            name = f"process {process.name} ({(process / 'comm').read_text().strip()})"
+            if os.stat(process / "ns/mnt").st_ino != own and number in (process / "mountinfo").read_text():
+                return f"{name} has it in a mount namespace of its own"
+            if any(_is_on(path, device) for path in (process / "cwd", process / "root", *(process / "fd").iterdir())):
+                return f"{name} uses its files"
+    return ""
+
+
+def _is_on(path: Path, device: int) -> bool:
+    with suppress(OSError):
+        return os.stat(path).st_dev == device
+    return False
 
 
 def mount(device: str, path: Path, file_system: str, options: str) -> None:

@@ -320,8 +320,9 @@ def _lost(volume: VolumeId, holder: str) -> EngineError:
     """The error for a volume whose file system its replica cannot use."""
     workload, _ = parse_holder(holder)
     return EngineError(
-        f"{volume} has lost its file system: it is no longer mounted, or it stopped after an error, such as a full "
-        f"disk of the host. Make room if that is full, then mount it again: reconciler restart {workload}",
+        f"{volume} has lost its file system: it is no longer mounted, its image is damaged, or it stopped after an "
+        "error, such as a full disk of the host. Make room if that is full, then mount it again: "
+        f"reconciler restart {workload}",
         reason=Reason.VOLUME_UNAVAILABLE,
     )
 

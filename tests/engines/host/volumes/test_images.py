@@ -245,9 +245,22 @@ def test_a_file_system_that_stopped_is_lost_and_mounted_again(disk: Disk) -> Non
         assert [report for report in disk.reports if "failed: restart its replica" in report]
         with pytest.raises(EngineError) as caught:
             disk.attach()
-        refused(caught, Reason.VOLUME_IN_USE, "a process uses")
+        refused(caught, Reason.VOLUME_IN_USE, "uses its files: stop that first")
     assert disk.attach() == path
     assert (disk.volume.lost, (path / "file").read_text()) == (False, "x")
+
+
+def test_a_volume_whose_image_becomes_shorter_is_lost(disk: Disk) -> None:
+    (disk.attach() / "file").write_text("x")
+    image = disk.root / "volumes/shop/data/0.d/image"
+    assert not disk.volume.lost
+    os.truncate(image, 8)
+    assert disk.volume.lost
+    disk.reopen()
+    assert disk.volume.lost
+    with pytest.raises(EngineError) as caught:
+        disk.attach()
+    refused(caught, Reason.VOLUME_DAMAGED, "restore a snapshot")
 
 
 @only_root("only root mounts images")
@@ -285,7 +298,7 @@ def test_a_busy_loop_device_is_waited_for_and_then_reported(disk: Disk, monkeypa
     with open(device, "rb"):
         with pytest.raises(EngineError) as caught:
             disk.store.detach(VOLUME, ONE)
-        refused(caught, Reason.VOLUME_IN_USE, "a process uses its files")
+        refused(caught, Reason.VOLUME_IN_USE, "uses its files: stop that first")
         assert disk.volume.holder == ONE, "no other replica gets it"
         with pytest.raises(EngineError) as caught:
             disk.attach(OTHER)
@@ -300,7 +313,7 @@ def test_a_volume_that_a_process_uses_stays_attached(disk: Disk) -> None:
     with (path / "file").open("w"):
         with pytest.raises(EngineError) as caught:
             disk.store.detach(VOLUME, ONE)
-        refused(caught, Reason.VOLUME_IN_USE, "a process uses")
+        refused(caught, Reason.VOLUME_IN_USE, f"process {os.getpid()} (", "uses its files: stop that first")
         # Lost behind the back of the daemon, while the process still writes to it.
         subprocess.run(["umount", "-l", path], check=True)
         disk.reopen()
@@ -331,6 +344,22 @@ def test_something_else_in_place_of_the_mount_is_refused(disk: Disk) -> None:
     disk.attach()
 
 
+def test_a_mount_namespace_that_keeps_a_volume_is_named(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.engines.host.volumes.image._LOOP_END", 0.1)
+    disk.attach()
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", "echo begun; exec sleep 1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"begun\n"
+        with pytest.raises(EngineError) as caught:
+            disk.store.detach(VOLUME, ONE)
+        # Another namespace may have a copy, too.
+        refused(caught, Reason.VOLUME_IN_USE, "has it in a mount namespace of its own: stop that first")
+        other.kill()
+    eventually(lambda: kernel.find_loop(disk.root / "volumes/shop/data/0.d/image") is None)
+    disk.store.detach(VOLUME, ONE)
+
+
 def test_a_missing_image_is_never_replaced_by_an_empty_one(disk: Disk) -> None:
     disk.fill(a="1")
     disk.snapshot("first")
@@ -352,8 +381,9 @@ def test_a_truncated_image_or_snapshot_is_refused(disk: Disk) -> None:
         disk.store.restore(VOLUME, "first", "before")
     refused(caught, Reason.SNAPSHOT_DAMAGED, "first")
     os.truncate(disk.root / "volumes/shop/data/0.d/image", 4096)
-    with pytest.raises(EngineError):
+    with pytest.raises(EngineError) as caught:
         disk.attach()
+    refused(caught, Reason.VOLUME_DAMAGED, "restore a snapshot")
     assert disk.volume.holder == ""
 
 
