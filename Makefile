@@ -8,7 +8,12 @@ CPU_BUDGET := 600
 export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
 BIN := $(VENV)/bin
+# What running needs is there, and what developing needs, too.
+RUNS := $(VENV)/.runs
 STAMP := $(VENV)/.complete
+# Installs $(1) and names each package that it gets meanwhile; errors of pip are shown as they are.
+install = bash -o pipefail -c "$(BIN)/python -m pip install --disable-pip-version-check --editable '$(1)' \
+	| sed -u -n -E 's/^Collecting ([A-Za-z0-9_.-]+).*/  \1/p; s/^Installing collected .*/  (installing)/p'"
 # pytest with its temporary files in memory
 IN_MEMORY := $(BIN)/python -m tests.support.scratch
 CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -17,7 +22,7 @@ CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 .PHONY: run test checks test-cpu bench lint soak fuzz constraints packages clean
 
 ## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR if that is set) and print what to try next.
-run: $(STAMP)
+run: $(RUNS)
 	@$(BIN)/python -m reconciler.demo $(DEMO_DIR)
 
 define LINT
@@ -68,12 +73,18 @@ constraints: $(STAMP)
 packages:
 	@tests/setup-debian.sh tools
 
-$(STAMP): pyproject.toml
+$(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	|| { echo "Python 3.11 or newer is needed; name it: make PYTHON=python3.12" >&2; exit 1; }
 	@$(BIN)/python -c '' 2>/dev/null \
 	|| { PYTHON=$(PYTHON) tests/setup-debian.sh venv && $(PYTHON) -m venv --clear $(VENV); }
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "Installing the reconciler and what it needs into $(VENV)"
+	@$(call install,.)
+	@touch $@
+
+$(STAMP): $(RUNS)
+	@echo "Installing what the tests need into $(VENV), which takes a minute or two"
+	@$(call install,.[dev])
 	@touch $@
 
 clean:
