@@ -3,9 +3,11 @@
 -- when the hold has ended, which needs no daemon.
 -- A worker that HAProxy has replaced knows no new servers: it passes its requests to the new one (see `use-server` and relieve).
 
-local HOLD_QUEUES = { "_hold:http", "_hold:h2", "_hold:tcp" }
+local BACKENDS = { "_hold:http", "_hold:h2", "_hold:tcp" }
 local QUEUES = 8
 local POLL = 100 -- milliseconds
+local SILENT = 2 -- seconds after which a task that looks no more is replaced
+local MOST_CHANGES = 400
 local HOLDS = "./holds.map"
 -- Backend → the end (seconds since the epoch) of the hold by an operator.
 local holds = Map.new(HOLDS, Map._str)
@@ -40,48 +42,60 @@ local function is_replaced()
   return tonumber(core.get_info().Stopping) == 1
 end
 
--- Each change of the limit of a server lets some hundred requests go.
+-- Each change of the limit of a server lets some hundred requests go. Returns whether all have gone.
 local function let_go(queue)
-  for _, name in ipairs(HOLD_QUEUES) do
+  local left = 0
+  for _, name in ipairs(BACKENDS) do
     local server = core.backends[name].servers[queue]
-    while server:get_stats().qcur > 0 do
+    for _ = 1, MOST_CHANGES do
+      if server:get_stats().qcur == 0 then
+        break
+      end
       server:set_maxconn("65536")
     end
     server:set_maxconn("1")
+    left = left + server:get_stats().qcur
   end
+  return left == 0
 end
 
--- Backend → the queue of its requests that an operator holds.
-local watched, watches = {}, false
+-- Backend → the queue of its requests that an operator holds; and when they were looked at last.
+local watched, looked_at = {}, 0
 
 -- Lets the requests go whose hold has ended. Those of others that share their queue come back to it. In a worker that was
 -- replaced, all go, and wait in the new one.
 local function watch()
   while next(watched) do
     core.msleep(POLL)
-    local replaced, ended = is_replaced(), {}
-    for name, queue in pairs(watched) do
+    looked_at = core.now().sec
+    local replaced, names = is_replaced(), {}
+    for name in pairs(watched) do
+      names[#names + 1] = name
+    end
+    for _, name in ipairs(names) do
       if replaced or has_ended(name) then
-        ended[name] = queue
+        local queue = watched[name]
+        -- A request that comes meanwhile has it watched anew.
+        watched[name] = nil
+        if not let_go(queue) then
+          watched[name] = queue
+        end
       end
     end
-    for name, queue in pairs(ended) do
-      -- A request that comes now has it watched anew.
-      watched[name] = nil
-      let_go(queue)
-    end
   end
-  watches = false
+  looked_at = 0
 end
 
 -- Tells the daemon that an operator holds a request, and sees that this ends. Does not wait.
 core.register_action("watch", { "http-req", "tcp-req" }, function(txn)
   local port = txn.f:dst_port()
-  local name = ports:lookup(tostring(port))
+  -- A port that has just lost its workload has no name, and no hold.
+  local name = ports:lookup(tostring(port)) or ""
   report(name)
   watched[name] = tostring(port % QUEUES)
-  if not watches then
-    watches = true
+  local now = core.now().sec
+  if now < looked_at or now > looked_at + SILENT then
+    looked_at = now
     core.register_task(watch)
   end
 end)
