@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice, product
 from typing import Any, NamedTuple
 
+from reconciler.documents.json.recognition import named_in
 from reconciler.manifests.links import LinkError, parse_link, uri_target
 from reconciler.manifests.normalize import ManifestContext, translate
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
@@ -71,6 +72,17 @@ def intended(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
             known = KINDS.get(kind)
             if known is not None:
                 yield Intended(str(Key(known, gvc if known in GVC_SCOPED else "", name)), mentions)
+
+
+def intended_in_json(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
+    """The probable keys of the documents of ``raw``, JSON with faults, within limits."""
+    text = raw[:_MOST_BYTES].decode("utf-8", "replace")
+    for kind, name, written in islice(named_in(raw), _MOST_PARTS):
+        known = KINDS.get(kind) or (Kind.SECRET if kind else None)
+        if known is not None and name:
+            gvc = written or GVC_PLACEHOLDER
+            mentions = tuple(dict.fromkeys(islice(_mentions(text, context, gvc), _MOST_LINKS)))
+            yield Intended(str(Key(known, gvc if known in GVC_SCOPED else "", name)), mentions)
 
 
 def _mentions(text: str, context: ManifestContext, gvc: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.documents.schema.loader import KIND_NAMES
-from reconciler.manifests.decoder import Decoded, decode, decode_many
+from reconciler.manifests.decoder import Decoded, ManifestFile, decode, decode_many
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules import rules
@@ -60,7 +60,8 @@ def test_many_files_are_decoded_as_each_of_them() -> None:
     files = [msgspec.json.encode(document) for kind in KINDS[:3] for document in full(kind)]
     files += [b"kind: group\nname: [\n", b"", b"kind: group\nnaem: a\n", b"kind: group\nname: a\n"]
     context = ManifestContext("acme", secret_key=KEY)
-    assert decode_many(files, context) == [decode(raw, context) for raw in files]
+    found = decode_many([ManifestFile(raw) for raw in files], context)
+    assert found == [decode(raw, context) for raw in files]
 
 
 @pytest.mark.parametrize("case", cases("manifests/forms.yaml"))

@@ -104,9 +104,9 @@ def decoded_files(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The files that are decoded for their bodies from now on."""
     decoded: list[bytes] = []
 
-    def counted(raw: bytes, dialect: ManifestContext) -> Decoded:
+    def counted(raw: bytes, dialect: ManifestContext, *, is_json: bool = False) -> Decoded:
         decoded.append(raw)
-        return decode_file(raw, dialect)
+        return decode_file(raw, dialect, is_json=is_json)
 
     monkeypatch.setattr(desired_bodies, "decode", counted)
     return decoded
