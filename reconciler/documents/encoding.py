@@ -29,6 +29,12 @@ def is_json(raw: bytes) -> bool:
         return False
 
 
+def is_json_list(raw: bytes) -> bool:
+    """Whether ``raw`` is a list in JSON: as a file of manifests, its items are documents."""
+    begin = raw.lstrip()
+    return begin[:1] == b"[" and is_json(begin)
+
+
 def fix_json_surrogates(raw: bytes) -> bytes:
     """``raw``; in a JSON document each pair of surrogates is replaced by its character.
 

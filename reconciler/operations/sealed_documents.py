@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from reconciler.documents.encoding import is_json_list
 from reconciler.documents.reader import read
 from reconciler.errors import EncryptionError, RefusedError
 from reconciler.manifests.encrypted import ENCRYPTED_ONLY, is_plain_text
@@ -110,10 +111,11 @@ def check_sealed(text: str, key: Key, sealing: Sealing) -> None:
     if sealing.policy != ENCRYPTED_ONLY:
         return
     raw = text.encode()
-    for document in read(raw).documents:
+    as_json = is_json_list(raw)
+    for document in read(raw, is_json=as_json).documents:
         value = document.value
         if isinstance(value, dict) and (value.get("kind"), value.get("name")) == (key.kind, key.name):
-            encrypted = encrypted_in(layout_of(raw, {document.index})[document.index])
+            encrypted = encrypted_in(layout_of(raw, {document.index}, is_json=as_json)[document.index])
             if is_plain_text(value, DecryptedDocument(value, encrypted)):
                 raise RefusedError(
                     f"{key}: the settings accept encrypted secrets only, and the rule that its file is encrypted by "
