@@ -53,13 +53,13 @@ def remove_document(text: str, index: int) -> str:
     return rest if any(yaml.load_all(rest, Loader=yaml.CSafeLoader)) else ""
 
 
-def keep_documents(text: str, is_kept: Sequence[bool]) -> str | None:
-    """``text`` with those of its documents that ``is_kept`` has True for; None if it is no list in JSON."""
+def pick_documents(text: str, is_picked: Sequence[bool]) -> str | None:
+    """``text`` with those of its documents that ``is_picked`` has True for; None if it is no list in JSON."""
     if not is_json_list(text.encode()) or not _is_json(text):
         return None
     texts = JsonDocuments(text)
-    for number, kept in enumerate(is_kept):
-        if not kept:
+    for number, stays in enumerate(is_picked):
+        if not stays:
             texts.remove(number)
     return texts.text()
 

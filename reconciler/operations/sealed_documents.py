@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from reconciler.documents.encoding import is_json_list
+from reconciler.documents.encoding import is_json, is_json_list
 from reconciler.documents.reader import read
 from reconciler.errors import EncryptionError, RefusedError
 from reconciler.manifests.encrypted import ENCRYPTED_ONLY, is_plain_text
@@ -50,6 +50,8 @@ def is_encrypted(document: Any) -> bool:
 
 def open_file(text: str, index: int, key: Key, sealing: Sealing) -> OpenedFile:
     """Open ``text`` to change its encrypted document ``index``, which declares ``key``. Raises RefusedError."""
+    if is_json(text.encode().lstrip()):
+        raise RefusedError(f"{key} is encrypted in JSON: change it in Git with sops, or make its file YAML")
     parts = split_documents(text)
     alone = _shares_key(text, index) == 1
     try:

@@ -110,11 +110,13 @@ class JsonEvents:
             sign = self._sign()
             if sign == "{" or sign == "[":
                 yield self._open()
-                if self._sign() != _CLOSING[sign]:
-                    if sign == "{":
-                        yield self._key()
+                if self._sign() == _CLOSING[sign]:
+                    yield self._close()
+                elif sign == "{":
+                    yield self._key()
                     continue
-                yield self._close()
+                else:
+                    continue
             else:
                 yield self._scalar(sign)
             while len(self._opened) > around and self._sign() in ("}", "]"):
