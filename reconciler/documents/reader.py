@@ -49,6 +49,16 @@ def read(
 
 
 def _read_json(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> Reading:
+    from reconciler.documents.json.quick import read_quickly
+
+    documents = read_quickly(raw, limits, text_fields)
+    if documents is not None:
+        return Reading(documents, [], is_json=True)
+    return read_json_events(raw, limits, text_fields)
+
+
+def read_json_events(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS) -> Reading:
+    """What ``read`` gives for a file in JSON, by its events."""
     from reconciler.documents.composer import compose
     from reconciler.documents.json.events import JsonEvents
 

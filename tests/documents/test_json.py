@@ -6,6 +6,7 @@ import json
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.documents.limits import LIMITS
 from reconciler.documents.locator import Locator
-from reconciler.documents.reader import read
+from reconciler.documents.reader import read, read_json_events
 from tests.support.cases import cases
 
 TEXTS = st.text(st.characters(min_codepoint=0x20, exclude_categories=["Cs", "Cc", "Cn", "Co"]), max_size=12)
@@ -50,6 +51,33 @@ def test_the_items_of_a_list_are_documents_at_their_places(value: list[Any], ind
         rest = "\n".join([lines[line - 1][column - 1 :], *lines[line:]])
         assert json.dumps(decoder.raw_decode(rest)[0]) == json.dumps(each.value)
         assert line == each.line
+
+
+ORDINARY = st.recursive(
+    st.sampled_from([None, True, 0, -7, 80, 1.5, 1e300, 2**63, 10**30])
+    | st.sampled_from(["", "x", "a b", '"', "\\n", "\n", "\t", "1", "\u00e9"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "tags", "k\n", "b"]), inner),
+    max_leaves=10,
+)
+
+
+@given(value=ORDINARY, indent=LAYOUTS, cut=st.integers(0, 400), sign=st.sampled_from(["", *'{}[],:"0-. \r\n\t/']))
+def test_ordinary_files_are_read_as_their_events_are(value: Any, indent: Any, cut: int, sign: str) -> None:
+    text = json.dumps(value, indent=indent)
+    raw = (text[:cut] + sign + text[cut + (len(sign) == 0) :]).encode()
+    assert read(raw, is_json=True) == read_json_events(raw)
+    assert read(raw, TIGHT, is_json=True) == read_json_events(raw, TIGHT)
+
+
+TIGHT = msgspec.structs.replace(LIMITS, depth=3, nodes=12, file_nodes=20, document_bytes=60, documents=2)
+
+
+@pytest.mark.parametrize("depth", [62, 63, 64, 65])
+@pytest.mark.parametrize("form", ["[", '{"a":'])
+def test_the_depth_is_counted_alike(depth: int, form: str) -> None:
+    raw = b'{"x":' + form.encode() * depth + b"1" + (b"]" if form == "[" else b"}") * depth + b"}"
+    assert read(raw, is_json=True) == read_json_events(raw)
+    assert bool(read(raw, is_json=True).faults) is (depth > 63)
 
 
 def test_a_key_may_have_more_characters_than_yaml_allows() -> None:
