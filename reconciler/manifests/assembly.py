@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.documents.limits import LIMITS, shown_size
 from reconciler.documents.rules import RULES as READING
 from reconciler.iteration import first_of
 from reconciler.manifests.change_set import ChangeSet, Index, IndexedResource, PartialDocument
@@ -159,8 +160,9 @@ class _Assembly:
 
     def _note_lost(self, entry: IndexedResource) -> None:
         """Report a file in JSON that declared the resource ``entry`` and is no manifest now."""
-        message = f"this file declared {entry.key}, and now no object in it has `kind`, one of ours, and `name`"
-        self._finding(entry.path, 1, "json-manifest", message, "correct them, or delete the file")
+        message = f"this file declared {entry.key}, and is no manifest now"
+        hint = f"write `kind` and `name`, in at most {shown_size(LIMITS.file_bytes)} of JSON, or delete the file"
+        self._finding(entry.path, 1, "json-manifest", message, hint)
 
     def _note_faults(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Add the broken documents of one file; returns the names of the GVCs that they probably declare."""
