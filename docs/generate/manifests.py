@@ -57,8 +57,9 @@ A comment `# reconciler: ignore RULE reason` silences a warning; [Rules](rules.m
 ## JSON
 
 A file that ends in `.json` is a manifest if it is an object with `kind`, one of the platform's kinds, and `name`, or a
-list with such an object; `platform get KIND NAME -o json` prints one. Each item of the list is a resource, as a document between
-`---` is in YAML. All rules and limits are the same, and so are the commands, the API and encryption by `sops`.
+list with such an object; `platform get KIND NAME -o json` prints one. Each item of the list is a resource, as a
+document between `---` is in YAML. All rules and limits are the same, and so are the commands, the API and encryption by
+`sops`.
 
     [
       {{"kind": "group", "name": "admins"}},
