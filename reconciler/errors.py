@@ -44,6 +44,7 @@ ReconcilerError
 │   ├── EnvFileError        of a line of an env file (convert/compose/dotenv.py)
 │   ├── ProxyHeaderError    of the header of a proxy's connection (api/proxies/protocol.py)
 │   └── LimitReached        a file exceeds a limit of the reader and is read no further (documents/fault_sink.py)
+│       └── FormFault         it is not JSON, as its name says (documents/fault_sink.py)
 ├── EncryptionError       a secret cannot be encrypted or decrypted
 │   ├── SecretFileError     a file cannot be encrypted, decrypted or changed (sops/encrypt.py)
 │   ├── MetadataError       the mapping ``sops`` is not as SOPS writes it (sops/metadata.py)

@@ -10,10 +10,10 @@ from typing import Never
 
 from reconciler.documents.limits import LIMITS, read_within, shown_size
 from reconciler.errors import UsageError
+from reconciler.model.revision import SUFFIXES
 
 STDIN = "-"
 """The name of standard input."""
-_SUFFIXES = (".yaml", ".yml", ".json")
 _STEP_SECONDS = 0.5
 
 
@@ -24,7 +24,7 @@ def read_files(names: Sequence[str], others: tuple[str, ...] = ()) -> dict[str, 
     cannot be read or a directory holds none.
     """
     found: dict[str, bytes] = {}
-    suffixes = (*_SUFFIXES, *others)
+    suffixes = (*SUFFIXES, *others)
     for name in names:
         if name == STDIN:
             found["stdin"] = read_file(name)

@@ -42,9 +42,9 @@ spec:
 ## Files
 
 One YAML mapping is one resource. A file may contain several, separated by `---`. All files below the source's path that
-end in `.yaml` or `.yml` are read, except in directories that begin with a dot, and those listed in
-`.reconcilerignore`, which has the syntax of a `.gitignore`. A symbolic link or a submodule instead of a manifest is
-refused, and so is a path that is not printable UTF-8.
+end in `.yaml` or `.yml` are read, and those in [JSON](#json), except in directories that begin with a dot, and those
+listed in `.reconcilerignore`, which has the syntax of a `.gitignore`. A symbolic link or a submodule instead of a
+manifest is refused, and so is a path that is not printable UTF-8.
 
 ## YAML
 
@@ -53,6 +53,28 @@ read differently (`no`, `017`, `12:30`), keys that are not text, tags beyond the
 UTF-8, infinite numbers and those beyond 64 bits, aliases that contain themselves, and templates.
 
 A comment `# reconciler: ignore RULE reason` silences a warning; [Rules](rules.md) has more on it.
+
+## JSON
+
+A file that ends in `.json` is a manifest if it is an object with `kind`, one of the platform's kinds, and `name`, or a
+list with such an object; `platform get KIND NAME -o json` prints one. Each item of the list is a resource, as a
+document between `---` is in YAML. All rules and limits are the same, and so are the commands, the API and encryption by
+`sops`.
+
+    [
+      {{"kind": "group", "name": "admins"}},
+      {{"kind": "group", "name": "users"}}
+    ]
+
+The content decides. Any other file in JSON, such as `package.json`, a dashboard or one with comments, is passed over:
+it costs one search, and is no finding. So are symbolic links, files above {LIMITS.file_bytes >> 20} MiB, and those
+whose kind is misspelled. Only a file that declared resources before must declare some still, or be deleted
+(`json-manifest`).
+
+A manifest in JSON is JSON as RFC 8259 has it. Comments, a comma after the last member, a key that occurs twice, `NaN`
+and a byte order mark are errors with their place. There are no comments, so none silences a warning. A change by the
+API or a command changes only the lines of its values; indentation and the order of fields stay. A new resource gets a
+file in YAML. `reconciler secret` encrypts and edits YAML only; for JSON use `sops` itself.
 
 ## Limits
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.documents.schema.loader import KIND_NAMES, schema_path, shipped
+from reconciler.model.revision import SUFFIXES
 
 SCHEMAS = shipped("schemas")
 Json = dict[str, Any]
@@ -51,7 +52,7 @@ def _catalog() -> Json:
     manifests = {
         "name": "Reconciler manifest",
         "description": _manifest()["description"],
-        "fileMatch": ["**/manifests/**/*.yaml", "**/manifests/**/*.yml"],
+        "fileMatch": [f"**/manifests/**/*{suffix}" for suffix in SUFFIXES],
         "url": "manifest.json",
     }
     settings = {
@@ -72,7 +73,8 @@ def _entry(kind: str) -> Json:
     return {
         "name": f"Reconciler {schema['title']}",
         "description": schema["description"],
-        "fileMatch": [f"*.{kind}.yaml", f"*.{kind}.yml", f"{kind}.yaml", f"{kind}.yml"],
+        # Not KIND.json: that is the schema itself.
+        "fileMatch": [*(f"*.{kind}{suffix}" for suffix in SUFFIXES), f"{kind}.yaml", f"{kind}.yml"],
         "url": f"{kind}.json",
     }
 

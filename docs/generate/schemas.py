@@ -50,6 +50,10 @@ in your editor's settings:
 
     {"yaml.schemas": {".schemas/manifest.json": ["**/*.yaml", "**/*.yml"]}}
 
+A manifest in JSON names no schema, so map it by its name:
+
+    {"json.schemas": [{"url": "./.schemas/manifest.json", "fileMatch": ["manifests/**/*.json"]}]}
+
 `catalog.json` has the form of the JSON Schema Store's catalogue. It maps files by name, such as
 `orders.volumeset.yaml`, to the schema of their kind.
 

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from reconciler.access.references import ManifestLinks, is_secret_uri, value_at
+from reconciler.documents.encoding import is_json_list
 from reconciler.documents.reader import read
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.gvc_resolution import reference_in_gvc, resource_of
@@ -47,8 +48,9 @@ class FileLinks:
     def __init__(self, text: str | None, context: ManifestContext) -> None:
         raw = (text or "").encode()
         self._context = context
-        self._documents = read(raw).documents
-        self._decoded = decode(raw, context)
+        as_json = is_json_list(raw)
+        self._documents = read(raw, is_json=as_json).documents
+        self._decoded = decode(raw, context, is_json=as_json)
 
     def of(self, key: Key) -> ManifestLinks | None:
         """What the manifest of ``key`` refers to; None if it is not there.

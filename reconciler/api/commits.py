@@ -19,6 +19,7 @@ from reconciler.logs import log
 from reconciler.model.finding import Finding
 from reconciler.model.key import Key
 from reconciler.model.resource import pointer_text
+from reconciler.model.revision import is_json
 from reconciler.operations.change_requests import ChangeRequest, EarlierChange
 from reconciler.operations.change_writer import Change, ChangeWriter, Outcome, RevisionRefused
 from reconciler.operations.commands import open_existing
@@ -89,7 +90,7 @@ def _details(errors: list[Finding], after: Mapping[str, str | None]) -> list[dic
     Those in other files than the change have none.
     """
     fields = {
-        path: pointers_by_position((after[path] or "").encode())
+        path: pointers_by_position((after[path] or "").encode(), is_json=is_json(path))
         for path in {each.path for each in errors} & after.keys()
     }
     found: list[dict[str, Any]] = findings_document(errors, 0, 0)["findings"]

@@ -15,7 +15,7 @@ import yaml
 
 from reconciler.model.finding import Finding
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
-from reconciler.operations.manifest_text import read_documents, split_documents
+from reconciler.operations.manifest_text import pick_documents, read_documents, split_documents
 from reconciler.rulebook import rulebook
 
 Sees = Callable[[Key], bool]
@@ -91,6 +91,8 @@ def visible_text(text: str, written: Collection[Key], sees: Sees) -> str:
     shown = [_is_visible(document, gvc, sees) for document in documents]
     if all(shown):
         return text
+    if (in_json := pick_documents(text, shown)) is not None:
+        return in_json
     parts = split_documents(text)
     ends = [*shown[1:], True]
     return "".join(

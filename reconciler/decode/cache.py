@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from reconciler.documents.locator import Locator
 from reconciler.errors import CorruptRowError
 from reconciler.manifests.decoder import Decoded
 from reconciler.model.key import Kind
-from reconciler.model.revision import FileChange
+from reconciler.model.revision import FileChange, is_json
 from reconciler.sops.rules import RULES
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def unpack(packed: bytes) -> Decoded:
 
 
 class Blobs(msgspec.Struct, frozen=True):
-    """The bytes of files by blob id; ``size`` reads nothing."""
+    """The bytes of files by the names of their blobs (``blob_name``); ``size`` reads nothing."""
 
     size: Callable[[str], int]
     read: Callable[[str], bytes]
@@ -46,6 +47,10 @@ class Blobs(msgspec.Struct, frozen=True):
     def of(cls, repository: Repository) -> Blobs:
         """The blobs of a repository."""
         return cls(repository.size, repository.read)
+
+    def locator(self, blob: str) -> Locator:
+        """The positions in the documents of a file."""
+        return Locator(self.read(blob), is_json=is_json(blob))
 
 
 class Cache(msgspec.Struct, frozen=True):

@@ -9,10 +9,10 @@ from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, p
 from reconciler.documents.limits import LIMITS
 from reconciler.errors import SourceError
 from reconciler.iteration import batches
-from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.decoder import NO_MANIFEST, Decoded, decode
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault
-from reconciler.model.revision import FileChange
+from reconciler.model.revision import FileChange, is_json
 
 LARGE = LIMITS.document_bytes
 """Larger files (in bytes) are decoded in this process, one at a time: many at once would fill the memory."""
@@ -41,10 +41,11 @@ def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Man
             yield change, large
             continue
         raw = blobs.read(change.after)
-        decoded = _from_former(raw, change, blobs, cache, dialect) or decode(raw, dialect)
+        as_json = is_json(change.after)
+        decoded = _from_former(raw, change, blobs, cache, dialect) or decode(raw, dialect, is_json=as_json)
         if not holds_secrets(decoded):
             fresh.append((change.after, pack(decoded)))
-        elif has_many_documents(raw) and (public := without_secrets(decoded)) is not None:
+        elif not as_json and has_many_documents(raw) and (public := without_secrets(decoded)) is not None:
             fresh.append((public_id(change.after), pack(public)))
         yield change, decoded
     if fresh:
@@ -55,7 +56,7 @@ def _from_former(
     raw: bytes, change: FileChange, blobs: Blobs, cache: Cache, dialect: ManifestContext
 ) -> Decoded | None:
     """The decoded form of ``raw`` by means of the former version of its file; None if that does not help."""
-    if change.before in ("", change.after) or not has_many_documents(raw):
+    if change.before in ("", change.after) or is_json(change.after) or not has_many_documents(raw):
         return None
     cached = cache.get([change.before, public_id(change.before)])
     if not cached:
@@ -88,5 +89,7 @@ def _too_large(change: FileChange, blobs: Blobs) -> Decoded | None:
     size = blobs.size(change.after)
     if size <= LIMITS.file_bytes:
         return None
+    if is_json(change.after):  # as large as no manifest
+        return NO_MANIFEST
     message = f"the file has {size / (1 << 20):.0f} MiB; at most {LIMITS.file_bytes >> 20} MiB are read"
     return Decoded((), (Fault("too-large", message, 1, 1, "split it, or leave it out with .reconcilerignore"),), 0)

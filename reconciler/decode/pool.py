@@ -18,8 +18,9 @@ import msgspec
 from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, unpack
 from reconciler.decode.worker import WorkerBug, frame, read_frame
 from reconciler.errors import InternalError
+from reconciler.manifests.decoder import ManifestFile
 from reconciler.manifests.normalize import ManifestContext
-from reconciler.model.revision import FileChange
+from reconciler.model.revision import FileChange, is_json
 
 MAX_WORKERS = 9
 """The most processes: more would wait for the one that feeds them."""
@@ -89,7 +90,7 @@ class Batch(NamedTuple):
     """Files that one worker decodes together, and their content."""
 
     changes: list[FileChange]
-    content: list[bytes]
+    content: list[ManifestFile]
 
 
 def read_in_batches(changes: Iterable[FileChange], blobs: Blobs) -> Iterator[Batch]:
@@ -98,7 +99,7 @@ def read_in_batches(changes: Iterable[FileChange], blobs: Blobs) -> Iterator[Bat
     for change in changes:
         raw = blobs.read(change.after)
         batch.changes.append(change)
-        batch.content.append(raw)
+        batch.content.append(ManifestFile(raw, is_json(change.after)))
         size += len(raw)
         if len(batch.changes) == BATCH or size >= BATCH_BYTES:
             yield batch

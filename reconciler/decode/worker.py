@@ -41,18 +41,18 @@ def frame(body: bytes) -> bytes:
 
 
 def main() -> None:
-    """Read one frame with the ManifestContext, then batches (msgpack lists of files), and answer each batch."""
+    """Read one frame with the ManifestContext, then batches (msgpack lists of ManifestFile), and answer each batch."""
     gc.disable()
     install_lean_events()
     # Imported late, since these modules copy the classes of YAML events when they are imported.
-    from reconciler.manifests.decoder import decode_many
+    from reconciler.manifests.decoder import ManifestFile, decode_many
     from reconciler.manifests.normalize import ManifestContext
 
     stdin, stdout = sys.stdin.buffer, sys.stdout.buffer
     encode = msgspec.msgpack.Encoder().encode
     dialect = msgspec.msgpack.decode(read_frame(stdin) or b"", type=ManifestContext)
     while (batch := read_frame(stdin)) is not None:
-        files = msgspec.msgpack.decode(batch, type=list[bytes])
+        files = msgspec.msgpack.decode(batch, type=list[ManifestFile])
         try:
             answer = encode([encode(decoded) for decoded in decode_many(files, dialect)])
         except Exception as error:  # noqa: BLE001 - the process that asked contains it

@@ -15,6 +15,7 @@ from reconciler.documents.events import (
     Event,
     MappingEndEvent,
     MappingStartEvent,
+    Parser,
     ScalarEvent,
     SequenceEndEvent,
     SequenceStartEvent,
@@ -46,16 +47,26 @@ _KEY_HIDES = Problem(
 _KEY_OPENED = Problem("key-type", "a list or mapping is used as a key", "quote text that begins with a bracket")
 
 
+Parse = Callable[[bytes], Parser]
+"""Begins to read the bytes of a file."""
+
+
 class _NeedKeyPositions(Exception):
     """A key is duplicate, and the place of the first one was not recorded."""
 
 
-def compose(raw: bytes, limits: Limits, fields: frozenset[str], collect: Callable[[Composer], Reading]) -> Reading:
+def compose(
+    raw: bytes,
+    limits: Limits,
+    fields: frozenset[str],
+    collect: Callable[[Composer], Reading],
+    parse: Parse = CParser,
+) -> Reading:
     """What ``collect`` makes of a composer of ``raw``; a file with a duplicate key is composed a second time."""
     try:
-        return collect(Composer(raw, limits, fields, key_lines=False))
+        return collect(Composer(raw, limits, fields, key_lines=False, parse=parse))
     except _NeedKeyPositions:
-        return collect(Composer(raw, limits, fields, key_lines=True))
+        return collect(Composer(raw, limits, fields, key_lines=True, parse=parse))
 
 
 class Composer:
@@ -64,10 +75,12 @@ class Composer:
     ``key_lines`` records the line of every key, which only a file with a duplicate key needs.
     """
 
-    def __init__(self, raw: bytes, limits: Limits, text_fields: frozenset[str], *, key_lines: bool) -> None:
+    def __init__(
+        self, raw: bytes, limits: Limits, text_fields: frozenset[str], *, key_lines: bool, parse: Parse = CParser
+    ) -> None:
         self.faults = Sink(limits)
         self._limits = limits
-        self._get: Callable[[], Any] = CParser(raw).get_event
+        self._get: Callable[[], Any] = parse(raw).get_event
         self._text_fields = text_fields
         self._unusual = any(mark in raw for mark in _UNUSUAL)
         self._key_lines = key_lines

@@ -29,6 +29,12 @@ def is_json(raw: bytes) -> bool:
         return False
 
 
+def is_json_list(raw: bytes) -> bool:
+    """Whether ``raw`` is a list in JSON: as a file of manifests, its items are documents."""
+    begin = raw.lstrip()
+    return begin[:1] == b"[" and is_json(begin)
+
+
 def fix_json_surrogates(raw: bytes) -> bytes:
     """``raw``; in a JSON document each pair of surrogates is replaced by its character.
 
@@ -64,8 +70,11 @@ _AS_UTF8 = "save the file as UTF-8"
 _MOST_DIRECTIVES = 1_000
 
 
-def check_encoding(raw: bytes, limits: Limits) -> Fault | None:
-    """Why ``raw`` must not be parsed: too large, not UTF-8, or slow on purpose."""
+def check_encoding(raw: bytes, limits: Limits, *, is_stream: bool = False) -> Fault | None:
+    """Why ``raw`` must not be parsed: too large, not UTF-8, or slow on purpose.
+
+    ``is_stream``: a list in JSON is many documents, whose sizes are counted when they are read.
+    """
     if len(raw) > limits.file_bytes:
         message = f"this file has {len(raw):,} bytes, more than the limit of {limits.file_bytes:,}"
         return Fault("too-large", message, 1, 1, "split the file; manifests are no place for large data")
@@ -80,7 +89,7 @@ def check_encoding(raw: bytes, limits: Limits) -> Fault | None:
     if b"\0" in raw:
         line, column = end_of(raw[: raw.index(b"\0")])
         return Fault("encoding", "a NUL byte: the file is UTF-16, or not text at all", line, column, _AS_UTF8)
-    if len(text) > limits.document_bytes and is_json(raw):
+    if len(text) > limits.document_bytes and not (is_stream and raw.lstrip()[:1] == b"[") and is_json(raw):
         # It is one document, so its size is known before its escapes are repaired and its values are made.
         return Fault("too-large", too_large(len(text.rstrip()), limits), 1, 1, "split the document")
     if raw.count(b"%") > _MOST_DIRECTIVES and raw.count(b"%TAG") > _MOST_DIRECTIVES:

@@ -90,13 +90,13 @@ def _step(parent: _Open, event: Any) -> Place | None:
     return add_place(parent.parts, key, position, parent.key_position, text)
 
 
-def pointers_by_position(raw: bytes) -> dict[Position, Pointer]:
+def pointers_by_position(raw: bytes, *, is_json: bool = False) -> dict[Position, Pointer]:
     """Where the values of a file, and the keys that lead to them, begin → their pointers; the outermost one wins.
 
     A pointer is that in its own document of the file. It ends before a document that cannot be parsed.
     """
     found: dict[Position, Pointer] = {}
-    stream, places = EventStream(raw, LIMITS), Positions()
+    stream, places = EventStream(raw, LIMITS, is_json=is_json), Positions()
     while walk(stream, 0, places):
         for at, here in _outermost_first(places.root):
             found |= {each: at for each in (here.key, here.value) if each is not None and each not in found}

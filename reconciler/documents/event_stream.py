@@ -20,6 +20,7 @@ from reconciler.documents.events import (
     is_empty,
 )
 from reconciler.documents.fault_sink import LimitReached
+from reconciler.documents.json.events import JsonEvents
 from reconciler.documents.limits import LIMITS, Limits
 
 ENDS = (YAMLError, LimitReached)
@@ -36,9 +37,10 @@ class EventStream:
     empty if the reader refuses the file without parsing it.
     """
 
-    def __init__(self, raw: bytes, limits: Limits = LIMITS) -> None:
-        self.content = fix_json_surrogates(raw) if check_encoding(raw, limits) is None else b""
-        self._get: Any = CParser(self.content).get_event
+    def __init__(self, raw: bytes, limits: Limits = LIMITS, *, is_json: bool = False) -> None:
+        sound = check_encoding(raw, limits, is_stream=is_json) is None
+        self.content = b"" if not sound else raw if is_json else fix_json_surrogates(raw)
+        self._get: Any = JsonEvents(raw.decode()).get_event if is_json and sound else CParser(self.content).get_event
         self._limits = limits
         self._at_limit = False
         self._depth = self._documents = self._file_events = self._events = self._aliases = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from yaml import Mark
@@ -16,6 +17,7 @@ from yaml.events import (
     SequenceEndEvent,
     SequenceStartEvent,
     StreamEndEvent,
+    StreamStartEvent,
 )
 
 __all__ = [
@@ -27,10 +29,12 @@ __all__ = [
     "MappingEndEvent",
     "MappingStartEvent",
     "NodeEvent",
+    "Parser",
     "ScalarEvent",
     "SequenceEndEvent",
     "SequenceStartEvent",
     "StreamEndEvent",
+    "StreamStartEvent",
     "is_empty",
 ]
 
@@ -46,6 +50,14 @@ class NodeEvent(Event, Protocol):
     """An event that begins a node."""
 
     anchor: str | None
+
+
+class Parser(Protocol):
+    """What reads a file, event by event."""
+
+    @property
+    def get_event(self) -> Callable[[], Any]:
+        """Returns the next event."""
 
 
 def is_empty(root: Any) -> bool:

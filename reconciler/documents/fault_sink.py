@@ -14,6 +14,14 @@ class LimitReached(ParseError):
     """Ends the reading of a file that exceeds a limit; the reason is among the faults."""
 
 
+class FormFault(LimitReached):
+    """Ends the reading of a file that has not the form that its name says; ``fault`` says where and why."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
 class Sink:
     """The faults of one file, at most ``limits.faults`` of them."""
 

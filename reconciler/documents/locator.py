@@ -19,11 +19,12 @@ _ENDED = 1 << 62
 class Locator:
     """The positions in the documents of one file; calls in the order of documents parse the file once.
 
-    ``simple``: the file has simple lines only (``line_reader``).
+    ``simple``: the file has simple lines only (``line_reader``). ``is_json``: it is read as JSON.
     """
 
-    def __init__(self, raw: bytes, limits: Limits = LIMITS, *, simple: bool = False) -> None:
+    def __init__(self, raw: bytes, limits: Limits = LIMITS, *, simple: bool = False, is_json: bool = False) -> None:
         self._raw = raw
+        self._is_json = is_json
         self._limits = limits
         self._simple = simple
         self._line_starts: list[int] = []
@@ -66,10 +67,10 @@ class Locator:
     def _begin(self) -> None:
         from reconciler.documents.event_stream import EventStream
 
-        self._stream = EventStream(self._raw, self._limits)
+        self._stream = EventStream(self._raw, self._limits, is_json=self._is_json)
         self._passed = -1
 
 
-def locate(raw: bytes, index: int, limits: Limits = LIMITS) -> Positions:
+def locate(raw: bytes, index: int, limits: Limits = LIMITS, *, is_json: bool = False) -> Positions:
     """The positions in one document of a file."""
-    return Locator(raw, limits).of(index)
+    return Locator(raw, limits, is_json=is_json).of(index)

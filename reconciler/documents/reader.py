@@ -25,15 +25,20 @@ SINGLE = frozenset({"ambiguous-scalar", "control-character", "duplicate-key", "k
 """Faults that leave the rest of a document usable."""
 
 
-def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS) -> Reading:
+def read(
+    raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS, *, is_json: bool = False
+) -> Reading:
     """All documents of a file, in one pass that costs little more than parsing; no content of ``raw`` makes it raise.
 
     A fault costs its document only, except where it ends the file: a limit, or a syntax error. Scalars resolve by the
     core schema of YAML 1.2; in the top-level mappings named by ``text_fields`` numbers and booleans stay as written.
+    ``is_json``: the file is JSON and nothing else; each item of a list at its root is a document.
     """
-    fault = check_encoding(raw, limits)
+    fault = check_encoding(raw, limits, is_stream=is_json)
     if fault:
         return Reading([], [fault])
+    if is_json:
+        return _read_json(raw, limits, text_fields)
     simple = read_lines(raw, limits, text_fields)
     if simple is not None:
         return Reading(simple, [], simple=True)
@@ -43,10 +48,28 @@ def read(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT
     return compose(raw, limits, text_fields, partial(_read, raw))
 
 
+def _read_json(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> Reading:
+    from reconciler.documents.json.quick import read_quickly
+
+    documents = read_quickly(raw, limits, text_fields)
+    if documents is not None:
+        return Reading(documents, [], is_json=True)
+    return read_json_events(raw, limits, text_fields)
+
+
+def read_json_events(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS) -> Reading:
+    """What ``read`` gives for a file in JSON, by its events."""
+    from reconciler.documents.composer import compose
+    from reconciler.documents.json.events import JsonEvents
+
+    reading = compose(raw, limits, text_fields, partial(_read, raw), lambda raw: JsonEvents(raw.decode()))
+    return replace(reading, is_json=True)
+
+
 def _read(raw: bytes, composer: Composer) -> Reading:
     from yaml import YAMLError
 
-    from reconciler.documents.fault_sink import LimitReached
+    from reconciler.documents.fault_sink import FormFault, LimitReached
 
     documents: list[Document] = []
     partial: list[Document] = []
@@ -57,6 +80,8 @@ def _read(raw: bytes, composer: Composer) -> Reading:
                 documents.append(document)
             elif SINGLE.issuperset(fault.rule for fault in wrong):
                 partial.append(document)
+    except FormFault as error:
+        faults.append(error.fault)
     except LimitReached:
         pass
     except YAMLError as error:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from reconciler.model.kinds.table import TABLE, DataPrivacy
 
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
@@ -90,9 +92,27 @@ def _opens(head: Sequence[str | None], rest: Sequence[str]) -> bool:
 
 
 def _opens_in_flow(document: Sequence[str]) -> bool:
-    """Whether a document written as one ``{…}`` may be shown whole; its kind must come first."""
+    """Whether a document written as one ``{…}``, or as a list of them, may be shown whole; its kind must come first."""
     text = "\n".join(line for line in document if not _QUIET.fullmatch(line)).removeprefix("---").lstrip()
-    begun = _FLOW.match(text)
-    if begun is None or begun[3] not in _OPEN:
+    if text.startswith("["):
+        if not _opens_as_list(text):
+            return False
+    elif (begun := _FLOW.match(text)) is None or begun[3] not in _OPEN:
         return False
     return all(name == "kind" and value in _OPEN for _, name, value in _KEYS.findall(text))
+
+
+class _Kind(msgspec.Struct):
+    """The field that says what an object is."""
+
+    kind: str = ""
+
+
+def _opens_as_list(text: str) -> bool:
+    """Whether a list in JSON has objects of open kinds only; not one with faults, where others could be behind them."""
+    if "\\" in text:  # an escape could write the kind of a secret
+        return False
+    try:
+        return all(each.kind in _OPEN for each in msgspec.json.decode(text, type=list[_Kind]))
+    except (msgspec.DecodeError, RecursionError):
+        return False

@@ -68,7 +68,7 @@ RULES = (
     ),
     error_rule(
         "syntax",
-        "A file is well-formed YAML.",
+        "A file is well-formed YAML, or JSON if its name says so.",
         "After a syntax error the structure is unknown, so the rest of the file is not checked.",
         "https://yaml.org/spec/1.2.2/",
     ),

@@ -30,13 +30,14 @@ class Reading(msgspec.Struct, frozen=True):
     """The valid documents of a file, and the faults of the others, sorted by position.
 
     ``partial`` are those of the others in which only single values are unknown: see ``unreadable_paths``. ``simple``:
-    the file has simple lines only (``line_reader``).
+    the file has simple lines only (``line_reader``). ``is_json``: it is read as JSON.
     """
 
     documents: list[Document]
     faults: list[Fault]
     partial: list[Document] = []
     simple: bool = False
+    is_json: bool = False
 
 
 def unreadable_paths(value: Any, at: Pointer = ()) -> Iterator[Pointer]:

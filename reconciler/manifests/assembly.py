@@ -11,17 +11,18 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.documents.limits import LIMITS, shown_size
 from reconciler.documents.rules import RULES as READING
 from reconciler.iteration import first_of
 from reconciler.manifests.change_set import ChangeSet, Index, IndexedResource, PartialDocument
-from reconciler.manifests.decoder import Broken, Decoded
+from reconciler.manifests.decoder import NO_MANIFEST, Broken, Decoded
 from reconciler.manifests.gvc_resolution import reference_in_gvc, request_in_gvc, resource_of
 from reconciler.manifests.rules.text import quoted
 from reconciler.manifests.shared import Shared
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, Resource
-from reconciler.model.revision import FileChange
+from reconciler.model.revision import FileChange, is_json
 from reconciler.model.rule import error_rule
 from reconciler.printable import printable_finding
 
@@ -49,6 +50,12 @@ RULES = (
         "A resource is declared once, in one file of one source.",
         "Two declarations would be applied alternately for ever, each undoing the other.",
         "docs/manifests.md#one-declaration",
+    ),
+    error_rule(
+        "json-manifest",
+        "A file in JSON that declared resources declares some still, or is deleted.",
+        "Its content decides whether it is a manifest. Without this rule a misspelled kind would delete its resources.",
+        "docs/manifests.md#json",
     ),
 )
 """Rules about the place of a manifest."""
@@ -122,9 +129,12 @@ class _Assembly:
         self.changed.update(change.path for change in changes)
         known = self.index.at_paths(self.source, [change.path for change in changes if change.before])
         self.change_set.previous.update((entry.key, entry) for entry in known)
+        in_json = {entry.path: entry for entry in known if is_json(entry.path)}
         fresh: dict[str, list[str]] = defaultdict(list)
         for change, decoded in self.decode([change for change in changes if change.after]):
             self.change_set.documents += decoded.documents
+            if decoded == NO_MANIFEST and change.path in in_json:
+                self._note_lost(in_json[change.path])
             names = self._collect(change, decoded)
             fresh[directory_of(change.path)] += names
             if names:
@@ -147,6 +157,12 @@ class _Assembly:
         if decoded.faults or decoded.broken or decoded.documents > len(decoded.manifests):
             names += self._note_faults(change, decoded)
         return names
+
+    def _note_lost(self, entry: IndexedResource) -> None:
+        """Report a file in JSON that declared the resource ``entry`` and is no manifest now."""
+        message = f"this file declared {entry.key}, and is no manifest now"
+        hint = f"write `kind` and `name`, in at most {shown_size(LIMITS.file_bytes)} of JSON, or delete the file"
+        self._finding(entry.path, 1, "json-manifest", message, hint)
 
     def _note_faults(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Add the broken documents of one file; returns the names of the GVCs that they probably declare."""

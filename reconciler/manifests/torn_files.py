@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from typing import Any, NamedTuple
 
+from reconciler.documents.json.recognition import named_in
 from reconciler.manifests.links import LinkError, parse_link, uri_target
 from reconciler.manifests.normalize import ManifestContext, translate
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
@@ -65,7 +66,7 @@ def intended(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
             if len(fields[name]) < _MOST_PAIRS:
                 fields[name].append(value)
         gvc = fields["gvc"][0] if len(set(fields["gvc"])) == 1 else GVC_PLACEHOLDER
-        mentions = tuple(dict.fromkeys(islice(_mentions(text, context, gvc), _MOST_LINKS)))
+        mentions = _mentions(re.findall(_LINK, text), context, gvc)
         # After a forgotten `---` there are two kinds and two names.
         for kind, name in islice(product(dict.fromkeys(fields["kind"]), dict.fromkeys(fields["name"])), _MOST_PAIRS):
             known = KINDS.get(kind)
@@ -73,8 +74,24 @@ def intended(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
                 yield Intended(str(Key(known, gvc if known in GVC_SCOPED else "", name)), mentions)
 
 
-def _mentions(text: str, context: ManifestContext, gvc: str) -> Iterator[str]:
-    for written in re.findall(_LINK, text):
+def intended_in_json(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
+    """The probable keys of the documents of ``raw``, JSON with faults, within limits."""
+    links = re.findall(_LINK, raw[:_MOST_BYTES].decode("utf-8", "replace"))
+    for kind, name, written in islice(named_in(raw), _MOST_PAIRS):
+        known = KINDS.get(kind) or (Kind.SECRET if kind else None)
+        if known is not None and name:
+            gvc = written or GVC_PLACEHOLDER
+            mentions = _mentions(links, context, gvc)
+            yield Intended(str(Key(known, gvc if known in GVC_SCOPED else "", name)), mentions)
+
+
+def _mentions(links: Sequence[str], context: ManifestContext, gvc: str) -> tuple[str, ...]:
+    """The keys that ``links`` lead to, within limits."""
+    return tuple(dict.fromkeys(islice(_targets(links, context, gvc), _MOST_LINKS)))
+
+
+def _targets(links: Sequence[str], context: ManifestContext, gvc: str) -> Iterator[str]:
+    for written in links:
         link = translate(written, context.scheme)
         try:
             yield uri_target(link, gvc) if link.startswith(PLATFORM_URI) else parse_link(link, context.org, gvc).target

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+YAML_SUFFIXES = (".yaml", ".yml")
+JSON_SUFFIX = ".json"
+SUFFIXES = (*YAML_SUFFIXES, JSON_SUFFIX)
+"""How the names of files end that can be manifests. Of those in JSON, the content decides."""
+
 
 class Revision(msgspec.Struct, frozen=True):
     """One commit of a source; ``tree`` is the id of the tree at the source's path, so equal trees mean equal input."""
@@ -26,8 +31,26 @@ def revision_text(ref: str, commit: str) -> str:
 
 
 class FileChange(msgspec.Struct, frozen=True, order=True, gc=False):
-    """One manifest file that differs between two trees: blob ids before and after, empty if there is none."""
+    """One manifest file that differs between two trees: blobs before and after, empty if there is none.
+
+    They are named by ``blob_name``.
+    """
 
     path: str
     before: str
     after: str
+
+
+def blob_name(path: str, id_: str) -> str:
+    """The name of the blob ``id_`` as the file at ``path``: the same bytes are another manifest in a file of JSON."""
+    return f"{id_}{JSON_SUFFIX}" if path.endswith(JSON_SUFFIX) else id_
+
+
+def is_json(name: str) -> bool:
+    """Whether the file, or the blob, ``name`` is read as JSON."""
+    return name.endswith(JSON_SUFFIX)
+
+
+def blob_id(name: str) -> str:
+    """The id of the blob ``name``."""
+    return name.removesuffix(JSON_SUFFIX)

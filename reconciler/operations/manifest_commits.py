@@ -15,6 +15,7 @@ from pygit2.enums import ObjectType
 
 from reconciler.access.manifest_links import EMPTY, FileLinks
 from reconciler.clock import Clock
+from reconciler.documents.encoding import is_json_list
 from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError, SourceUnverified
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.gvc_resolution import resource_of
@@ -161,7 +162,8 @@ class SourceWriter:
             if len(self._decoded) >= MOST_DECODED:
                 self._decoded.clear()
             found = self._decoded[text] = {}
-            for manifest in decode(text.encode(), self._line.dialect).manifests:
+            raw = text.encode()
+            for manifest in decode(raw, self._line.dialect, is_json=is_json_list(raw)).manifests:
                 found.setdefault((manifest.kind, manifest.name), []).append(manifest)
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import yaml
@@ -14,6 +15,7 @@ from reconciler.operations.change_requests import Document, ResourceEdit
 from reconciler.operations.manifest_text import (
     DocumentList,
     IrregularTextError,
+    JsonDocumentList,
     merge_patch,
     new_document,
     read_documents,
@@ -30,6 +32,7 @@ from reconciler.operations.sealed_documents import (
     seal,
 )
 
+Documents = DocumentList | JsonDocumentList
 ReadFile = Callable[[str], str | None]
 """From a path to its text, None if there is no such file."""
 
@@ -96,14 +99,16 @@ class _EditedFile:
         self._documents = _list_of(text)
 
 
-def _list_of(text: str | None) -> DocumentList | None:
-    try:
-        return None if text is None else DocumentList(text)
-    except IrregularTextError:
+def _list_of(text: str | None) -> Documents | None:
+    if text is None:
         return None
+    for form in (JsonDocumentList, DocumentList):
+        with suppress(IrregularTextError):
+            return form(text)
+    return None
 
 
-def _applied_alone(edit: ResourceEdit, documents: DocumentList, sealing: Sealing) -> bool:
+def _applied_alone(edit: ResourceEdit, documents: Documents, sealing: Sealing) -> bool:
     """Apply ``edit`` to its document alone; whether that changes the text.
 
     Raises IrregularTextError if it has to be applied to the whole file, also where that is refused.
@@ -151,8 +156,8 @@ class _FileVersions(NamedTuple):
 
     base: str | None
     theirs: str | None
-    old: DocumentList | None
-    new: DocumentList | None
+    old: Documents | None
+    new: Documents | None
 
 
 def check_conflicts(
@@ -170,7 +175,7 @@ def check_conflicts(
             _check_conflict(edit, base, theirs, sealing)
 
 
-def _may_conflict(edit: ResourceEdit, base: DocumentList, theirs: DocumentList) -> bool:
+def _may_conflict(edit: ResourceEdit, base: Documents, theirs: Documents) -> bool:
     """Whether the whole files have to show whether ``theirs`` changes what ``edit`` does."""
     key = edit.key
     old, new = (_number_of(each.named(key.kind, key.name), key) for each in (base, theirs))

@@ -11,7 +11,9 @@ from typing import Any
 import yaml
 
 from reconciler.documents.editing.edits import edit_text
-from reconciler.documents.reader import read
+from reconciler.documents.editing.json_edits import JsonDocuments
+from reconciler.documents.encoding import is_json_list
+from reconciler.documents.reader import SINGLE, read
 from reconciler.documents.writer import written
 from reconciler.errors import ParseError
 
@@ -31,7 +33,9 @@ def replace_document(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
     stays as it is written, or left out. Raises ValueError if there is no such document, or it is no mapping.
     """
     if _is_json(text):
-        return _replaced_json(text, index, was, wanted)
+        in_json = JsonDocumentList(text)
+        in_json.replace(_checked(index, len(in_json)), was, wanted)
+        return in_json.text()
     parts = split_documents(text)
     parts[index] = _changed_part(parts[_checked(index, len(parts))], was, wanted)
     return "".join(parts)
@@ -40,12 +44,24 @@ def replace_document(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
 def remove_document(text: str, index: int) -> str:
     """``text`` without document ``index``; "" if no other document is left. Raises ValueError."""
     if _is_json(text):
-        _checked(index, 1)
-        return ""
+        in_json = JsonDocumentList(text)
+        in_json.remove(_checked(index, len(in_json)))
+        return in_json.text()
     parts = split_documents(text)
     del parts[_checked(index, len(parts))]
     rest = "".join(parts)
     return rest if any(yaml.load_all(rest, Loader=yaml.CSafeLoader)) else ""
+
+
+def pick_documents(text: str, is_picked: Sequence[bool]) -> str | None:
+    """``text`` with those of its documents that ``is_picked`` has True for; None if it is no list in JSON."""
+    if not is_json_list(text.encode()) or not _is_json(text):
+        return None
+    texts = JsonDocuments(text)
+    for number, stays in enumerate(is_picked):
+        if not stays:
+            texts.remove(number)
+    return texts.text()
 
 
 def new_document(body: Mapping[str, Any]) -> str:
@@ -54,7 +70,12 @@ def new_document(body: Mapping[str, Any]) -> str:
 
 
 def split_documents(text: str) -> list[str]:
-    """The parts of a YAML text, one for each document, each with the ``---`` before it; joined, they are the text."""
+    """The parts of a YAML text, one for each document, each with the ``---`` before it; joined, they are the text.
+
+    Of a list in JSON, the items.
+    """
+    if is_json_list(text.encode()) and _is_json(text):
+        return JsonDocuments(text).texts()
     lines = text.splitlines(keepends=True)
     starts = [
         event.start_mark.line
@@ -69,11 +90,68 @@ def split_documents(text: str) -> list[str]:
 
 def read_documents(text: str) -> list[Any]:
     """The values of ``split_documents``, as manifests are read; None for a part that is empty or has a fault."""
+    if is_json_list(text.encode()) and _is_json(text):
+        return _json_values(text)
     return [_value_of(part) for part in split_documents(text)]
 
 
 class IrregularTextError(ParseError):
     """A text whose documents cannot be changed one by one: it has to be changed as a whole."""
+
+
+class JsonDocumentList:
+    """The documents of a text in JSON, with the methods of ``DocumentList``."""
+
+    def __init__(self, text: str) -> None:
+        """Raises IrregularTextError if the text is no JSON."""
+        if not _is_json(text):
+            raise IrregularTextError
+        self._values = dict(enumerate(_json_values(text)))
+        self._texts = JsonDocuments(text)
+        self._numbers: dict[tuple[str, str], list[int]] = {}
+        for number, value in self._values.items():
+            self._numbers.setdefault(_subject(value), []).append(number)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def text(self) -> str:
+        """The whole text."""
+        return self._texts.text()
+
+    def named(self, kind: str, name: str) -> list[tuple[int, Any]]:
+        """Numbers and values of the documents with this ``kind`` and ``name``, in their order."""
+        return [(number, self._values[number]) for number in self._numbers.get((kind, name), ())]
+
+    def value(self, number: int) -> Any:
+        """What document ``number`` is, None for one that has a fault."""
+        return self._values[number]
+
+    def value_after(self, number: int, was: Wanted, wanted: Wanted) -> Any:
+        """What document ``number`` would be after ``replace``."""
+        changed = deepcopy(self._values[number])
+        if not isinstance(changed, dict):
+            raise ValueError("the document is no mapping, or has a fault")
+        _merge(changed, was, wanted)
+        if _subject(changed) != _subject(self._values[number]):
+            raise IrregularTextError
+        return changed
+
+    def replace(self, number: int, was: Wanted, wanted: Wanted) -> bool:
+        """Change document ``number``; whether that changes the text."""
+        value = self.value_after(number, was, wanted)
+        is_changed = self._texts.replace(number, self._values[number], value)
+        self._values[number] = value
+        return is_changed
+
+    def remove(self, number: int) -> None:
+        """Remove document ``number``; the text is empty if no other is left."""
+        self._numbers[_subject(self._values.pop(number))].remove(number)
+        self._texts.remove(number)
+
+    def append(self, _: Mapping[str, Any]) -> None:
+        """Nothing: a new resource gets a file of its own, in YAML."""
+        raise IrregularTextError
 
 
 class DocumentList:
@@ -85,14 +163,13 @@ class DocumentList:
     """
 
     def __init__(self, text: str) -> None:
-        if _IRREGULAR.search(text):
+        if _IRREGULAR.search(text) or text.lstrip().startswith(("{", "[")):
             raise IrregularTextError
         try:
             self._parts = dict(enumerate(split_documents(text)))
         except yaml.YAMLError:
             raise IrregularTextError from None
-        first = self._parts.get(0)
-        if first is None or first.lstrip().startswith("{"):
+        if not self._parts:
             raise IrregularTextError
         self._values = {number: _value_of(part) for number, part in self._parts.items()}
         self._numbers: dict[tuple[str, str], list[int]] = {}
@@ -248,20 +325,18 @@ def _checked(index: int, count: int) -> int:
 
 
 def _is_json(text: str) -> bool:
-    if not text.lstrip().startswith("{"):
-        return False
-    try:
-        json.loads(text)
-    except ValueError:  # a mapping of YAML on one line, or several documents
-        return False
-    return True
+    """Whether ``text`` is JSON, and no mapping or list of YAML in brackets, or several documents."""
+    return text.lstrip()[:1] in ("{", "[") and not any(
+        fault.rule not in SINGLE for fault in read(text.encode(), is_json=True).faults
+    )
 
 
-def _replaced_json(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
-    _checked(index, 1)
-    document = json.loads(text)
-    _merge(document, was, wanted)
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+def _json_values(text: str) -> list[Any]:
+    """The values of the documents of a text in JSON; None for one with a fault."""
+    reading = read(text.encode(), is_json=True)
+    found = {each.index: each.value for each in reading.documents}
+    count = 1 + max((each.index for each in (*reading.documents, *reading.partial)), default=-1)
+    return [found.get(index) for index in range(count)]
 
 
 def _bounds(part: str) -> tuple[int, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from reconciler.documents.encoding import is_json, is_json_list
 from reconciler.documents.reader import read
 from reconciler.errors import EncryptionError, RefusedError
 from reconciler.manifests.encrypted import ENCRYPTED_ONLY, is_plain_text
@@ -49,6 +50,8 @@ def is_encrypted(document: Any) -> bool:
 
 def open_file(text: str, index: int, key: Key, sealing: Sealing) -> OpenedFile:
     """Open ``text`` to change its encrypted document ``index``, which declares ``key``. Raises RefusedError."""
+    if is_json(text.encode().lstrip()):
+        raise RefusedError(f"{key} is encrypted in JSON: change it in Git with sops, or make its file YAML")
     parts = split_documents(text)
     alone = _shares_key(text, index) == 1
     try:
@@ -110,10 +113,11 @@ def check_sealed(text: str, key: Key, sealing: Sealing) -> None:
     if sealing.policy != ENCRYPTED_ONLY:
         return
     raw = text.encode()
-    for document in read(raw).documents:
+    as_json = is_json_list(raw)
+    for document in read(raw, is_json=as_json).documents:
         value = document.value
         if isinstance(value, dict) and (value.get("kind"), value.get("name")) == (key.kind, key.name):
-            encrypted = encrypted_in(layout_of(raw, {document.index})[document.index])
+            encrypted = encrypted_in(layout_of(raw, {document.index}, is_json=as_json)[document.index])
             if is_plain_text(value, DecryptedDocument(value, encrypted)):
                 raise RefusedError(
                     f"{key}: the settings accept encrypted secrets only, and the rule that its file is encrypted by "

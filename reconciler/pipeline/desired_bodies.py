@@ -17,6 +17,7 @@ from reconciler.model.finding import Severity
 from reconciler.model.key import Kind
 from reconciler.model.query_match import QueryBudget, Selector, selector
 from reconciler.model.resource import Manifest, Resource
+from reconciler.model.revision import is_json
 from reconciler.pipeline.desired_index import RecordsIndex
 from reconciler.pipeline.placement import GvcLocations
 from reconciler.records.sql import stored_key
@@ -48,13 +49,13 @@ class BlobDecoder(msgspec.Struct, frozen=True):
 
     def decode(self, blob: str) -> Decoded:
         """Decode the manifests of a file. Raises SourceError."""
-        return decode(self.blobs.read(blob), self.dialect)
+        return decode(self.blobs.read(blob), self.dialect, is_json=is_json(blob))
 
     def with_host_secrets(self, decoded: Decoded, blob: str) -> Decoded:
         """``decoded``, with the values of secrets that are files of this host."""
         if self.host is None:
             return decoded
-        return resolve_host_secrets(decoded, self.host, self.dialect.secret_key, lambda: self.blobs.read(blob))
+        return resolve_host_secrets(decoded, self.host, self.dialect.secret_key, lambda: self.blobs.locator(blob))
 
 
 class _DecodedFile(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from reconciler.documents.locator import Locator
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.desired_state import ResourceLocation
 from reconciler.model.finding import Pointer
+from reconciler.model.revision import is_json
 from reconciler.pipeline.desired_bodies import BlobDecoder, BodyCache, DecodedBodies
 from reconciler.pipeline.desired_index import RecordsIndex
 from reconciler.pipeline.externals import ExternalResources
@@ -33,15 +34,19 @@ class FilePositions:
         if locator is None:
             if len(self._locators) >= MAX_LOCATORS:
                 self._locators.clear()
-            locator = self._locators[site.blob] = Locator(self._blobs.read(site.blob))
+            locator = self._locators[site.blob] = self._blobs.locator(site.blob)
         return locator.of(site.position).value(pointer)
 
     def silenced_by(self, site: ResourceLocation, line: int, rule: str) -> int:
         """The line of the comment in the file that silences the warnings of ``rule`` on ``line``; 0 for none."""
         comments = self._comments.get(site.blob)
         if comments is None:
-            comments = self._comments[site.blob] = IgnoreComments(self._blobs.read(site.blob))
+            comments = self._comments[site.blob] = self._comments_of(site.blob)
         return comments.silencing(line, rule)
+
+    def _comments_of(self, blob: str) -> IgnoreComments:
+        """The comments of a file; JSON has none."""
+        return IgnoreComments(b"" if is_json(blob) else self._blobs.read(blob))
 
 
 class DesiredStateView(msgspec.Struct, frozen=True):

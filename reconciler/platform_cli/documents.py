@@ -38,21 +38,24 @@ class Input(NamedTuple):
         """``FILE:LINE:COLUMN`` of the value at a JSON pointer, or of what has to hold it; "" without a text."""
         if not self.raw:
             return ""
+        from reconciler.documents.encoding import is_json
         from reconciler.documents.locator import locate
         from reconciler.model.resource import pointer_parts
 
-        line, column = locate(self.raw, self.number).key((*self.at, *pointer_parts(pointer)))
+        places = locate(self.raw, self.number, is_json=is_json(self.raw.lstrip()))
+        line, column = places.key((*self.at, *pointer_parts(pointer)))
         return f"{self.path}:{line}:{column}"
 
 
 def read_documents(contents: dict[str, bytes]) -> list[Input]:
-    """All documents, those with a fault too, in the order of the files."""
+    """All documents, those with a fault too, in the order of the files. The items of a list in JSON are documents."""
     # The reader takes 20 ms to import, and most commands read no document.
+    from reconciler.documents.encoding import is_json
     from reconciler.documents.reader import read
 
     found = []
     for path, raw in contents.items():
-        reading = read(raw)
+        reading = read(raw, is_json=is_json(raw.lstrip()))
         found += [Input(path, each.line, each.value, raw=raw, number=each.index) for each in reading.documents]
         found += [Input(path, each.line, None, f"{each.message} [{each.rule}]") for each in reading.faults]
     return found
@@ -71,7 +74,12 @@ def read_object(name: str) -> dict[str, Any]:
 
 def read_value(name: str) -> Any:
     """The one value in the file ``name``, or on standard input. Raises UsageError and InputError."""
-    documents = read_documents(read_files([name]))
+    from reconciler.documents.encoding import is_json_list
+
+    contents = read_files([name])
+    documents = read_documents(contents)
+    if all(map(is_json_list, contents.values())) and not any(each.fault for each in documents):
+        return [each.value for each in documents]
     if len(documents) != 1 or documents[0].fault:
         fault = next((f"{each.place}: {each.fault}" for each in documents if each.fault), "")
         raise InputError(fault or f"{shown_name(name)} must hold one document, in YAML or JSON")

@@ -14,6 +14,7 @@ from reconciler.errors import SourceError
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key
 from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Resource
+from reconciler.model.revision import is_json
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
@@ -117,9 +118,10 @@ class BlameSearch:
     def _line_of(self, path: str, resource: Resource) -> int:
         if path == WHOLE:
             return resource.line
-        raw = self._line.source.repository.read(resource.blob)
-        value = next(each.value for each in read(raw).documents if each.index == resource.position)
-        return locate(raw, resource.position).key(pointer_of(path, value))[0]
+        raw, as_json = self._line.source.repository.read(resource.blob), is_json(resource.blob)
+        documents = read(raw, is_json=as_json).documents
+        value = next(each.value for each in documents if each.index == resource.position)
+        return locate(raw, resource.position, is_json=as_json).key(pointer_of(path, value))[0]
 
 
 def _body(resource: Resource | None) -> bytes | None:

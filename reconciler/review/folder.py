@@ -13,7 +13,8 @@ import msgspec
 
 from reconciler.decode.cache import Blobs, Cache
 from reconciler.decode.decode import decode_all
-from reconciler.documents.limits import read_within
+from reconciler.documents.json.recognition import is_json_manifest
+from reconciler.documents.limits import LIMITS, read_within
 from reconciler.errors import UsageError
 from reconciler.manifests import reference_check
 from reconciler.manifests.assembly import assemble
@@ -22,7 +23,7 @@ from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules.registry import CROSS_CHECKS
 from reconciler.model.finding import Finding
-from reconciler.model.revision import FileChange
+from reconciler.model.revision import FileChange, blob_id, blob_name, is_json
 from reconciler.pipeline.desired_bodies import BlobDecoder
 from reconciler.pipeline.desired_view import desired_view
 from reconciler.pipeline.externals import ExternalResources
@@ -38,7 +39,7 @@ WORKSPACE = "GITHUB_WORKSPACE"
 _QUESTIONS = frozenset({"missing-reference", "gvc-missing", "gvc-ambiguous", "ignore-comment", "too-many-faults"})
 """Rules whose findings other manifests may resolve, in addition to the cross checks."""
 
-_SECOND_PLACE = re.compile(r"(?<= at )\S+\.ya?ml(?=:[0-9]+$)")
+_SECOND_PLACE = re.compile(r"(?<= at )\S+\.(?:ya?ml|json)(?=:[0-9]+$)")
 """A second place in the same manifests, in a message."""
 
 _MOST_CACHED = 100
@@ -111,6 +112,11 @@ def check_folder(
 
 def _select(path: Path, sources: Sequence[Path]) -> _Chosen:
     if not path.is_dir():
+        if not _holds_manifest(path.parent, path.name):
+            raise UsageError(
+                f"{path} is no manifest: in JSON that is an object with `kind`, one of the platform's, and `name`, or "
+                "a list of such objects"
+            )
         return _Chosen(path.parent, [path.name])
     names = sorted(_manifests(path))
     top = _top(path, sources)
@@ -118,9 +124,19 @@ def _select(path: Path, sources: Sequence[Path]) -> _Chosen:
         # Files that the directory above ignores are ignored here, unless no others are requested.
         selection, start = _selection(top), os.path.relpath(path.absolute(), top)
         names = [name for name in names if selection.matches(f"{start}/{name}")] or names
-    if not names:
-        raise UsageError(f"{path} has no manifest: no file below it ends in .yaml or .yml")
+    if not any(_holds_manifest(path, name) for name in sorted(names, key=is_json)):
+        raise UsageError(
+            f"{path} has no manifest: no file below it ends in .yaml or .yml, and none in .json has kind and name"
+        )
     return _Chosen(path, names)
+
+
+def _holds_manifest(base: Path, name: str) -> bool:
+    """Whether the file ``name`` is a manifest as far as its name, or the content of JSON, decides."""
+    if not is_json(name):
+        return True
+    blob = blob_name(name, os.fsencode(name).hex())
+    return _size(base, blob) <= LIMITS.file_bytes and is_json_manifest(_read(base, blob))
 
 
 def _is_question(finding: Finding) -> bool:
@@ -223,14 +239,17 @@ def _compared(base: Path, names: Iterable[str]) -> TreeChanges:
 
 def _size(base: Path, blob: str) -> int:
     try:
-        return os.stat(_path(base, blob)).st_size
+        return os.stat(_path(base, blob), follow_symlinks=not is_json(blob)).st_size
     except OSError as error:
         _unreadable(error)
 
 
 def _read(base: Path, blob: str) -> bytes:
+    path = _path(base, blob)
     try:
-        return read_within(_path(base, blob))
+        if is_json(blob) and os.path.islink(path):
+            return os.fsencode(os.readlink(path))  # as in a commit, where it is no manifest
+        return read_within(path)
     except OSError as error:
         _unreadable(error)
 
@@ -245,7 +264,7 @@ def _named(base: Path, name: str) -> bytes:
 
 def _path(base: Path, blob: str) -> str:
     # Not a Path: for 10,000 files, creating them costs as much as reading the files.
-    return os.path.join(base, os.fsdecode(bytes.fromhex(blob)))
+    return os.path.join(base, os.fsdecode(bytes.fromhex(blob_id(blob))))
 
 
 def _root(here: Path) -> Path:

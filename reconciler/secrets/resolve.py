@@ -21,10 +21,12 @@ _MARKS = (b'{"file":', b'{"credential":')
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def resolve_host_secrets(decoded: Decoded, host: HostSecretDirectory, key: bytes, read: Callable[[], bytes]) -> Decoded:
+def resolve_host_secrets(
+    decoded: Decoded, host: HostSecretDirectory, key: bytes, places: Callable[[], Locator]
+) -> Decoded:
     """``decoded`` with the values that its secrets take from ``host``; shown values are masked with ``key``.
 
-    An unavailable or invalid value becomes a fault; ``read`` returns the bytes of the manifest, to find its position.
+    An unavailable or invalid value becomes a fault; ``places`` finds positions in its file.
     """
     if not any(_reads_host(manifest) for manifest in decoded.manifests):
         return decoded
@@ -35,7 +37,7 @@ def resolve_host_secrets(decoded: Decoded, host: HostSecretDirectory, key: bytes
         filled, flaws = _filled(manifest, host, key) if _reads_host(manifest) else (manifest, [])
         manifests.append(filled)
         for at, fault in flaws:
-            locator = locator or [Locator(read())]
+            locator = locator or [places()]
             line, column = locator[0].of(manifest.position).value(at)
             faults.append(msgspec.structs.replace(fault, line=line, column=column, key=f"secret/{manifest.name}"))
     in_order = sorted((*decoded.faults, *faults), key=lambda fault: (fault.line, fault.column))

@@ -73,7 +73,7 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Decryp
     The MAC is verified only if all documents of the file could be read.
     """
     sealed = [each for each in reading.documents if isinstance(each.value, dict) and FIELD in each.value]
-    written = layout_of(raw, {document.index for document in sealed})
+    written = layout_of(raw, {document.index for document in sealed}, is_json=reading.is_json)
     found: dict[int, DecryptedDocument] = {}
     groups: dict[str, Group] = {}
     for document in sealed:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from reconciler.documents.encoding import fix_json_surrogates
+from reconciler.documents.encoding import fix_json_surrogates, is_json
 from reconciler.documents.reader import read
 from reconciler.documents.types import Document, Reading
 from reconciler.documents.writer import after_key, written
@@ -86,8 +86,10 @@ def encrypt(raw: bytes, recipients: Sequence[str], manner: EncryptionRules, mome
 
 
 def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
-    """Decrypt a file. Raises SecretFileError."""
+    """Decrypt a file in YAML, to change it. Raises SecretFileError."""
     raw = fix_json_surrogates(raw.removeprefix(_BOM))
+    if is_json(raw.lstrip()):
+        raise SecretFileError("it is JSON: change it with sops")
     group = _group(raw)
     try:
         key = data_key(group.metadata, keyring)
@@ -180,6 +182,8 @@ def _plain(raw: bytes) -> tuple[Reading, dict[int, DocumentLayout]]:
         raise SecretFileError("it has no document")
     for document in reading.documents:
         part = _found(found, document)
+        if is_json(raw.lstrip()):
+            raise SecretFileError("it is JSON: encrypt it with sops")
         if not isinstance(document.value, dict) or not part.block:
             raise SecretFileError(f"line {document.line}: only a mapping without braces can be encrypted")
         if FIELD in document.value:

@@ -89,13 +89,13 @@ class _Open(msgspec.Struct):
     column: int = 0
 
 
-def layout_of(raw: bytes, wanted: Collection[int]) -> dict[int, DocumentLayout]:
+def layout_of(raw: bytes, wanted: Collection[int], *, is_json: bool = False) -> dict[int, DocumentLayout]:
     """The documents with an index (``Document.index``) in ``wanted``, as far as the reader reads the file.
 
     Everything after ``MOST_SCALARS`` is omitted. Positions refer to ``raw`` after ``fix_json_surrogates``.
     """
     found: dict[int, DocumentLayout] = {}
-    stream = EventStream(raw)
+    stream = EventStream(raw, is_json=is_json)
     scalars = 0
     with suppress(*ENDS):
         for index in range(max(wanted, default=-1) + 1):

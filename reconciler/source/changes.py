@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from reconciler.model.finding import Finding, Severity
-from reconciler.model.revision import FileChange
+from reconciler.model.revision import FileChange, blob_name, is_json
 from reconciler.model.rule import error_rule
 from reconciler.printable import replace_unsafe
 from reconciler.source.file_filter import IGNORE_FILE
@@ -77,9 +77,9 @@ def classify(differences: Iterable[Difference], takes: Callable[[str], bool]) ->
     return TreeChanges(changes, findings, resolved)
 
 
-def is_manifest(difference: Difference, takes: Callable[[str], bool]) -> bool:
-    """Whether the newer side of ``difference`` is a file to read."""
-    return bool(_side(difference.path, difference.after, takes).blob)
+def blob_to_read(difference: Difference, takes: Callable[[str], bool]) -> str:
+    """The blob of the newer side of ``difference``, "" if it is no file to read."""
+    return _side(difference.path, difference.after, takes).blob
 
 
 def _side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Side:
@@ -90,6 +90,9 @@ def _side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Sid
         return _NOTHING
     path = replace_unsafe(name, lambda sign: ascii(sign[0])[1:-1])
     fault = _oddity(entry, odd_name=path.encode() != raw)
+    if is_json(name) and not entry.submodule:
+        # Most are no manifests, so none of them is reported. The content of a link is its target, which is none either.
+        return _Side(path, blob_name(path, entry.id.hex())) if fault is None or entry.symlink else _NOTHING
     if fault is None:
         return _Side(path, entry.id.hex())
     suggestion = f"{fault.remedy}, or name it in {IGNORE_FILE}"

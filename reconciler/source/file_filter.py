@@ -9,9 +9,9 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.errors import SourceError
+from reconciler.model.revision import SUFFIXES
 
 IGNORE_FILE = ".reconcilerignore"
-SUFFIXES = (".yaml", ".yml")
 MOST_IGNORE_BYTES = 64 * 1024
 MOST_PATTERNS = 256
 TOO_LARGE = (
@@ -53,8 +53,8 @@ class Pattern(msgspec.Struct, frozen=True):
 class FileFilter:
     """Decides for each path (relative to the source's path, ``/`` between names) whether it is read.
 
-    A file is read if it matches ``**/*.yaml`` or ``**/*.yml``, is neither hidden (``.gitlab-ci.yml``) nor in a hidden
-    directory, matches an ``include`` (no ``include``: all match), matches no ``exclude``, and is not ignored by
+    A file is read if it has one of the ``SUFFIXES``, is neither hidden (``.gitlab-ci.yml``) nor in a hidden directory,
+    matches an ``include`` (no ``include``: all match), matches no ``exclude``, and is not ignored by
     ``.reconcilerignore``. Patterns have the syntax of ``.gitignore``: one without an inner slash matches at any depth,
     one with a slash from the root; ``*``, ``?`` and ``[a-z]`` match within a name, ``**`` spans directories. A trailing
     slash matches only directories, and a matching directory covers everything below it. In the ignore file ``#`` begins

@@ -8,6 +8,7 @@ import msgspec
 import pygit2
 
 from reconciler.errors import SourceError
+from reconciler.model.revision import blob_name
 from reconciler.printable import replace_unsafe
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.repository import Repository
@@ -76,7 +77,7 @@ class History:
 
     def _blob(self, commit: pygit2.Commit, path: str) -> str:
         try:
-            return str(commit.tree[lookup_name(self._below + path)].id)
+            return blob_name(path, str(commit.tree[lookup_name(self._below + path)].id))
         except KeyError:
             return ""
 

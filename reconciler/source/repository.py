@@ -11,12 +11,14 @@ import msgspec
 import pygit2
 from pygit2.enums import ObjectType
 
+from reconciler.documents.json.recognition import is_json_manifest
+from reconciler.documents.limits import LIMITS
 from reconciler.errors import SourceError, SourceNotFound
-from reconciler.model.revision import FileChange, Revision
+from reconciler.model.revision import SUFFIXES, FileChange, Revision, blob_id, blob_name, is_json
 from reconciler.model.suggest import closest
 from reconciler.printable import replace_unsafe
 from reconciler.source.ancestry import is_ancestor
-from reconciler.source.changes import TreeChanges, classify, is_manifest
+from reconciler.source.changes import TreeChanges, blob_to_read, classify
 from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
 from reconciler.source.libgit import PackDirectory, lookup_name, open_git
@@ -50,7 +52,7 @@ class Repository:
         self.settings = settings
         self._last: tuple[str, Revision] | None = None
         self._selections: dict[str, FileFilter] = {}
-        self._manifest = ""
+        self._manifest = self._without_manifests = ""
         self._trees = TreeReader(self._read_tree)
         self._contained: dict[tuple[str, str], bool] = {}
         self._signatures = _signatures(settings)
@@ -131,18 +133,30 @@ class Repository:
         yield from self.compare(before, after).changes
 
     def has_manifests(self, tree: str) -> bool:
-        """Whether ``tree`` contains a manifest; checks the last found one first, and stops at the first."""
+        """Whether ``tree`` contains a manifest; checks the last found one first, and stops at the first.
+
+        Of a file in JSON, the content decides.
+        """
+        if tree == self._without_manifests:
+            return False
         takes = self._selection(tree).matches
-        if self._manifest and takes(self._manifest) and self._has_file(tree, self._manifest):
+        if self._manifest and takes(self._manifest) and self._is_manifest(self._file_at(tree, self._manifest)):
             return True
         everything = Walk(self._trees).differences(b"", _raw(tree))
-        found = next((each for each in everything if is_manifest(each, takes)), None)
+        found = next((each for each in everything if self._is_manifest(blob_to_read(each, takes))), None)
         self._manifest = found.path.decode() if found is not None else ""
+        self._without_manifests = tree if found is None else ""
         return found is not None
+
+    def _is_manifest(self, blob: str) -> bool:
+        """Whether ``blob`` ("": none) is a manifest as far as its name, or the content of JSON, decides."""
+        if not is_json(blob):
+            return bool(blob)
+        return self.size(blob) <= LIMITS.file_bytes and is_json_manifest(self.read(blob))
 
     def selection(self, tree: str) -> str:
         """A digest of everything that selects files: if it changes, all files must be loaded again."""
-        chosen = (self.settings.path, tuple(self.settings.include), tuple(self.settings.exclude))
+        chosen = (self.settings.path, tuple(self.settings.include), tuple(self.settings.exclude), SUFFIXES)
         return hashlib.sha256(msgspec.json.encode((*chosen, self._ignore_blob(tree)))).hexdigest()
 
     def folder(self, tree: str, path: str) -> dict[bytes, Entry]:
@@ -160,24 +174,24 @@ class Repository:
 
     def size(self, blob: str) -> int:
         """Size of ``blob`` in bytes, without loading it. Raises SourceError if it is missing."""
-        return self._ask(lambda: self._odb.read_header(blob)[1])
+        return self._ask(lambda: self._odb.read_header(blob_id(blob))[1])
 
     def read(self, blob: str) -> bytes:
         """The content of ``blob``; check its size first. Raises SourceError if it is missing or damaged."""
-        return self._ask(lambda: self._odb.read(blob)[1])
+        return self._ask(lambda: self._odb.read(blob_id(blob))[1])
 
-    def _has_file(self, tree: str, path: str) -> bool:
-        """Whether a regular file is at ``path``; searches the bytes of the trees without parsing them."""
+    def _file_at(self, tree: str, path: str) -> str:
+        """The blob of the regular file at ``path``, "" for none; searches the bytes of trees without parsing them."""
         id_ = _raw(tree)
         *folders, name = path.encode().split(b"/")
         try:
             for folder in folders:
                 _, _, after = self._trees.content(id_).partition(b"40000 " + folder + b"\0")
                 id_ = after[: len(id_)]
-            found = b"100644 " + name + b"\0" in self._trees.content(id_)
+            _, _, after = self._trees.content(id_).partition(b"100644 " + name + b"\0")
         except (SourceError, ValueError):
-            return False
-        return found
+            return ""
+        return blob_name(path, after[: len(_raw(tree))].hex()) if after else ""
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         try:

@@ -10,6 +10,7 @@ from itertools import accumulate
 import msgspec
 
 from reconciler.errors import SourceError
+from reconciler.model.revision import SUFFIXES
 
 DEEPEST = 64
 MOST_ENTRIES = 2_200_000
@@ -21,7 +22,7 @@ CACHED_TREES, CACHED_BYTES = 8, 16 << 20
 _TREE, _LINK, _MODULE = b"40000", b"120000", b"160000"
 _ENTRY = re.compile(rb"([0-7]+) ([^\0/]+)\0(.{20})", re.DOTALL)
 _PIECE = re.compile(rb"(?>[0-7]+ [^\0/]+\0.{20}){1,32}+", re.DOTALL)
-_MANIFEST = (b".yaml", b".yml")
+_MANIFEST = tuple(suffix.encode() for suffix in SUFFIXES)
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):

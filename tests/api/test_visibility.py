@@ -104,6 +104,10 @@ def test_a_text_has_only_the_documents_that_its_reader_sees() -> None:
     assert visible_text(text, [WEB], sees_everything) == text
     assert visible_text(text, [WEB], lambda _: True) == ""  # it cannot be read, so nobody knows what is in it
     assert visible_text("kind: workload\nname: web\n", [], lambda _: False) == ""
+    listed = '[\n  {"kind": "workload", "name": "api"},\n  {"kind": "workload", "name": "web"}\n]\n'
+    alone = '[\n  {"kind": "workload", "name": "web"}\n]\n'
+    assert visible_text(listed, [WEB], lambda key: key == WEB) == alone
+    assert visible_text(listed.replace("}\n]", "},\n]"), [WEB], lambda key: key == WEB) == ""
 
 
 def test_answers_over_http_name_no_hidden_neighbour(tmp_path: Path) -> None:

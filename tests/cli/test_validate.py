@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from reconciler.documents.schema.loader import shipped
 from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, Desk, golden, here, workload
@@ -147,6 +149,52 @@ def test_odd_files_are_judged_as_a_commit_of_them_would_be(tmp_path: Path) -> No
         ("m/linked.yaml", "symlink"), ("m/two\\nlines.yaml", "file-name"), ("m/latin-\\xe9.yaml", "file-name"),
     }  # fmt: skip
     assert "m/two\\nlines.yaml: error: " in validate(tmp_path, "m").out, "the file as a whole has no line"
+
+
+JSON_FILES = {
+    "m/shop/gvc.json": json.dumps(yaml.safe_load(GVC)),
+    "m/shop/all.json": '[\n\t{"kind": "identity", "name": "a"},\n\t{"kind": "identity", "name": "b", "tag": {}}\n]\n',
+    "m/package.json": '{"name": "web", "kind": "app"}',
+    "m/broken.json": '{"name": ',
+    "m/tsconfig.json": "{\n  // comment\n}",
+    "m/other/state.json": '{"resources": [{"kind": "secret", "name": "db"}]}',
+}
+
+
+def test_manifests_in_json_are_checked_and_other_files_in_json_are_not(tmp_path: Path) -> None:
+    lay(tmp_path, JSON_FILES)
+    (tmp_path / "m" / "linked.json").symlink_to("shop/all.json")
+    (tmp_path / "m" / "dangling.json").symlink_to("nowhere")
+    (tmp_path / "m" / "folder.json").symlink_to("shop")
+    os.mkfifo(tmp_path / "m" / "pipe.json")
+    Path(os.fsdecode(os.fsencode(tmp_path) + b"/m/latin-\xe9.json")).write_text('{"kind": "group", "name": "x", 5}')
+    for path in ("m", "m/shop", "m/shop/all.json"):
+        result = validate(tmp_path, path, "--format", "json")
+        assert [(each["path"], each["rule"], each["line"], each["column"]) for each in result.json["findings"]] == [
+            ("m/shop/all.json", "unknown-field", 3, 36)
+        ]
+        assert result.json["documents"] == (3 if path != "m/shop/all.json" else 2)
+
+
+def test_a_file_in_json_that_is_no_manifest_is_refused_by_its_name(tmp_path: Path) -> None:
+    lay(tmp_path, JSON_FILES)
+    result = validate(tmp_path, "m/package.json")
+    assert (result.code, "m/package.json is no manifest: in JSON that is an object with `kind`" in result.err) == (
+        2,
+        True,
+    )
+    result = validate(tmp_path, "m/other")
+    assert (result.code, "m/other has no manifest" in result.err) == (2, True)
+
+
+def test_a_resource_in_yaml_and_json_is_declared_twice(tmp_path: Path) -> None:
+    lay(tmp_path, {"m/gvc.yaml": GVC, "m/deep/gvc.json": json.dumps(yaml.safe_load(GVC))})
+    twice = "error: gvc/shop is declared twice: here and at"
+    assert f"m/gvc.yaml:1:1: {twice} m/deep/gvc.json:1 " in validate(tmp_path, "m").out
+    lay(tmp_path, {"m/deep/web.json": json.dumps(yaml.safe_load(workload())), "m/deep/b.yaml": workload()})
+    (tmp_path / "m" / ".git").mkdir()
+    asked = validate(tmp_path, "m/deep/web.json").out
+    assert "m/deep/web.json:1:1: error: workload/shop/api is declared twice: here and at m/deep/b.yaml:1 " in asked
 
 
 def test_links_with_the_own_org_are_followed_where_the_org_is_known(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def words(fault: Fault) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_file_gives_its_values_and_all_its_faults(case: dict[str, Any]) -> None:
-    reading = read(case["input"].encode())
+    reading = read(case["input"].encode(), is_json=case.get("json", False))
 
     assert [f"{fault.rule} {fault.line}:{fault.column}" for fault in reading.faults] == case.get("faults", [])
     assert as_json([document.value for document in reading.documents]) == as_json(case.get("values", []))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -17,14 +18,17 @@ from reconciler.convert.notes import findings
 from reconciler.convert.reader import read_all, read_kubernetes
 from reconciler.convert.rules import RULEBOOK
 from reconciler.documents.composer import Composer
+from reconciler.documents.editing.json_edits import JsonDocuments
+from reconciler.documents.encoding import check_encoding
+from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.line_reader import TEXT_FIELDS, read_lines
 from reconciler.documents.locator import Locator
-from reconciler.documents.reader import read
+from reconciler.documents.reader import read, read_json_events
 from reconciler.documents.redaction import visible_lines
 from reconciler.documents.types import Document
 from reconciler.documents.writer import stream
-from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.decoder import NO_MANIFEST, Decoded, decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault, Finding, Severity
@@ -113,6 +117,54 @@ def decoding(raw: bytes) -> None:
     if not decoded.faults:
         for manifest in decoded.manifests:
             _check_normal_form(manifest, dialect)
+
+
+def reading_json(raw: bytes) -> None:
+    """A file in JSON: it is a manifest or not; JSON is read as by others, and stays JSON when it is changed."""
+    is_manifest = _timed(is_json_manifest, raw)
+    decoded = _timed(lambda raw: decode(raw, DIALECTS[0], is_json=True), raw)
+    _within(decoded.faults, raw)
+    _known(fault.rule for fault in decoded.faults)
+    if not is_manifest and decoded != NO_MANIFEST:
+        raise Wrong("a file that is no manifest is read")
+    is_text = check_encoding(raw, LIMITS, is_stream=True) is None
+    if is_text and read(raw, is_json=True) != read_json_events(raw):
+        raise Wrong("a file is read otherwise than its events are")
+    found = _timed(lambda raw: read(raw, text_fields=frozenset(), is_json=True), raw)
+    _within(found.faults, raw)
+    _silent(found.faults)
+    try:
+        value = json.loads(raw.decode(), parse_constant=_refused)
+    except (ValueError, RecursionError):
+        if not found.faults:
+            raise Wrong("what is no JSON is read") from None
+        return
+    if any(fault.rule == "syntax" and "surrogates" not in fault.message for fault in found.faults):
+        raise Wrong("JSON is refused")
+    if not found.faults:
+        values = value if isinstance(value, list) else [value]
+        if json.dumps([each.value for each in found.documents]) != json.dumps(values):
+            raise Wrong("JSON has another value")
+        _changed(raw.decode(), values)
+
+
+def _refused(word: str) -> None:
+    raise ValueError(word)
+
+
+def _changed(text: str, values: list[Any]) -> None:
+    """Change the first document, and remove the last one."""
+    if not values or not isinstance(values[0], dict):
+        return
+    documents = JsonDocuments(text)
+    wanted = [{**dict([*values[0].items()][1:]), "added": [1, {"x": None}]}, *values[1:]]
+    documents.replace(0, values[0], wanted[0])
+    if len(wanted) > 1:
+        documents.remove(len(wanted) - 1)
+        wanted.pop()
+    after = json.loads(documents.text())
+    if json.dumps(after if isinstance(after, list) else [after], sort_keys=True) != json.dumps(wanted, sort_keys=True):
+        raise Wrong("a change of JSON has another value")
 
 
 def checking(raw: bytes) -> None:

@@ -38,6 +38,18 @@ def texts() -> Iterator[bytes]:
     yield from (path.read_bytes() for path in FILES)
 
 
+def json_texts() -> Iterator[bytes]:
+    """Files in JSON: the examples in several layouts, alone and in lists, and the cases, with and without faults."""
+    every = [*examples()]
+    for at, document in enumerate(every):
+        for indent in (None, 2, "\t"):
+            yield json.dumps(document, indent=indent).encode()
+            yield json.dumps(every[at : at + 3], indent=indent).encode()
+    for path in ("reading/json.yaml", "json/recognition.yaml", "json/edits.yaml"):
+        for case in yaml.safe_load((CASES / path).read_bytes()):
+            yield case["input"].encode()
+
+
 ODD_KEYS = (".", ".common", "a.b", "services.a", "deploy.mode", "a/b", "~0", "~1", "[0]", '"', "", "0", "x-.y", "*")
 """Keys with the signs that paths and pointers are written with."""
 

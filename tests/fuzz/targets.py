@@ -28,6 +28,7 @@ class Target(NamedTuple):
 TARGETS = {
     "reader": Target(oracles.reading, seeds.texts),
     "decoder": Target(oracles.decoding, seeds.texts),
+    "json": Target(oracles.reading_json, seeds.json_texts),
     "rules": Target(oracles.checking, seeds.streams, structured=True, share=2),
     "compose": Target(oracles.composing, seeds.projects),
     "conversions": Target(oracles.converting, seeds.resources),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
+from reconciler.decode.cache import holds_secrets
 from reconciler.documents.schema.loader import KIND_NAMES
-from reconciler.manifests.decoder import Decoded, decode, decode_many
+from reconciler.manifests.decoder import NO_MANIFEST, Decoded, ManifestFile, decode, decode_many
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rules import rules
@@ -60,7 +62,8 @@ def test_many_files_are_decoded_as_each_of_them() -> None:
     files = [msgspec.json.encode(document) for kind in KINDS[:3] for document in full(kind)]
     files += [b"kind: group\nname: [\n", b"", b"kind: group\nnaem: a\n", b"kind: group\nname: a\n"]
     context = ManifestContext("acme", secret_key=KEY)
-    assert decode_many(files, context) == [decode(raw, context) for raw in files]
+    found = decode_many([ManifestFile(raw) for raw in files], context)
+    assert found == [decode(raw, context) for raw in files]
 
 
 @pytest.mark.parametrize("case", cases("manifests/forms.yaml"))
@@ -221,3 +224,34 @@ def test_a_tag_is_pointed_at_where_it_is_written_in_another_spelling() -> None:
     raw = b"kind: identity\nname: web\ngvc: shop\ntags:\n  cpln/protected: maybe\n"
     [fault] = decode(raw, ManifestContext("acme", "cpln", KEY)).faults
     assert (fault.rule, fault.line, fault.column) == ("tag-without-effect", 5, 19)
+
+
+@pytest.mark.parametrize(
+    ("raw", "keys"),
+    [
+        (b'{"kind": "identity", "name": "me", "gvc": "shop",}', ["identity/shop/me"]),
+        (b'[{"kind": "gvc", "name": "a", "spec": {"kind": "group", "name": "b"}},\n {"kind": "user"', ["gvc/a"]),
+        (b'[\n  {\n    "kind": "group",\n    "name": "a"\n  }\n  {"kind": "secret", "name": "b"}\n]', ["secret/b"]),
+        (b'// all\n{"kind": "secret", "name": "b", "data": "x"}', ["secret/b"]),
+        (b'{"kind": "secret", "name": "b", "name": "c"}', ["secret/b"]),
+    ],
+)
+def test_json_with_faults_still_names_its_resources(raw: bytes, keys: list[str]) -> None:
+    decoded = decode(raw, ManifestContext("acme", secret_key=KEY), is_json=True)
+    assert [each.key for each in decoded.broken] == keys
+    assert holds_secrets(decoded) is any(key.startswith("secret/") for key in keys)
+
+
+def test_what_looks_like_a_comment_in_json_silences_nothing() -> None:
+    value = {
+        "kind": "gvc",
+        "name": "a",
+        "tags": {"platform/team": "x"},
+        "description": "see # reconciler: ignore RULE why",
+    }
+    as_json, as_yaml = (decode(json.dumps(value).encode(), ManifestContext("acme"), is_json=form) for form in (1, 0))
+    assert {fault.rule for fault in as_yaml.faults} - {fault.rule for fault in as_json.faults} == {"ignore-comment"}
+
+
+def test_other_files_in_json_are_nothing() -> None:
+    assert decode(b'{"name": "web", "kind": "app"}', ManifestContext("acme"), is_json=True) == NO_MANIFEST

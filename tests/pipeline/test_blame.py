@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import msgspec
 import pytest
+import yaml
 
 from reconciler.planning.blame import pointer_of, shown
 from reconciler.render.plan.json import document
@@ -40,6 +42,16 @@ def blamed(way: Way, wanted: bool | None = None) -> dict[str, str]:
         for (step, path), each in found.items()
         if step.location in ("", "here")
     }
+
+
+def test_a_change_of_a_manifest_in_json_has_its_line(tmp_path: Path) -> None:
+    value = [{"kind": "identity", "name": "a"}, yaml.safe_load(WEB)]
+    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/all.json": json.dumps(value, indent=2)})
+    way.applied()
+    value[1]["spec"]["containers"][1]["cpu"] = "75m"
+    way.repo.commit({"shop/all.json": json.dumps(value, indent=2)}, message="busy since noon")
+    line = 1 + json.dumps(value, indent=2).split("\n").index('          "cpu": "75m"')
+    assert [*blamed(way).values()] == [f"busy since noon shop/all.json:{line}"]
 
 
 def start(path: Path, text: str = WEB) -> Way:

@@ -28,4 +28,4 @@ def test_small_files_go_by_number() -> None:
     found = list(read_in_batches(CHANGES[:250], Blobs(len, lambda _: bytes(1_500))))
     assert [len(batch.content) for batch in found] == [BATCH, BATCH, 50]
     assert [change for batch in found for change in batch.changes] == CHANGES[:250]
-    assert all(sum(map(len, batch.content)) < BATCH_BYTES for batch in found)
+    assert all(sum(len(file.raw) for file in batch.content) < BATCH_BYTES for batch in found)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -27,7 +29,7 @@ from tests.support.git import File, GitRepo
 from tests.support.pipeline import Way
 
 Files = dict[str | bytes, File]
-PATHS = ("gvc.yaml", "a/gvc.yaml", "a/one.yaml", "a/b/gvc.yaml", "a/b/two.yaml", "c/three.yaml")
+PATHS = ("gvc.yaml", "a/gvc.yaml", "a/one.yaml", "a/b/gvc.yaml", "a/b/two.yaml", "c/three.yaml", "a/four.json")
 PLACEMENT = "spec: {staticPlacement: {locationLinks: [//location/here]}}"
 SPEC = "spec: {type: standard, containers: [{name: main, image: nginx:1}]}"
 DOCUMENTS = {
@@ -53,8 +55,13 @@ def edits(draw: st.DrawFn) -> Files:
     files: Files = {}
     for path in changed:
         pool = DOCUMENTS["gvc"] if path.endswith("gvc.yaml") else DOCUMENTS["any"]
+        # Whether JSON that declares nothing is a fault depends on what it declared before.
+        pool = [each for each in pool if "name: " in each] if path.endswith(".json") else pool
         documents = draw(st.lists(st.sampled_from(pool), max_size=2, unique=True))
         files[path] = "---\n".join(documents) if documents else None
+        if documents and path.endswith(".json"):
+            values = [yaml.safe_load(each) for each in documents]
+            files[path] = json.dumps(values[0] if len(values) == 1 else values)
     return files
 
 
@@ -104,9 +111,9 @@ def decoded_files(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The files that are decoded for their bodies from now on."""
     decoded: list[bytes] = []
 
-    def counted(raw: bytes, dialect: ManifestContext) -> Decoded:
+    def counted(raw: bytes, dialect: ManifestContext, *, is_json: bool = False) -> Decoded:
         decoded.append(raw)
-        return decode_file(raw, dialect)
+        return decode_file(raw, dialect, is_json=is_json)
 
     monkeypatch.setattr(desired_bodies, "decode", counted)
     return decoded

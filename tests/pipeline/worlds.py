@@ -91,7 +91,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def files_of(world: World, layout: int) -> dict[str | bytes, File]:
-    """``world`` as files; another ``layout`` uses other files, with or without naming the GVC."""
+    """``world`` as files; another ``layout`` uses other files, some in JSON, with or without naming the GVC."""
     placed: dict[str, list[str]] = {}
     for key, manifest in world.items():
         gvc = manifest["name"] if manifest["kind"] == "gvc" else key.split("/")[1] if key.count("/") == 2 else ""
@@ -105,4 +105,10 @@ def files_of(world: World, layout: int) -> dict[str | bytes, File]:
         else:
             path, manifest = "all.yaml", manifest | {"gvc": gvc}
         placed.setdefault(path, []).append(json.dumps(manifest))
-    return {path: "\n---\n".join(documents) + "\n" for path, documents in placed.items()}
+    return dict(_file(path, documents, layout) for path, documents in placed.items())
+
+
+def _file(path: str, documents: list[str], layout: int) -> tuple[str, str]:
+    if crc32(f"{path} {layout}".encode()) % 3:
+        return path, "\n---\n".join(documents) + "\n"
+    return path.replace(".yaml", ".json"), "[" + ",\n".join(documents) + "]\n"

@@ -163,6 +163,63 @@ def test_a_finding_ends_when_the_entry_goes_or_becomes_a_file(repo: GitRepo, ope
     ]
 
 
+def test_a_file_in_json_is_no_finding_whatever_it_is(made: Opener) -> None:
+    source = made(
+        {
+            "a.yaml": "a",
+            "a.json": "{}",
+            "link.json": Symlink("a.json"),
+            "bad\nname.json": "{}",
+            b"\xff/latin.json": "{}",
+            ".hidden.json": "{}",
+            "ignored.json": "{}",
+            ".reconcilerignore": "ignored.json",
+        }
+    )
+    comparison = source.repository.compare("", source.revision().tree)
+    assert comparison.findings == []
+    contents = {change.path: source.repository.read(change.after) for change in comparison.changes}
+    assert contents == {"a.json": b"{}", "a.yaml": b"a", "link.json": b"a.json"}
+
+
+def test_the_same_bytes_are_another_file_as_json(made: Opener) -> None:
+    source = made({"a.yaml": MANIFEST, "a.json": MANIFEST})
+    as_json, as_yaml = source.repository.changes("", source.revision().tree)
+    assert as_json.after == f"{as_yaml.after}.json"
+    assert source.repository.size(as_json.after) == source.repository.size(as_yaml.after) == len(MANIFEST)
+
+
+MANIFEST = '{"kind": "group", "name": "a"}'
+
+
+@pytest.mark.parametrize(
+    ("files", "is_filled"),
+    [
+        ({"package.json": '{"name": "web"}', "x.json": "{"}, False),
+        ({"package.json": '{"name": "web"}', "z/a.json": MANIFEST}, True),
+        ({"package.json": '{"name": "web"}', "z.yaml": "x"}, True),
+        ({"a.json": Symlink("b.json"), "b.txt": MANIFEST}, False),
+        ({"a.json": f"[{MANIFEST},]"}, True),
+        ({"a.json": MANIFEST + " " * (17 << 20)}, False),
+    ],
+)
+def test_the_content_of_json_decides_whether_a_source_is_empty(
+    files: dict[str, File], is_filled: bool, made: Opener
+) -> None:
+    repository = made({"keep.txt": "", **files}).repository
+    tree = repository.resolve().tree
+    assert repository.has_manifests(tree) is is_filled
+    assert repository.has_manifests(tree) is is_filled
+
+
+def test_a_source_whose_last_manifest_in_json_is_another_file_now_is_empty(repo: GitRepo, opener: Opener) -> None:
+    source = opener(repo.path)
+    repo.commit({"shop/gvc.yaml": None, "shop/a.json": MANIFEST})
+    assert source.repository.has_manifests(source.revision().tree)
+    repo.commit({"shop/a.json": '{"name": "a"}'})
+    assert not source.repository.has_manifests(source.repository.resolve().tree)
+
+
 def test_a_changed_mode_is_no_change(repo: GitRepo, opener: Opener) -> None:
     source = opener(repo.path)
     before = source.revision()

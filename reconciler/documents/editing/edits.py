@@ -158,7 +158,7 @@ class _Editor:
             raise _UnwrittenEditError
 
     def _edit_sequence(self, node: SequenceNode, old: list[Any], new: list[Any], write: Write) -> None:
-        origins = _origins(old, new)
+        origins = find_origins(old, new)
         items = None if node.is_flow else self._items(node)
         order = [origin for origin in origins if origin is not None]
         if not order or len(old) != len(node.items) or (items is None and not node.is_flow):
@@ -290,7 +290,7 @@ def _refuse(_: Any) -> None:
     raise _UnwrittenEditError
 
 
-def _origins(old: list[Any], new: list[Any]) -> list[int | None]:
+def find_origins(old: list[Any], new: list[Any]) -> list[int | None]:
     """For each item of ``new`` the place of the one in ``old`` that it comes from; None for a new one.
 
     Items with names, each another one, come from that of the same name. Others are those that are equal at the

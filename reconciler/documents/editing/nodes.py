@@ -53,6 +53,14 @@ class SequenceNode(TextNode):
     items: list[TextNode]
 
 
+def read_json(text: str) -> list[TextNode]:
+    """The root of each document of ``text``, which is JSON. Raises LimitReached if it is none."""
+    stream, nodes = EventStream(text.encode(), is_json=True), list[TextNode]()
+    while (root := stream.document()) is not None:
+        nodes.append(_Nodes(stream, text).node(root))
+    return nodes
+
+
 def read_node(text: str) -> TextNode | None:
     """The root of the only document of ``text``; None without one, or if its places are not those of ``text``.
 
