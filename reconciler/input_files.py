@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Never
 
 from reconciler.documents.limits import LIMITS, read_within, shown_size
@@ -15,13 +15,18 @@ STDIN = "-"
 """The name of standard input."""
 _SUFFIXES = (".yaml", ".yml", ".json")
 _STEP_SECONDS = 0.5
+_MOST_ADVICE = 100
+"""The most files of a directory that are looked at for what they are."""
+
+Advice = Callable[[str, bytes], str]
+"""Path, content → a sentence for a file that the command does not take, "" for one that it does."""
 
 
-def read_files(names: Sequence[str], others: tuple[str, ...] = ()) -> dict[str, bytes]:
+def read_files(names: Sequence[str], others: tuple[str, ...] = (), advice: Advice | None = None) -> dict[str, bytes]:
     """Path → content of the files in ``names``: files, directories with all below them, ``-`` for standard input.
 
     Of a directory, only YAML and JSON, and files whose names end in one of ``others``. Raises UsageError where one
-    cannot be read or a directory holds none.
+    cannot be read or a directory holds none, with the first ``advice`` for what is there instead.
     """
     found: dict[str, bytes] = {}
     suffixes = (*_SUFFIXES, *others)
@@ -31,9 +36,18 @@ def read_files(names: Sequence[str], others: tuple[str, ...] = ()) -> dict[str, 
             continue
         paths = sorted(_below(name, suffixes)) if os.path.isdir(name) else [name]
         if not paths:
-            raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(suffixes)}")
+            hint = advice_below(name, advice) if advice else ""
+            raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(suffixes)}{hint}")
         found |= {path: read_file(path) for path in paths}
     return found
+
+
+def advice_below(directory: str, advice: Advice) -> str:
+    """The first ``advice`` for a file below ``directory``, behind a semicolon; "" without one. Raises UsageError."""
+    for path in sorted(_below(directory, ("",)))[:_MOST_ADVICE]:
+        if os.path.isfile(path) and (words := advice(path, read_file(path))):
+            return f"; {words}"
+    return ""
 
 
 def read_file(name: str | os.PathLike[str]) -> bytes:

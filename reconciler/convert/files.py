@@ -12,11 +12,8 @@ from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
 from reconciler.convert.notes import findings
 from reconciler.convert.quadlet import convert as quadlet
 from reconciler.convert.reader import read_kubernetes
-from reconciler.convert.recognition import Form, form_of
+from reconciler.convert.recognition import CONVERTIBLE, Form, Recogniser, form_of
 from reconciler.model.finding import Finding, has_errors
-
-TAKEN = (Form.KUBERNETES, Form.KAMAL, Form.QUADLET, Form.UNKNOWN)
-"""What `convert` takes; of an unknown file it says what is no Kubernetes."""
 
 
 class ConvertedFiles(NamedTuple):
@@ -26,11 +23,10 @@ class ConvertedFiles(NamedTuple):
     findings: list[Finding]
 
 
-def other_form(contents: Mapping[str, bytes]) -> tuple[str, Form] | None:
-    """The first file that another command takes, with its form; a Kustomization among others is only left out."""
-    forms = {path: form_of(path, raw) for path, raw in contents.items()}
-    others = ((path, form) for path, form in forms.items() if form not in TAKEN)
-    return next((each for each in others if each[1] is not Form.KUSTOMIZATION or len(forms) == 1), None)
+def refuse_others(contents: Mapping[str, bytes], program: str = "reconciler") -> None:
+    """Raise RefusedError for the first file that another command takes; a Kustomization among others is left out."""
+    taken = CONVERTIBLE if len(contents) == 1 else CONVERTIBLE | {Form.KUSTOMIZATION}
+    Recogniser(taken, program).refuse_others(contents)
 
 
 def convert_files(

@@ -125,9 +125,10 @@ def test_a_wrong_use_ends_with_a_message_of_one_line(words: list[str], message: 
     assert f"error: {message}" in result.err
 
 
-def test_nothing_in_is_nothing_out(tmp_path: Path) -> None:
+def test_a_file_without_a_document_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("# nothing\n")
-    assert here("convert", "a.yaml", cwd=tmp_path) == CommandResult(0, "", "")
+    for command in ("convert", "import"):
+        assert here(command, "a.yaml", cwd=tmp_path) == CommandResult(2, "", "error: a.yaml: there is no document\n")
 
 
 def test_values_of_secrets_appear_in_the_manifests_only(tmp_path: Path) -> None:

@@ -12,9 +12,10 @@ from reconciler.cli.convert_io import (
     manifest_problems,
     out_options,
     print_plain_findings,
+    refuse_nothing,
     write_drafts,
 )
-from reconciler.errors import RefusedError, UsageError
+from reconciler.errors import UsageError
 from reconciler.input_files import read_files
 
 
@@ -36,19 +37,19 @@ def command(files: tuple[str, ...], gvc: str, protocol: str | None, out: Path | 
 
     Only errors in the input make the exit code 1; nothing is written then.
     """
-    from reconciler.convert.files import convert_files, other_form
+    from reconciler.convert.files import convert_files, refuse_others
     from reconciler.convert.quadlet.units import SUFFIXES
-    from reconciler.convert.recognition import foreign
+    from reconciler.convert.recognition import CONVERTIBLE, Recogniser
     from reconciler.model.finding import has_errors
 
     if gvc and not re.fullmatch("[a-z]([-a-z0-9]{0,62}[a-z0-9])?", gvc):
         raise UsageError(f"--gvc {gvc}: a name is lower-case letters, digits and hyphens, at most 64")
-    contents = read_files(files, SUFFIXES)
-    if other := other_form(contents):
-        raise RefusedError(foreign(*other))
+    contents = read_files(files, SUFFIXES, Recogniser(CONVERTIBLE).advice)
+    refuse_others(contents)
     converted = convert_files(contents, gvc, protocol or "", manifest_problems)
     print_plain_findings(converted.findings)
     if has_errors(converted.findings):
         return 1
+    refuse_nothing(converted.drafts, converted.findings, files)
     write_drafts(converted.drafts, out, force)
     return 0
