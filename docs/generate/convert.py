@@ -111,9 +111,18 @@ KAMAL = """
 ## Kamal
 
 Each role and accessory of `deploy.yml` becomes a workload: SERVICE for the primary role, SERVICE-NAME for the others,
-at which they reach each other, as in Kamal. The GVC is that of `--gvc`, else the service. Files that it names, and
-`.kamal/secrets`, are not read: its secrets are keys of a secret SERVICE-secrets, which you create. A value that Ruby
-makes is left out with a remark.
+at which they reach each other, as in Kamal. The GVC is that of `--gvc`, else the service. A value that Ruby makes is
+left out with a remark.
+
+`--destination NAME` reads `deploy.NAME.yml` too and merges it as Kamal does: fields into fields, while a list or a text
+replaces the one before. The GVC is then SERVICE-NAME unless `--gvc` names one.
+
+The secrets of `env.secret` are keys of one secret, SERVICE-secrets or SERVICE-NAME-secrets, which you create. Of
+`.kamal/secrets-common` and `.kamal/secrets` (`.kamal/secrets.NAME` with a destination), only the names are read: a name
+that is in neither gets a remark. No command in them is run, and no value is written or shown.
+
+Files are read only below the directory of the project, unless `--allow-outside` is set. A `config/deploy.yml` is in the
+project above `config`.
 
 """
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from reconciler.convert.compose.convert import convert as convert_compose
-from reconciler.convert.compose.project import Project, UnreadableFileError, load
+from reconciler.convert.compose.project import Project, load
 from reconciler.convert.export.convert import normalise
-from reconciler.convert.files import convert_files
+from reconciler.convert.files import ConversionOptions, convert_files
 from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
 from reconciler.convert.notes import findings
 from reconciler.convert.reader import read_all, read_kubernetes
@@ -24,6 +24,7 @@ from reconciler.documents.reader import read
 from reconciler.documents.redaction import visible_lines
 from reconciler.documents.types import Document
 from reconciler.documents.writer import stream
+from reconciler.errors import UnreadableFileError
 from reconciler.manifests.decoder import Decoded, decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
@@ -174,14 +175,14 @@ def uniting(raw: bytes) -> None:
 
 
 def _of_files(contents: dict[str, bytes], raw: bytes) -> None:
-    found = _timed(lambda _: convert_files(contents, "shop"), raw)
+    found = _timed(lambda _: convert_files(contents, ConversionOptions("shop")), raw)
     for path, content in contents.items():
         here = [each for each in found.findings if each.path == path]
         _within(here, content)
     _known_to_conversions(each.rule for each in found.findings)
     if read(stream(draft.body for draft in found.drafts).encode()).faults:
         raise Wrong("the manifests of a conversion cannot be read")
-    if _sometimes(raw) and convert_files(contents, "shop") != found:
+    if _sometimes(raw) and convert_files(contents, ConversionOptions("shop")) != found:
         raise Wrong("the same files were converted to something else")
 
 

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
 from reconciler.convert.compose.nodes import CONTROL
-from reconciler.convert.compose.project import OutsideFileError, Project, UnreadableFileError, joined
+from reconciler.convert.compose.project import Project, joined
 from reconciler.convert.compose.values import Field
 from reconciler.convert.drafts import Body, Draft, drafted, without_empty
 from reconciler.convert.names import Names, fitting
+from reconciler.errors import OutsideFileError, UnreadableFileError
 from reconciler.model.key import Kind
 from reconciler.model.platform import SECRET_URI
 

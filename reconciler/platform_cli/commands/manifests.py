@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
-from reconciler.input_files import read_files, shown_name
+from reconciler.input_files import ProjectFiles, read_files, shown_name
 from reconciler.model.record import Health
 from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.operating import SOMETHING_TO_DO
@@ -188,21 +188,33 @@ def _show_difference(session: Session, answer: Mapping[str, Any]) -> None:
         session.output.line(f"plan {plan['digest']} (to apply no other: --digest {plan['digest']})")
 
 
-def convert(session: Session, file: tuple[str, ...], protocol: str | None) -> None:
+def convert(
+    session: Session, file: tuple[str, ...], protocol: str | None, destination: str | None, allow_outside: bool | None
+) -> None:
     """Print the manifests that files of Kubernetes, Kamal or Podman become; remarks go to stderr."""
-    session.output.manifests(_converted(session, file, protocol or ""))
+    words = (protocol or "", destination or "")
+    session.output.manifests(_converted(session, file, words, allow_outside=bool(allow_outside)))
 
 
-def _converted(session: Session, files: Sequence[str], protocol: str = "") -> list[dict[str, Any]]:
-    """The manifests that files of other tools become. Raises UsageError and RefusedError."""
-    from reconciler.convert.files import convert_files, refuse_others
+def _converted(
+    session: Session, files: Sequence[str], words: tuple[str, str] = ("", ""), *, allow_outside: bool = False
+) -> list[dict[str, Any]]:
+    """The manifests that files of other tools become; ``words`` are protocol and destination.
+
+    Raises UsageError and RefusedError.
+    """
+    from reconciler.convert.files import ConversionOptions, convert_files, refuse_others
     from reconciler.convert.quadlet.units import SUFFIXES
     from reconciler.convert.recognition import CONVERTIBLE, Recogniser
 
-    gvc = wanted_gvc(session)
-    contents = read_files(files, SUFFIXES, Recogniser(CONVERTIBLE, "platform").advice)
+    options = ConversionOptions(
+        wanted_gvc(session), *words, lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read
+    )
+    options.check()
+    found = read_files(files, SUFFIXES, Recogniser(CONVERTIBLE, "platform").advice)
+    contents = options.without_destinations(found)
     refuse_others(contents, "platform")
-    converted = convert_files(contents, gvc, protocol)
+    converted = convert_files(contents, options)
     report(session, converted.findings)
     if not converted.drafts and not converted.findings:
         raise UsageError(_NOTHING.format(", ".join(map(shown_name, files))))

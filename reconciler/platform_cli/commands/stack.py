@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reconciler.errors import UsageError
-from reconciler.input_files import STDIN, read_files
+from reconciler.errors import UnreadableFileError, UsageError
+from reconciler.input_files import STDIN, ProjectFiles, read_files
 from reconciler.platform_cli.commands.manifests import apply_documents, delete_documents, report, wanted_gvc
 from reconciler.platform_cli.documents import Input
 from reconciler.platform_cli.session import Session
@@ -18,7 +18,6 @@ from reconciler.printable import printable
 if TYPE_CHECKING:
     from reconciler.convert.drafts import Draft
     from reconciler.model.finding import Finding
-    from reconciler.platform_cli.project_files import ProjectFiles
 
 _MOST_LINES = 5
 """How many other lines a remark names; --verbose shows a remark for each."""
@@ -68,7 +67,6 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
     from reconciler.convert.notes import findings
     from reconciler.convert.recognition import PROJECTS, Recogniser
     from reconciler.model.finding import has_errors
-    from reconciler.platform_cli.project_files import ProjectFiles
 
     paths = [*options.file] or _default_files(session.environ)
     directories = [path for path in paths if os.path.isdir(path)]
@@ -127,8 +125,6 @@ def _read_file(path: str, files: ProjectFiles, *, is_named: bool) -> bytes:
 
 def _read_found(path: str, files: ProjectFiles) -> bytes:
     """A file that was found in the directory of the project: it may be a link to any other. Raises UsageError."""
-    from reconciler.convert.compose.project import UnreadableFileError
-
     try:
         return files.read(path)
     except UnreadableFileError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.convert.budget import Budget
-from reconciler.convert.files import convert_files
+from reconciler.convert.files import ConversionOptions, convert_files
 from reconciler.convert.kamal.convert import convert as convert_kamal
 from reconciler.convert.kamal.convert import read_kamal
 from reconciler.documents.writer import stream
@@ -18,14 +18,13 @@ HEAD = "service: app\nimage: app:1\n"
 
 def read_files(contents: dict[str, bytes]) -> None:
     """As `convert` reads files, up to the text of their manifests."""
-    stream(draft.body for draft in convert_files(contents, "shop").drafts)
+    stream(draft.body for draft in convert_files(contents, ConversionOptions("shop")).drafts)
 
 
 def read_tightly(contents: dict[str, bytes]) -> None:
     """deploy.yml with a budget that it reaches."""
-    raw = contents["deploy.yml"]
-    documents, _ = read_kamal("deploy.yml", raw)
-    stream(draft.body for draft in convert_kamal(documents[0], raw, "shop", Budget(*TIGHT)).drafts)
+    (project,), _ = read_kamal("deploy.yml", contents["deploy.yml"])
+    stream(draft.body for draft in convert_kamal(project, "shop", Budget(*TIGHT)).drafts)
 
 
 def deployed(*texts: str, count: int = 200, tight: bool = False) -> Shape:
