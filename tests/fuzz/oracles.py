@@ -47,6 +47,10 @@ HEAD = 4
 COMPOSE_FILE = "compose.yaml"
 UNITS = ("web.container", "db.container", "all.pod", "own.volume", "own.network", "own.image", "own.kube")
 """Names of the quadlets of an input, in their order."""
+NAMED = "named"
+"""What is read of every file of a project that others name."""
+KAMAL = ("deploy.yml", "deploy.on.yml", ".kamal/secrets.on", NAMED)
+"""Names of the files of a project of Kamal, in their order."""
 TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000, documents=3, faults=5)
 """Limits that ordinary files break."""
 
@@ -164,25 +168,34 @@ def converting(raw: bytes) -> None:
 
 
 def deploying(raw: bytes) -> None:
-    """deploy.yml of Kamal: converted or refused, within the file and the time, and the output is read."""
-    _of_files({"deploy.yml": raw}, raw)
+    """A project of Kamal, parted by lines of ``---``: converted or refused, within the file and the time, and the
+    output is read."""
+    parts = raw.split(BETWEEN, len(KAMAL) - 1)
+    files = dict(zip(KAMAL, parts, strict=False))
+    _of_files({KAMAL[0]: parts[0]}, files, "on" if parts[1:] else "", raw)
 
 
 def uniting(raw: bytes) -> None:
     """Quadlets, parted by lines of ``---``: a container, a pod, a volume and others, as ``deploying``."""
-    parts = raw.split(BETWEEN)[: len(UNITS)]
-    _of_files(dict(zip(UNITS, parts, strict=False)), raw)
+    files = dict(zip(UNITS, raw.split(BETWEEN)[: len(UNITS)], strict=False))
+    _of_files({path: content for path, content in files.items() if path != NAMED}, files, "", raw)
 
 
-def _of_files(contents: dict[str, bytes], raw: bytes) -> None:
-    found = _timed(lambda _: convert_files(contents, ConversionOptions("shop")), raw)
-    for path, content in contents.items():
+def _of_files(named: dict[str, bytes], files: dict[str, bytes], destination: str, raw: bytes) -> None:
+    def read_file(path: str) -> bytes:
+        if path not in files and NAMED not in files:
+            raise UnreadableFileError("it does not exist")
+        return files.get(path) or files[NAMED]
+
+    options = ConversionOptions("shop", "", destination, lambda _: read_file)
+    found = _timed(lambda _: convert_files(named, options), raw)
+    for path, content in files.items():
         here = [each for each in found.findings if each.path == path]
         _within(here, content)
     _known_to_conversions(each.rule for each in found.findings)
     if read(stream(draft.body for draft in found.drafts).encode()).faults:
         raise Wrong("the manifests of a conversion cannot be read")
-    if _sometimes(raw) and convert_files(contents, ConversionOptions("shop")) != found:
+    if _sometimes(raw) and convert_files(named, options) != found:
         raise Wrong("the same files were converted to something else")
 
 

@@ -73,6 +73,7 @@ def deployments() -> Iterator[bytes]:
     """deploy.yml of the cases, whole and with keys that have signs of paths at each level."""
     for path in CASES.glob("kamal/*.yaml"):
         yield from _inner(path.read_bytes())
+        yield BETWEEN.join(text.encode() for text in loaded(path.read_bytes())[0]["files"].values())
     for key in ODD_KEYS:
         value = {"a": "b", key: {key: "c"}}
         head = {"service": "a", "image": "b", key: value}
