@@ -53,6 +53,26 @@ def advice_below(directory: str, advice: Advice) -> str:
     return ""
 
 
+def read_beside(contents: Mapping[str, bytes], directories: Callable[[str], Sequence[str]]) -> dict[str, bytes]:
+    """``contents`` with the `.conf` files in the ``directories`` of each path; links are not followed.
+
+    Raises UsageError where one cannot be read.
+    """
+    found = dict(contents)
+    for folder in dict.fromkeys(each for path in contents for each in directories(path)):
+        if os.path.isdir(folder) and not os.path.islink(folder):
+            places = (os.path.join(folder, name) for name in sorted(_listed(folder)) if name.endswith(".conf"))
+            found |= {each: read_file(each) for each in places if os.path.isfile(each) and not os.path.islink(each)}
+    return found
+
+
+def _listed(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError as error:
+        _raise_unreadable(error)
+
+
 def read_file(name: str | os.PathLike[str]) -> bytes:
     """The content of the file ``name``, or of standard input. Raises UsageError."""
     if name == STDIN:

@@ -22,6 +22,9 @@ from reconciler.model.finding import Finding, has_errors
 _GVC = re.compile("[a-z]([-a-z0-9]{0,62}[a-z0-9])?")
 _DESTINATION = re.compile("[A-Za-z0-9][-_A-Za-z0-9]{0,59}")
 
+_LANGUAGE = {Form.KAMAL: Form.KAMAL, Form.QUADLET: Form.QUADLET, Form.TIMER: Form.QUADLET}
+"""Form → the one whose converter takes it; all others are for that of Kubernetes."""
+
 
 class ConvertedFiles(NamedTuple):
     """The manifests in apply order, and what was found, in order of place."""
@@ -74,8 +77,7 @@ def convert_files(
     """Convert all files together, each as what it is; ``check`` finds what is not valid of the result."""
     parts: dict[Form, dict[str, bytes]] = {}
     for path, raw in contents.items():
-        form = form_of(path, raw)
-        parts.setdefault(form if form in (Form.KAMAL, Form.QUADLET) else Form.KUBERNETES, {})[path] = raw
+        parts.setdefault(_LANGUAGE.get(form_of(path, raw), Form.KUBERNETES), {})[path] = raw
     drafts: list[Draft] = []
     found: list[Finding] = []
     places: dict[str, bytes] = {**contents}
@@ -95,9 +97,11 @@ def convert_files(
             places |= project.contents
     if quadlets := parts.get(Form.QUADLET):
         units, faults = quadlet.read_units(quadlets)
-        converted = quadlet.convert(units, quadlets, options.gvc)
-        drafts += converted.drafts
-        found += [*faults, *findings(converted.remarks, quadlets)]
+        found += faults
+        if units:
+            converted = quadlet.convert(units, quadlets, options.gvc, options.open_project)
+            drafts += converted.drafts
+            found += findings(converted.remarks, quadlets)
     if not has_errors(found):
         found += findings(invalid(drafts, next(iter(contents)), check), places)
     is_mixed = len(parts) > 1 or len(parts.get(Form.KAMAL, {})) > 1

@@ -41,6 +41,7 @@ class Form(StrEnum):
     KAMAL = "a deploy.yml of Kamal"
     DESTINATION = "a destination of Kamal"
     QUADLET = "a quadlet of Podman"
+    TIMER = "a timer of systemd"
     PROCFILE = "a Procfile"
     APP = "an app.json"
     FLY = "a fly.toml"
@@ -68,6 +69,7 @@ _TAKEN: dict[Form, str] = {
     Form.KAMAL: "convert it with: {convert} {path}",
     Form.DESTINATION: "convert it with: {convert} {main} --destination {destination}",
     Form.QUADLET: "convert it with: {convert} {path}",
+    Form.TIMER: "convert it with the quadlet beside it: {convert} {folder}",
     Form.PROCFILE: _PROCESSES,
     Form.APP: _PROCESSES,
     Form.FLY: _PROCESSES,
@@ -119,7 +121,6 @@ _BY_SUFFIX = {
     ".target": Form.SYSTEMD,
     ".tf": Form.TERRAFORM,
     ".tf.json": Form.TERRAFORM,
-    ".timer": Form.SYSTEMD,
     ".tofu": Form.TERRAFORM,
 }
 _BY_KEYS = (
@@ -141,7 +142,7 @@ def form_of(path: str, raw: bytes) -> Form:
     """What the file at ``path`` is; no content makes it raise."""
     name = posixpath.basename(path)
     if is_unit(path):
-        return Form.QUADLET
+        return Form.TIMER if path.endswith(".timer") else Form.QUADLET
     keys = _keys(raw)
     if not keys.kinds.isdisjoint(_OURS):
         return _of_kinds(keys)  # whatever its name is
@@ -220,7 +221,7 @@ class Recogniser(NamedTuple):
 
 MANIFESTS = frozenset({Form.MANIFEST, Form.UNKNOWN})
 """What commands for manifests take; they say what is wrong in an unknown file."""
-CONVERTIBLE = frozenset({Form.KUBERNETES, Form.KAMAL, Form.QUADLET, Form.UNKNOWN})
+CONVERTIBLE = frozenset({Form.KUBERNETES, Form.KAMAL, Form.QUADLET, Form.TIMER, Form.UNKNOWN})
 """What `convert` takes; of an unknown file it says what is no Kubernetes."""
 PROJECTS = frozenset({Form.COMPOSE, Form.UNKNOWN})
 """What `platform stack` takes."""

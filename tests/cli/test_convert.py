@@ -203,3 +203,34 @@ def test_a_destination_that_is_none_is_an_error(deployment: Path, words: list[st
     result = here("convert", *words, cwd=deployment)
     assert (result.code, result.out) == (code, "")
     assert message in result.err
+
+
+def test_drop_ins_beside_a_unit_are_read_and_links_are_not(tmp_path: Path) -> None:
+    (tmp_path / "units/web.container.d").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret.conf").write_text("[Container]\nEnvironment=TOKEN=kanarienvogel\n")
+    (tmp_path / "units/web.container").write_text("[Container]\nImage=web:1\n")
+    (tmp_path / "units/web.container.d/10.conf").write_text("[Container]\nImage=web:2\n")
+    (tmp_path / "units/web.container.d/20.conf").symlink_to(tmp_path / "outside/secret.conf")
+    (tmp_path / "units/container.d").symlink_to(tmp_path / "outside")
+    for name in ("units/web.container", "units"):
+        result = here("convert", name, cwd=tmp_path)
+        assert result.code == 0, result
+        assert "image: web:2" in result.out
+        assert "kanarienvogel" not in result.out + result.err
+
+
+@pytest.mark.parametrize("place", ["../outside/web.env", "./link", "/OUTSIDE/web.env"])
+def test_an_env_file_outside_of_a_unit_is_read_only_on_demand(tmp_path: Path, place: str) -> None:
+    (tmp_path / "units").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/web.env").write_text("TOKEN=kanarienvogel\n")
+    (tmp_path / "units/link").symlink_to(tmp_path / "outside/web.env")
+    place = place.replace("/OUTSIDE", str(tmp_path / "outside"))
+    (tmp_path / "units/web.container").write_text(f"[Container]\nImage=web:1\nEnvironmentFile={place}\n")
+    refused = here("convert", "units/web.container", cwd=tmp_path)
+    assert "kanarienvogel" not in refused.out + refused.err
+    assert "--allow-outside" in refused.err
+    read = here("convert", "--allow-outside", "units/web.container", cwd=tmp_path)
+    assert read.code == 0, read
+    assert "kanarienvogel" in read.out

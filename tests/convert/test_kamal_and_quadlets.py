@@ -25,10 +25,12 @@ from reconciler.convert.files import ConversionOptions, ConvertedFiles, convert_
 from reconciler.convert.kamal import fields as kamal_fields
 from reconciler.convert.kamal.convert import without_statements
 from reconciler.convert.quadlet import fields as quadlet_fields
+from reconciler.convert.quadlet.calendar import read_times
 from reconciler.convert.quadlet.units import read_unit
 from reconciler.documents.reader import read
 from reconciler.documents.writer import stream, written
 from reconciler.errors import OutsideFileError, UnreadableFileError
+from reconciler.model.cron import Cron
 from tests.convert.compose.test_cases import assert_valid
 from tests.convert.test_nothing_is_lost import mutated
 from tests.support.cases import CASES
@@ -167,6 +169,17 @@ NOTHING_LOST = {
     "StopTimeout=10": "within what every replica has",
     "Image=app:1": "a later line clears it",
     "Image=": "the last one counts",
+    "Image=web:1": "a drop-in has another",
+    "Image=nobody:1": "there is no unit of the drop-in",
+    "PublishPort=80:8080": "a drop-in clears it",
+    "Environment=B=unit": "a drop-in has another",
+    "Environment=B=five": "a later drop-in has another",
+    "Exec=never: the nearer one has the name": "the nearer one has the name",
+    "Type=oneshot": "its timer says it too",
+    "Description=Backup each night": "it is of the timer, and the container has one",
+    "OnCalendar=": "there is nothing to clear",
+    "OnCalendar=daily": "its timer is left out",
+    "OnCalendar=hourly": "its timer is left out",
 }
 """Lines whose loss changes nothing, and why."""
 
@@ -254,3 +267,55 @@ def test_what_no_manifest_can_have_is_an_error_or_stays_a_text(line: bytes, rule
 @given(st.binary(max_size=200), st.sampled_from(["a.container", "a.pod", "a.volume", "a.kube", "deploy.yml"]))
 def test_no_content_makes_a_conversion_fail(raw: bytes, name: str) -> None:
     convert_files({name: raw}, ConversionOptions())
+
+
+TIMES = {
+    "minutely": "* * * * *",
+    "hourly": "0 * * * *",
+    "daily": "0 0 * * *",
+    "weekly": "0 0 * * 1",
+    "monthly": "0 0 1 * *",
+    "quarterly": "0 0 1 */3 *",
+    "semiannually": "0 0 1 1,7 *",
+    "yearly": "0 0 1 1 *",
+    "*:0/15": "*/15 * * * *",
+    "*:5/20": "5,25,45 * * * *",
+    "0/6:00:00": "0 */6 * * *",
+    "02..05:30": "30 2-5 * * *",
+    "*-*-* 03:00": "0 3 * * *",
+    "*-*-1,15 12:00:00": "0 12 1,15 * *",
+    "*-1/2-01 00:00": "0 0 1 */2 *",
+    "Mon..Fri *-*-* 09:30:00": "30 9 * * 1-5",
+    "Sat,Sun 10:00": "0 10 * * 0,6",
+    "Fri..Mon 10:00": "0 10 * * 0,1,5,6",
+    "Tuesday 10:00 UTC": "0 10 * * 2",
+    "12-24 18:00": "0 18 24 12 *",
+    "*:00 Europe/Berlin": "0 * * * *",
+    "Mon *-*-01 00:00": "",
+    "2027-01-01 00:00": "",
+    "*-*~01 00:00": "",
+    "*:*:30": "",
+    "*:*:0/10": "",
+    "25:00": "",
+    "Mumday 10:00": "",
+    "tomorrow": "",
+    "10:00 tomorrow": "",
+    "": "",
+    "*:0/0": "",
+}
+"""Expressions of systemd → the schedule of cron that says the same, "" where none does."""
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_a_time_is_a_schedule_where_cron_has_an_equal(text: str) -> None:
+    times = read_times(text)
+    assert (times.schedule if times else "") == TIMES[text]
+    if times and times.schedule:
+        Cron.parse(times.schedule)
+
+
+@given(st.text("*-:/.,~0123456789 MonFriUTC", max_size=20))
+def test_no_time_makes_a_conversion_fail(text: str) -> None:
+    times = read_times(text)
+    if times and times.schedule:
+        Cron.parse(times.schedule)

@@ -45,7 +45,8 @@ THEN = b'\n---\n"then"\n---\n'
 HEAD = 4
 """Bytes before a saved input that hold its length."""
 COMPOSE_FILE = "compose.yaml"
-UNITS = ("web.container", "db.container", "all.pod", "own.volume", "own.network", "own.image", "own.kube")
+UNITS = ("web.container", "db.container", "all.pod", "own.volume", "own.network", "own.image", "own.kube",
+         "web.timer", "web.container.d/1.conf", "container.d/2.conf", "named")  # fmt: skip
 """Names of the quadlets of an input, in their order."""
 NAMED = "named"
 """What is read of every file of a project that others name."""

@@ -94,6 +94,8 @@ def units() -> Iterator[bytes]:
     for at, text in enumerate(texts):
         yield text
         yield BETWEEN.join(texts[at : at + 7])
+        rest = [b"", b"", b"", b"", b""]
+        yield BETWEEN.join([b"[Container]\nImage=a\nEnvironmentFile=a.env", text, *rest, text, text, text, b"A=b"])
         yield BETWEEN.join(
             [b"[Container]\nImage=a\nPod=all.pod\nVolume=own.volume:/a", text, b"[Pod]\nPublishPort=80:80"]
         )

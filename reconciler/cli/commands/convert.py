@@ -14,7 +14,7 @@ from reconciler.cli.convert_io import (
     refuse_nothing,
     write_drafts,
 )
-from reconciler.input_files import ProjectFiles, read_files
+from reconciler.input_files import ProjectFiles, read_beside, read_files
 
 
 @click.command(epilog="Example: reconciler convert deploy/ --gvc shop --out manifests")
@@ -39,7 +39,7 @@ def command(files: tuple[str, ...], out: Path | None, force: bool, allow_outside
     Only errors in the input make the exit code 1; nothing is written then.
     """
     from reconciler.convert.files import ConversionOptions, convert_files, refuse_others
-    from reconciler.convert.quadlet.units import SUFFIXES
+    from reconciler.convert.quadlet.units import SUFFIXES, drop_in_directories
     from reconciler.convert.recognition import CONVERTIBLE, Recogniser
     from reconciler.model.finding import has_errors
 
@@ -48,7 +48,8 @@ def command(files: tuple[str, ...], out: Path | None, force: bool, allow_outside
         lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read,
     )
     chosen.check()
-    contents = chosen.without_destinations(read_files(files, SUFFIXES, Recogniser(CONVERTIBLE).advice))
+    found = read_beside(read_files(files, SUFFIXES, Recogniser(CONVERTIBLE).advice), drop_in_directories)
+    contents = chosen.without_destinations(found)
     refuse_others(contents)
     converted = convert_files(contents, chosen, manifest_problems)
     print_plain_findings(converted.findings)

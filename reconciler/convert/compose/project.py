@@ -38,13 +38,14 @@ class Addition(NamedTuple):
     """What a file in another language has for a service, and compose has no field for.
 
     ``secrets``: variable → the secret with its key, such as ``db.password``; ``mounted``: path → the secret that is the
-    file there. ``probe`` takes the place of that of the health check.
+    file there. ``probe`` takes the place of that of the health check. ``schedule``: of a service that runs to its end.
     """
 
     secrets: Mapping[str, str] = {}
     mounted: Mapping[str, str] = {}
     probe: Mapping[str, Any] = {}
     description: str = ""
+    schedule: str = ""
 
 
 class Host(NamedTuple):

@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
-from reconciler.input_files import ProjectFiles, read_files, shown_name
+from reconciler.input_files import ProjectFiles, read_beside, read_files, shown_name
 from reconciler.model.record import Health
 from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.operating import SOMETHING_TO_DO
@@ -204,14 +204,14 @@ def _converted(
     Raises UsageError and RefusedError.
     """
     from reconciler.convert.files import ConversionOptions, convert_files, refuse_others
-    from reconciler.convert.quadlet.units import SUFFIXES
+    from reconciler.convert.quadlet.units import SUFFIXES, drop_in_directories
     from reconciler.convert.recognition import CONVERTIBLE, Recogniser
 
     options = ConversionOptions(
         wanted_gvc(session), *words, lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read
     )
     options.check()
-    found = read_files(files, SUFFIXES, Recogniser(CONVERTIBLE, "platform").advice)
+    found = read_beside(read_files(files, SUFFIXES, Recogniser(CONVERTIBLE, "platform").advice), drop_in_directories)
     contents = options.without_destinations(found)
     refuse_others(contents, "platform")
     converted = convert_files(contents, options)
