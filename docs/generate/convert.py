@@ -133,10 +133,10 @@ Each `.container` becomes a workload with the name of its container, and the con
 A `.volume` becomes a volume set, and a secret of Podman is an opaque secret that you create. The GVC is that of
 `--gvc`, else `default`. A specifier such as `%h` stays as it is written, with a remark.
 
-Drop-ins (`NAME.container.d/*.conf`, `NAME-.container.d`, `container.d`) are read beside a unit and count as for systemd: in
-the order of their names, the nearest directory first, and an empty assignment clears a list. A `.timer` makes its container
-a cron workload. `OnCalendar` becomes its schedule in UTC, where cron has an equal; several lines become one where that is
-possible. Without an equal, the workload runs on demand, and a remark is at the line.
+Drop-ins (`NAME.container.d/*.conf`, `NAME-.container.d`, `container.d`) are read beside a unit and count as for
+systemd: in the order of their names, the nearest directory first, and an empty assignment clears a list. A `.timer`
+makes its container a cron workload. `OnCalendar` becomes its schedule in UTC, where cron has an equal; several lines
+become one where that is possible. Without an equal, the workload runs on demand, and a remark is at the line.
 
 Files that a unit names beside it (`EnvironmentFile=`, mounts of `./FILE`) become secrets. Files elsewhere are read with
 `--allow-outside` only.

@@ -47,6 +47,23 @@ def units(text: str, *others: str, count: int = 100) -> Shape:
     return Shape(make, read_files, count)
 
 
+def shared_drop_in(size: int) -> dict[str, bytes]:
+    """A drop-in of as many lines for all of eight containers."""
+    more = "[Container]\n" + "\n".join(f"Environment=V{number}=a" for number in range(size))
+    found = {f"c{number}.container": b"[Container]\nImage=a\n" for number in range(8)}
+    return found | {"container.d/all.conf": more.encode()}
+
+
+def timed(size: int) -> dict[str, bytes]:
+    """As many containers, each with a timer and a drop-in."""
+    found: dict[str, bytes] = {}
+    for number in range(size):
+        found[f"c{number}.container"] = b"[Container]\nImage=a\n"
+        found[f"c{number}.timer"] = b"[Timer]\nOnCalendar=daily\n"
+        found[f"c{number}.container.d/a.conf"] = b"[Container]\nImage=b\n"
+    return found
+
+
 def parted(text: str) -> tuple[str, str, str]:
     """The suffix and the text of a unit."""
     return text.partition("\n")
@@ -91,5 +108,15 @@ DEPLOYMENTS: dict[str, Shape] = {
     "keys that are cleared": unit(lambda number: "Volume=" if number % 2 else "Volume=/a"),
     "arguments of podman": unit(lambda number: f"PodmanArgs=--word{number}"),
     "lines that are continued": unit(lambda number: f"Exec=a{number} \\"),
+    "a drop-in of all units": Shape(shared_drop_in, read_files, 100),
+    "timers and drop-ins": Shape(timed, read_files, 60),
+    "times of a timer": Shape(
+        lambda size: {
+            "a.container": b"[Container]\nImage=a\n",
+            "a.timer": b"[Timer]\n" + b"\n".join(b"OnCalendar=*:%d" % (number % 60) for number in range(size)),
+        },
+        read_files,
+        300,
+    ),
     "lines that are no entries": unit(lambda number: f"word{number}"),
 }
