@@ -20,6 +20,7 @@ from reconciler.errors import UsageError
 from reconciler.model.finding import Finding, has_errors
 
 _GVC = re.compile("[a-z]([-a-z0-9]{0,62}[a-z0-9])?")
+_STDIN = "stdin"
 _DESTINATION = re.compile("[A-Za-z0-9][-_A-Za-z0-9]{0,59}")
 
 _LANGUAGE = {Form.KAMAL: Form.KAMAL, Form.QUADLET: Form.QUADLET, Form.TIMER: Form.QUADLET}
@@ -65,9 +66,10 @@ class ConversionOptions(NamedTuple):
         folders = {posixpath.dirname(path) for path, form in forms.items() if form is Form.KAMAL}
         if not folders:
             raise UsageError("--destination is for a deploy.yml of Kamal, and no FILE is one")
-        beside = {
-            path for path, form in forms.items() if form is Form.DESTINATION and posixpath.dirname(path) in folders
-        }
+        if forms.get(_STDIN) is Form.KAMAL:
+            raise UsageError("standard input has no destination beside it: name the file")
+        destinations = {path for path, form in forms.items() if form is Form.DESTINATION}
+        beside = {path for path in destinations if posixpath.dirname(path) in folders}
         return {path: raw for path, raw in contents.items() if path not in beside}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -197,9 +198,13 @@ def test_a_destination_is_read_beside_its_file(deployment: Path, names: list[str
         (["config/deploy.yml", "--destination", "../other"], 2, "--destination ../other: a name is"),
         (["config/deploy.staging.yml", "--destination", "staging"], 2, "no FILE is one"),
         (["config"], 1, "config/deploy.staging.yml is a destination of Kamal"),
+        (["-", "--destination", "staging"], 2, "standard input has no destination beside it"),
     ],
 )  # fmt: skip
-def test_a_destination_that_is_none_is_an_error(deployment: Path, words: list[str], code: int, message: str) -> None:
+def test_a_destination_that_is_none_is_an_error(
+    deployment: Path, words: list[str], code: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(DEPLOY.encode())))
     result = here("convert", *words, cwd=deployment)
     assert (result.code, result.out) == (code, "")
     assert message in result.err
