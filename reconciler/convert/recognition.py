@@ -152,8 +152,6 @@ def form_of(path: str, raw: bytes) -> Form:
         return Form.CHART
     if keys.kinds:
         return _of_kinds(keys)
-    if not _CI_FOLDERS.isdisjoint(path.split("/")[:-1]):
-        return Form.CI
     if form := next((form for names, form in _BY_KEYS if names <= keys.names), None):
         return form
     if "service" in keys.names and not _KAMAL.isdisjoint(keys.names):
@@ -162,6 +160,8 @@ def form_of(path: str, raw: bytes) -> Form:
         return Form.DESTINATION
     if "services" in keys.names or _COMPOSE.fullmatch(name):
         return Form.COMPOSE
+    if not _CI_FOLDERS.isdisjoint(path.split("/")[:-1]):
+        return Form.CI
     return Form.CHART if name == "values.yaml" else Form.UNKNOWN
 
 

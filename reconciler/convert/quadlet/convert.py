@@ -267,8 +267,9 @@ class _Units:
         for entry in unit.of("Container", "EnvironmentFile"):
             path = entry.value
             if path.startswith(("/", "~", "%")) and not self._is_readable(path):
+                way = "" if path.startswith("%") else "--allow-outside reads it; else "
                 self._note(unit, entry, "convert-left-out", "an env file of the machine is left out",
-                           "--allow-outside reads it; else put it beside the unit")  # fmt: skip
+                           f"{way}put it beside the unit")  # fmt: skip
                 continue
             origin = origin_of(unit, entry)
             yield made({"path": self._plain(unit, entry), "required": False, "format": "raw"}, origin)
