@@ -32,8 +32,8 @@ ReconcilerError
 ├── HostSecretError       a file of this host cannot be used as a secret (secrets/host_files.py)
 ├── ApiError            the HTTP API refuses a request, or does not answer (platform_cli/refusals.py)
 ├── InputError          a document for the platform command cannot be read (platform_cli/documents.py)
-├── UnreadableFileError   a file that a compose file names cannot be read (convert/compose/project.py)
-│   └── OutsideFileError  it is outside of the directory of the project (convert/compose/project.py)
+├── UnreadableFileError   a file that a file of a project names cannot be read
+│   └── OutsideFileError  it is outside of the directory of the project
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)
 │   ├── LinkError           of a link to a resource (manifests/links.py)
@@ -85,6 +85,20 @@ class NotFoundError(RefusedError):
     """The object does not exist; the message has the nearest name, or all names."""
 
     reason = Reason.NOT_FOUND
+
+
+class UnreadableFileError(ReconcilerError):
+    """A file that a file of a project names cannot be read; the message is the reason, such as `it is a directory`."""
+
+    rule = "compose-file"
+    suggestion = ""
+
+
+class OutsideFileError(UnreadableFileError):
+    """A file is outside of the directory of the project, so it is not read."""
+
+    rule = "compose-outside"
+    suggestion = "move it into that directory, or read it with --allow-outside if you trust the project"
 
 
 class LockedError(ReconcilerError):

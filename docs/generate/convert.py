@@ -111,9 +111,18 @@ KAMAL = """
 ## Kamal
 
 Each role and accessory of `deploy.yml` becomes a workload: SERVICE for the primary role, SERVICE-NAME for the others,
-at which they reach each other, as in Kamal. The GVC is that of `--gvc`, else the service. Files that it names, and
-`.kamal/secrets`, are not read: its secrets are keys of a secret SERVICE-secrets, which you create. A value that Ruby
-makes is left out with a remark.
+at which they reach each other, as in Kamal. The GVC is that of `--gvc`, else the service. A value that Ruby makes is
+left out with a remark.
+
+`--destination NAME` reads `deploy.NAME.yml` too and merges it as Kamal does: fields into fields, while a list or a text
+replaces the one before. The GVC is then SERVICE-NAME unless `--gvc` names one.
+
+The secrets of `env.secret` are keys of one secret, SERVICE-secrets or SERVICE-NAME-secrets, which you create. Of
+`.kamal/secrets-common` and `.kamal/secrets` (`.kamal/secrets.NAME` with a destination), only the names are read: a name
+that is in neither gets a remark. No command in them is run, and no value is written or shown.
+
+Files are read only below the directory of the project, unless `--allow-outside` is set. A `config/deploy.yml` is in the
+project above `config`.
 
 """
 
@@ -122,8 +131,15 @@ QUADLETS = """
 
 Each `.container` becomes a workload with the name of its container, and the containers of a `.pod` become one workload.
 A `.volume` becomes a volume set, and a secret of Podman is an opaque secret that you create. The GVC is that of
-`--gvc`, else `default`. Files that a unit names, its drop-ins and timers are not read. A specifier such as `%h` stays
-as it is written, with a remark.
+`--gvc`, else `default`. A specifier such as `%h` stays as it is written, with a remark.
+
+Drop-ins (`NAME.container.d/*.conf`, `NAME-.container.d`, `container.d`) are read beside a unit and count as for
+systemd: in the order of their names, the nearest directory first, and an empty assignment clears a list. A `.timer`
+makes its container a cron workload. `OnCalendar` becomes its schedule in UTC, where cron has an equal; several lines
+become one where that is possible. Without an equal, the workload runs on demand, and a remark is at the line.
+
+Files that a unit names beside it (`EnvironmentFile=`, mounts of `./FILE`) become secrets. Files elsewhere are read with
+`--allow-outside` only.
 
 """
 

@@ -12,6 +12,7 @@ import click
 
 from reconciler.cli.output.printing import coloured
 from reconciler.errors import RefusedError, UsageError
+from reconciler.input_files import shown_name
 from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ def out_options(command: _Command) -> _Command:
         help="Write a file for each resource below DIR instead of to standard output.",
     )
     return out(force(command))
+
+
+def refuse_nothing(drafts: Sequence[Draft], findings: Sequence[Finding], files: Sequence[str]) -> None:
+    """Raise UsageError if nothing was read in ``files``: a script must not take that for a success."""
+    if not drafts and not findings:
+        raise UsageError(f"{', '.join(map(shown_name, files))}: there is no document")
 
 
 def write_drafts(drafts: Sequence[Draft], out: Path | None, force: bool) -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import posixpath
+import re
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from reconciler.convert.checking import Check, invalid, schema_problems
+from reconciler.convert.compose.project import FileReader, no_file
 from reconciler.convert.drafts import Draft, in_order
 from reconciler.convert.kamal import convert as kamal
 from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
 from reconciler.convert.notes import findings
 from reconciler.convert.quadlet import convert as quadlet
 from reconciler.convert.reader import read_kubernetes
-from reconciler.convert.recognition import Form, form_of
+from reconciler.convert.recognition import CONVERTIBLE, Form, Recogniser, form_of
+from reconciler.errors import UsageError
 from reconciler.model.finding import Finding, has_errors
 
-TAKEN = (Form.KUBERNETES, Form.KAMAL, Form.QUADLET, Form.UNKNOWN)
-"""What `convert` takes; of an unknown file it says what is no Kubernetes."""
+_GVC = re.compile("[a-z]([-a-z0-9]{0,62}[a-z0-9])?")
+_STDIN = "stdin"
+_DESTINATION = re.compile("[A-Za-z0-9][-_A-Za-z0-9]{0,59}")
+
+_LANGUAGE = {Form.KAMAL: Form.KAMAL, Form.QUADLET: Form.QUADLET, Form.TIMER: Form.QUADLET}
+"""Form → the one whose converter takes it; all others are for that of Kubernetes."""
 
 
 class ConvertedFiles(NamedTuple):
@@ -26,42 +34,77 @@ class ConvertedFiles(NamedTuple):
     findings: list[Finding]
 
 
-def other_form(contents: Mapping[str, bytes]) -> tuple[str, Form] | None:
-    """The first file that another command takes, with its form; a Kustomization among others is only left out."""
-    forms = {path: form_of(path, raw) for path, raw in contents.items()}
-    others = ((path, form) for path, form in forms.items() if form not in TAKEN)
-    return next((each for each in others if each[1] is not Form.KUSTOMIZATION or len(forms) == 1), None)
+def refuse_others(contents: Mapping[str, bytes], program: str = "reconciler") -> None:
+    """Raise RefusedError for the first file that another command takes; a Kustomization among others is left out."""
+    taken = CONVERTIBLE if len(contents) == 1 else CONVERTIBLE | {Form.KUSTOMIZATION}
+    Recogniser(taken, program).refuse_others(contents)
+
+
+class ConversionOptions(NamedTuple):
+    """What people choose: the GVC of all manifests, the protocol of all ports of Kubernetes, a destination of Kamal.
+
+    ``open_project`` makes a reader of the files below the directory of a project.
+    """
+
+    gvc: str = ""
+    protocol: str = ""
+    destination: str = ""
+    open_project: Callable[[str], FileReader] = lambda _: no_file
+
+    def check(self) -> None:
+        """Raise UsageError for a name that can be none."""
+        if self.gvc and not _GVC.fullmatch(self.gvc):
+            raise UsageError(f"--gvc {self.gvc}: a name is lower-case letters, digits and hyphens, at most 64")
+        if self.destination and not _DESTINATION.fullmatch(self.destination):
+            raise UsageError(f"--destination {self.destination}: a name is letters, digits, hyphens and underscores")
+
+    def without_destinations(self, contents: dict[str, bytes]) -> dict[str, bytes]:
+        """``contents`` without the destinations beside a deploy.yml. Raises UsageError if one is chosen for nothing."""
+        if not self.destination:
+            return contents
+        forms = {path: form_of(path, raw) for path, raw in contents.items()}
+        folders = {posixpath.dirname(path) for path, form in forms.items() if form is Form.KAMAL}
+        if not folders:
+            raise UsageError("--destination is for a deploy.yml of Kamal, and no FILE is one")
+        if forms.get(_STDIN) is Form.KAMAL:
+            raise UsageError("standard input has no destination beside it: name the file")
+        destinations = {path for path, form in forms.items() if form is Form.DESTINATION}
+        beside = {path for path in destinations if posixpath.dirname(path) in folders}
+        return {path: raw for path, raw in contents.items() if path not in beside}
 
 
 def convert_files(
-    contents: Mapping[str, bytes], gvc: str = "", protocol: str = "", check: Check = schema_problems
+    contents: Mapping[str, bytes], options: ConversionOptions, check: Check = schema_problems
 ) -> ConvertedFiles:
     """Convert all files together, each as what it is; ``check`` finds what is not valid of the result."""
     parts: dict[Form, dict[str, bytes]] = {}
     for path, raw in contents.items():
-        form = form_of(path, raw)
-        parts.setdefault(form if form in (Form.KAMAL, Form.QUADLET) else Form.KUBERNETES, {})[path] = raw
+        parts.setdefault(_LANGUAGE.get(form_of(path, raw), Form.KUBERNETES), {})[path] = raw
     drafts: list[Draft] = []
     found: list[Finding] = []
+    places: dict[str, bytes] = {**contents}
     if kubernetes := parts.get(Form.KUBERNETES):
         sources, faults = read_kubernetes(kubernetes)
-        converted = convert_kubernetes(sources, gvc, protocol)
+        converted = convert_kubernetes(sources, options.gvc, options.protocol)
         drafts += converted.drafts
         found += [*faults, *findings(converted.remarks, kubernetes)]
     for path, raw in parts.get(Form.KAMAL, {}).items():
-        documents, faults = kamal.read_kamal(path, raw)
+        reader = options.open_project(kamal.directory_of(path))
+        projects, faults = kamal.read_kamal(path, raw, options.destination, reader)
         found += faults
-        for document in documents[:1]:
-            converted = kamal.convert(document, raw, gvc)
+        for project in projects[:1]:
+            converted = kamal.convert(project, options.gvc)
             drafts += converted.drafts
-            found += findings(converted.remarks, {path: kamal.without_statements(raw)})
+            found += findings(converted.remarks, project.contents)
+            places |= project.contents
     if quadlets := parts.get(Form.QUADLET):
         units, faults = quadlet.read_units(quadlets)
-        converted = quadlet.convert(units, quadlets, gvc)
-        drafts += converted.drafts
-        found += [*faults, *findings(converted.remarks, quadlets)]
+        found += faults
+        if units:
+            converted = quadlet.convert(units, quadlets, options.gvc, options.open_project)
+            drafts += converted.drafts
+            found += findings(converted.remarks, quadlets)
     if not has_errors(found):
-        places = {path: kamal.without_statements(raw) for path, raw in contents.items()}
         found += findings(invalid(drafts, next(iter(contents)), check), places)
     is_mixed = len(parts) > 1 or len(parts.get(Form.KAMAL, {})) > 1
     return ConvertedFiles(in_order(drafts) if is_mixed else drafts, sorted(found))

@@ -34,15 +34,15 @@ _ERRORS = {
         "`reconciler validate` and the daemon would refuse it: the platform has limits that the tool has not.",
     ),
     "compose-outside": (
-        "A compose file names files only below the directory of the project, unless --allow-outside is set.",
-        "What it names becomes a part of the manifests, and a compose file of somebody else could name any file.",
+        "A file of a project names files only below the directory of the project, unless --allow-outside is set.",
+        "What it names becomes a part of the manifests, and a file of somebody else could name any file.",
     ),
     "compose-variable": (
         "A variable in a compose file is written as Compose reads it, and is set if it is required.",
         "Without it, the value is not known.",
     ),
     "compose-file": (
-        "A file that a compose file names can be read.",
+        "A file that a file of a project names can be read.",
         "Services would run without what it has.",
     ),
     "import-not-a-manifest": (

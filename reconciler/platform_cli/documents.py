@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from reconciler.errors import ReconcilerError, UsageError
 from reconciler.input_files import read_file, read_files, shown_name
 from reconciler.model.finding import Pointer
+
+if TYPE_CHECKING:
+    from reconciler.convert.recognition import Recogniser
 
 
 class InputError(ReconcilerError):
@@ -61,9 +64,15 @@ def read_documents(contents: dict[str, bytes]) -> list[Input]:
     return found
 
 
-def read_object(name: str) -> dict[str, Any]:
-    """The one object in the file ``name``, or on standard input. Raises UsageError and InputError."""
-    documents = read_documents(read_files([name]))
+def read_object(name: str, recogniser: Recogniser | None = None) -> dict[str, Any]:
+    """The one object in the file ``name``, or on standard input. Raises UsageError and InputError.
+
+    With a ``recogniser``, raises RefusedError for a file of another tool.
+    """
+    contents = read_files([name])
+    if recogniser:
+        recogniser.refuse_others(contents)
+    documents = read_documents(contents)
     for each in documents:
         if each.fault:
             raise InputError(f"{each.place}: {each.fault}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
@@ -125,9 +126,10 @@ def test_a_wrong_use_ends_with_a_message_of_one_line(words: list[str], message: 
     assert f"error: {message}" in result.err
 
 
-def test_nothing_in_is_nothing_out(tmp_path: Path) -> None:
+def test_a_file_without_a_document_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("# nothing\n")
-    assert here("convert", "a.yaml", cwd=tmp_path) == CommandResult(0, "", "")
+    for command in ("convert", "import"):
+        assert here(command, "a.yaml", cwd=tmp_path) == CommandResult(2, "", "error: a.yaml: there is no document\n")
 
 
 def test_values_of_secrets_appear_in_the_manifests_only(tmp_path: Path) -> None:
@@ -137,3 +139,103 @@ def test_values_of_secrets_appear_in_the_manifests_only(tmp_path: Path) -> None:
     assert "password: kanarienvogel" in result.out
     assert "`novel`" in result.err
     assert "kanarienvogel" not in result.err
+
+
+DEPLOY = (
+    "service: shop\nimage: shop:1\naccessories: {db: {image: 'mysql:8', files: ['PLACE:/etc/my.cnf'], port: 3306}}\n"
+)
+PLACES = ["../outside/my.cnf", "config/link", "folder/my.cnf", "config/../../outside/my.cnf"]
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Path:
+    """The directory of a project of Kamal, and beside it a file that is nobody's business."""
+    folder = tmp_path / "project"
+    (folder / "config").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/my.cnf").write_text("kanarienvogel")
+    (folder / "config/link").symlink_to(tmp_path / "outside/my.cnf")
+    (folder / "folder").symlink_to(tmp_path / "outside")
+    (folder / "config/deploy.yml").write_text(DEPLOY.replace("PLACE", "config/my.cnf"))
+    (folder / "config/my.cnf").write_text("[mysqld]\n")
+    (folder / "config/deploy.staging.yml").write_text("proxy: {host: staging.example.com}\n")
+    return folder
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_file_outside_of_the_project_is_read_only_on_demand(deployment: Path, place: str) -> None:
+    (deployment / "config/deploy.yml").write_text(DEPLOY.replace("PLACE", place))
+    refused = here("convert", "config/deploy.yml", cwd=deployment)
+    assert refused.code == 1
+    assert "kanarienvogel" not in refused.out + refused.err
+    assert "--allow-outside" in refused.err
+    read = here("convert", "--allow-outside", "config/deploy.yml", cwd=deployment)
+    assert read.code == 0, read
+    assert "kanarienvogel" in read.out
+
+
+def test_paths_of_kamal_begin_at_the_project_wherever_the_command_runs(deployment: Path) -> None:
+    for cwd, name in ((deployment, "config/deploy.yml"), (deployment.parent, "project/config/deploy.yml")):
+        result = here("convert", name, cwd=cwd)
+        assert result.code == 0, result
+        assert "[mysqld]" in result.out
+
+
+@pytest.mark.parametrize("names", [["config/deploy.yml"], ["config"]])
+def test_a_destination_is_read_beside_its_file(deployment: Path, names: list[str]) -> None:
+    (deployment / "config/my.cnf").rename(deployment / "my.cnf")
+    result = here("convert", *names, "--destination", "staging", cwd=deployment)
+    assert result.code == 0, result
+    assert "staging.example.com" in result.out
+    assert "this goes to the GVC shop-staging" in result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["config/deploy.yml", "--destination", "other"], 1,
+         "config/deploy.other.yml, the file of the destination, cannot be read: no such file or directory"),
+        (["config/deploy.yml", "--destination", "../other"], 2, "--destination ../other: a name is"),
+        (["config/deploy.staging.yml", "--destination", "staging"], 2, "no FILE is one"),
+        (["config"], 1, "config/deploy.staging.yml is a destination of Kamal"),
+        (["-", "--destination", "staging"], 2, "standard input has no destination beside it"),
+    ],
+)  # fmt: skip
+def test_a_destination_that_is_none_is_an_error(
+    deployment: Path, words: list[str], code: int, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(DEPLOY.encode())))
+    result = here("convert", *words, cwd=deployment)
+    assert (result.code, result.out) == (code, "")
+    assert message in result.err
+
+
+def test_drop_ins_beside_a_unit_are_read_and_links_are_not(tmp_path: Path) -> None:
+    (tmp_path / "units/web.container.d").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret.conf").write_text("[Container]\nEnvironment=TOKEN=kanarienvogel\n")
+    (tmp_path / "units/web.container").write_text("[Container]\nImage=web:1\n")
+    (tmp_path / "units/web.container.d/10.conf").write_text("[Container]\nImage=web:2\n")
+    (tmp_path / "units/web.container.d/20.conf").symlink_to(tmp_path / "outside/secret.conf")
+    (tmp_path / "units/container.d").symlink_to(tmp_path / "outside")
+    for name in ("units/web.container", "units"):
+        result = here("convert", name, cwd=tmp_path)
+        assert result.code == 0, result
+        assert "image: web:2" in result.out
+        assert "kanarienvogel" not in result.out + result.err
+
+
+@pytest.mark.parametrize("place", ["../outside/web.env", "./link", "/OUTSIDE/web.env"])
+def test_an_env_file_outside_of_a_unit_is_read_only_on_demand(tmp_path: Path, place: str) -> None:
+    (tmp_path / "units").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/web.env").write_text("TOKEN=kanarienvogel\n")
+    (tmp_path / "units/link").symlink_to(tmp_path / "outside/web.env")
+    place = place.replace("/OUTSIDE", str(tmp_path / "outside"))
+    (tmp_path / "units/web.container").write_text(f"[Container]\nImage=web:1\nEnvironmentFile={place}\n")
+    refused = here("convert", "units/web.container", cwd=tmp_path)
+    assert "kanarienvogel" not in refused.out + refused.err
+    assert "--allow-outside" in refused.err
+    read = here("convert", "--allow-outside", "units/web.container", cwd=tmp_path)
+    assert read.code == 0, read
+    assert "kanarienvogel" in read.out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -13,10 +13,10 @@ from reconciler.convert.recognition import Form, foreign, form_of
 from reconciler.documents.reader import read
 from reconciler.platform_cli.main import run
 from tests.support.cases import CASES
-from tests.support.desk import here
+from tests.support.desk import CommandResult, here
 
 (TABLE,) = [each.value for each in read((CASES / "recognition/files.yaml").read_bytes()).documents]
-FILES: list[dict[str, str]] = TABLE["files"]
+FILES: list[dict[str, Any]] = TABLE["files"]
 
 
 def placed(folder: Path, file: dict[str, str]) -> str:
@@ -35,30 +35,106 @@ def test_every_form_has_a_file() -> None:
     assert {file["form"] for file in FILES} == {form.value for form in Form if form}
 
 
-@pytest.mark.parametrize("command", ["convert", "validate"])
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file["name"]))
-def test_a_command_names_the_one_that_takes_the_file(file: dict[str, str], command: str, tmp_path: Path) -> None:
-    result = here(command, placed(tmp_path, file), cwd=tmp_path)
-    if file[command]:
-        assert result == (1, "", f"error: {file[command]}\n")
-    else:
-        assert "; convert" not in result.err
-        assert (result.code, result.out != "") in ((0, True), (1, True))
+class Command(NamedTuple):
+    """How a command names the file, and what it is called in ``taken`` of the files."""
+
+    words: tuple[str, ...]
+    takes: str
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file["name"]))
-def test_stack_names_the_command_that_takes_the_file(
-    file: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+COMMANDS = (
+    Command(("reconciler", "convert"), "convert"),
+    Command(("reconciler", "import"), "import"),
+    Command(("reconciler", "validate"), "check"),
+    Command(("platform", "convert", "--file"), "convert"),
+    Command(("platform", "apply", "--file"), "apply"),
+    Command(("platform", "apply", "--dry-run", "--file"), "apply"),
+    Command(("platform", "apply", "--k8s", "--file"), "convert"),
+    Command(("platform", "diff", "--file"), "apply"),
+    Command(("platform", "delete", "--file"), "apply"),
+    Command(("platform", "delete", "--k8s", "--file"), "convert"),
+    Command(("platform", "gvc", "patch", "shop", "--file"), "apply"),
+    Command(("platform", "stack", "manifest", "--gvc", "shop", "--file"), "stack"),
+    Command(("platform", "stack", "deploy", "--gvc", "shop", "--file"), "stack"),
+    Command(("platform", "stack", "rm", "--gvc", "shop", "--file"), "stack"),
+)
+"""Every command that reads files of people's programs, before it asks a server."""
+DIRECTORIES = tuple(each for each in COMMANDS if "stack" not in each.words and "patch" not in each.words)
+"""Those that take a directory too."""
+
+
+@pytest.fixture
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a person with files, and no login."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    code = run(["stack", "manifest", "--gvc", "shop", "--file", placed(tmp_path, file)])
+    for name in ("COMPOSE_FILE", "COMPOSE_PROFILES", "PLATFORM_PROFILE", "PLATFORM_ENDPOINT"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"XDG_CONFIG_HOME": "config", "PLATFORM_ORG": "acme"}.items():
+        monkeypatch.setenv(name, value)
+    return tmp_path
+
+
+def called(command: Command, name: str, capfd: pytest.CaptureFixture[str]) -> CommandResult:
+    program, *words = command.words
+    if program == "reconciler":
+        return here(*words, name, cwd=Path.cwd())
+    code = run([*words, name])
     shown = capfd.readouterr()
-    if file["stack"]:
-        assert (code, shown.out, shown.err) == (1, "", f"error: {file['stack']}\n")
-    else:
-        assert code == 0
-        assert "kind: workload" in shown.out
+    return CommandResult(code, shown.out, shown.err)
+
+
+def is_taken(command: Command, file: dict[str, Any]) -> bool:
+    return command.takes in file["taken"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file["name"]))
+def test_each_command_names_the_one_that_takes_the_file(
+    file: dict[str, Any], at_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    name = placed(at_home, file)
+    for command in COMMANDS:
+        result = called(command, name, capfd)
+        if is_taken(command, file):
+            assert "; convert" not in result.err, command
+            assert result.out or result.err, command
+            assert "Traceback" not in result.err, command
+        else:
+            assert result == (1, "", f"error: {file[command.words[0]]}\n"), command
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: str(file["name"]))
+def test_a_file_in_a_directory_is_named_too(
+    file: dict[str, Any], at_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As the file itself, but for the path; hidden folders are not read, nor hidden files by `validate`."""
+    placed(at_home / "all", file)
+    for command in DIRECTORIES:
+        result = called(command, "all", capfd)
+        assert "Traceback" not in result.err, command
+        assert result.out or result.err, command
+        if file["name"].startswith("."):
+            assert result.code, command
+        elif not is_taken(command, file):
+            assert result.code, command
+            sentence = str(file[command.words[0]]).partition("; ")[0]
+            assert f"all/{sentence}; " in result.out + result.err, command
+
+
+@pytest.mark.parametrize("text", ["", "# nothing yet\n", "---\n"], ids=["empty", "comment", "document"])
+def test_a_file_with_nothing_in_it_is_no_silent_success(
+    text: str, at_home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (at_home / "a.yaml").write_text(text)
+    for command in COMMANDS:
+        result = called(command, "a.yaml", capfd)
+        assert result.out or result.err, command
+        assert result.code or command.takes == "check", command
+
+
+def test_a_secret_in_a_file_is_not_shown(at_home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (at_home / ".env").write_text("TOKEN=kanarienvogel\n")
+    for command in COMMANDS:
+        assert "kanarienvogel" not in str(called(command, ".env", capfd))
 
 
 def test_standard_input_is_named_as_such() -> None:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from reconciler.convert.compose.convert import convert as convert_compose
-from reconciler.convert.compose.project import Project, UnreadableFileError, load
+from reconciler.convert.compose.project import Project, load
 from reconciler.convert.export.convert import normalise
-from reconciler.convert.files import convert_files
+from reconciler.convert.files import ConversionOptions, convert_files
 from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
 from reconciler.convert.notes import findings
 from reconciler.convert.reader import read_all, read_kubernetes
@@ -28,6 +28,7 @@ from reconciler.documents.reader import read, read_json_events
 from reconciler.documents.redaction import visible_lines
 from reconciler.documents.types import Document
 from reconciler.documents.writer import stream
+from reconciler.errors import UnreadableFileError
 from reconciler.manifests.decoder import NO_MANIFEST, Decoded, decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
@@ -48,8 +49,13 @@ THEN = b'\n---\n"then"\n---\n'
 HEAD = 4
 """Bytes before a saved input that hold its length."""
 COMPOSE_FILE = "compose.yaml"
-UNITS = ("web.container", "db.container", "all.pod", "own.volume", "own.network", "own.image", "own.kube")
+UNITS = ("web.container", "db.container", "all.pod", "own.volume", "own.network", "own.image", "own.kube",
+         "web.timer", "web.container.d/1.conf", "container.d/2.conf", "named")  # fmt: skip
 """Names of the quadlets of an input, in their order."""
+NAMED = "named"
+"""What is read of every file of a project that others name."""
+KAMAL = ("deploy.yml", "deploy.on.yml", ".kamal/secrets.on", NAMED)
+"""Names of the files of a project of Kamal, in their order."""
 TIGHT = Limits(depth=4, aliases=3, nodes=40, document_bytes=300, file_bytes=4000, documents=3, faults=5)
 """Limits that ordinary files break."""
 
@@ -215,25 +221,34 @@ def converting(raw: bytes) -> None:
 
 
 def deploying(raw: bytes) -> None:
-    """deploy.yml of Kamal: converted or refused, within the file and the time, and the output is read."""
-    _of_files({"deploy.yml": raw}, raw)
+    """A project of Kamal, parted by lines of ``---``: converted or refused, within the file and the time, and the
+    output is read."""
+    parts = raw.split(BETWEEN, len(KAMAL) - 1)
+    files = dict(zip(KAMAL, parts, strict=False))
+    _of_files({KAMAL[0]: parts[0]}, files, "on" if parts[1:] else "", raw)
 
 
 def uniting(raw: bytes) -> None:
     """Quadlets, parted by lines of ``---``: a container, a pod, a volume and others, as ``deploying``."""
-    parts = raw.split(BETWEEN)[: len(UNITS)]
-    _of_files(dict(zip(UNITS, parts, strict=False)), raw)
+    files = dict(zip(UNITS, raw.split(BETWEEN)[: len(UNITS)], strict=False))
+    _of_files({path: content for path, content in files.items() if path != NAMED}, files, "", raw)
 
 
-def _of_files(contents: dict[str, bytes], raw: bytes) -> None:
-    found = _timed(lambda _: convert_files(contents, "shop"), raw)
-    for path, content in contents.items():
+def _of_files(named: dict[str, bytes], files: dict[str, bytes], destination: str, raw: bytes) -> None:
+    def read_file(path: str) -> bytes:
+        if path not in files and NAMED not in files:
+            raise UnreadableFileError("it does not exist")
+        return files.get(path) or files[NAMED]
+
+    options = ConversionOptions("shop", "", destination, lambda _: read_file)
+    found = _timed(lambda _: convert_files(named, options), raw)
+    for path, content in files.items():
         here = [each for each in found.findings if each.path == path]
         _within(here, content)
     _known_to_conversions(each.rule for each in found.findings)
     if read(stream(draft.body for draft in found.drafts).encode()).faults:
         raise Wrong("the manifests of a conversion cannot be read")
-    if _sometimes(raw) and convert_files(contents, "shop") != found:
+    if _sometimes(raw) and convert_files(named, options) != found:
         raise Wrong("the same files were converted to something else")
 
 

@@ -85,6 +85,7 @@ def deployments() -> Iterator[bytes]:
     """deploy.yml of the cases, whole and with keys that have signs of paths at each level."""
     for path in CASES.glob("kamal/*.yaml"):
         yield from _inner(path.read_bytes())
+        yield BETWEEN.join(text.encode() for text in loaded(path.read_bytes())[0]["files"].values())
     for key in ODD_KEYS:
         value = {"a": "b", key: {key: "c"}}
         head = {"service": "a", "image": "b", key: value}
@@ -105,6 +106,8 @@ def units() -> Iterator[bytes]:
     for at, text in enumerate(texts):
         yield text
         yield BETWEEN.join(texts[at : at + 7])
+        rest = [b"", b"", b"", b"", b""]
+        yield BETWEEN.join([b"[Container]\nImage=a\nEnvironmentFile=a.env", text, *rest, text, text, text, b"A=b"])
         yield BETWEEN.join(
             [b"[Container]\nImage=a\nPod=all.pod\nVolume=own.volume:/a", text, b"[Pod]\nPublishPort=80:80"]
         )

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.convert.compose.project import OutsideFileError, UnreadableFileError
+from reconciler.errors import OutsideFileError, UnreadableFileError
+from reconciler.input_files import ProjectFiles
 from reconciler.platform_cli.main import run
-from reconciler.platform_cli.project_files import ProjectFiles
 from tests.support.pace import in_time
 
 SECRET = "kanarienvogel"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import click
@@ -12,10 +11,10 @@ from reconciler.cli.convert_io import (
     manifest_problems,
     out_options,
     print_plain_findings,
+    refuse_nothing,
     write_drafts,
 )
-from reconciler.errors import RefusedError, UsageError
-from reconciler.input_files import read_files
+from reconciler.input_files import ProjectFiles, read_beside, read_files
 
 
 @click.command(epilog="Example: reconciler convert deploy/ --gvc shop --out manifests")
@@ -26,29 +25,36 @@ from reconciler.input_files import read_files
     type=click.Choice(["http", "http2", "grpc", "tcp"]),
     help="The protocol of all ports; else names, probes and numbers decide.",
 )
+@click.option("--destination", metavar="NAME", default="", help="A destination of Kamal: deploy.NAME.yml is read too.")
+@click.option("--allow-outside", is_flag=True, help="Read files outside of the directory of a FILE's project too.")
 @out_options
-def command(files: tuple[str, ...], gvc: str, protocol: str | None, out: Path | None, force: bool) -> int:
+def command(files: tuple[str, ...], out: Path | None, force: bool, allow_outside: bool, **options: str | None) -> int:
     """Write manifests for files of Kubernetes, Kamal (deploy.yml) and Podman.
 
     A FILE is YAML or JSON, a quadlet, a directory of such files, or - for standard input. All are converted together,
     since Services, pods and the like describe other resources. A warning names each field without a counterpart. A GVC
-    with its locations must exist. Values of Secrets stay as they are; files that a FILE names are not read.
+    with its locations must exist. Values of Secrets stay as they are. Files that a deploy.yml or a quadlet names are
+    read if they are in the directory of its project.
 
     Only errors in the input make the exit code 1; nothing is written then.
     """
-    from reconciler.convert.files import convert_files, other_form
-    from reconciler.convert.quadlet.units import SUFFIXES
-    from reconciler.convert.recognition import foreign
+    from reconciler.convert.files import ConversionOptions, convert_files, refuse_others
+    from reconciler.convert.quadlet.units import SUFFIXES, drop_in_directories
+    from reconciler.convert.recognition import CONVERTIBLE, Recogniser
     from reconciler.model.finding import has_errors
 
-    if gvc and not re.fullmatch("[a-z]([-a-z0-9]{0,62}[a-z0-9])?", gvc):
-        raise UsageError(f"--gvc {gvc}: a name is lower-case letters, digits and hyphens, at most 64")
-    contents = read_files(files, SUFFIXES)
-    if other := other_form(contents):
-        raise RefusedError(foreign(*other))
-    converted = convert_files(contents, gvc, protocol or "", manifest_problems)
+    chosen = ConversionOptions(
+        *(options["gvc"] or "", options["protocol"] or "", options["destination"] or ""),
+        lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read,
+    )
+    chosen.check()
+    found = read_beside(read_files(files, SUFFIXES, Recogniser(CONVERTIBLE).advice), drop_in_directories)
+    contents = chosen.without_destinations(found)
+    refuse_others(contents)
+    converted = convert_files(contents, chosen, manifest_problems)
     print_plain_findings(converted.findings)
     if has_errors(converted.findings):
         return 1
+    refuse_nothing(converted.drafts, converted.findings, files)
     write_drafts(converted.drafts, out, force)
     return 0

@@ -12,6 +12,7 @@ from reconciler.cli.convert_io import (
     manifest_problems,
     out_options,
     print_plain_findings,
+    refuse_nothing,
     write_drafts,
 )
 from reconciler.errors import RefusedError, UsageError
@@ -39,13 +40,16 @@ def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path |
     from reconciler.convert.export.convert import normalise
     from reconciler.convert.notes import findings
     from reconciler.convert.reader import read_all
+    from reconciler.convert.recognition import MANIFESTS, Recogniser
     from reconciler.documents.line_reader import TEXT_FIELDS
     from reconciler.model.finding import has_errors
     from reconciler.model.key import GVC_SCOPED
 
     if not re.fullmatch("[a-z][a-z0-9]*", scheme):
         raise UsageError(f"--scheme {scheme}: lower-case letters and digits, as in the settings")
-    contents = read_files(files)
+    recogniser = Recogniser(MANIFESTS)
+    contents = read_files(files, advice=recogniser.advice)
+    recogniser.refuse_others(contents)
     sources, faults = read_all(contents, TEXT_FIELDS)
     imported = normalise(sources, org, scheme, gvc)
     reported = sorted([*faults, *findings(imported.remarks, contents)])
@@ -55,6 +59,7 @@ def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path |
     print_plain_findings(reported)
     if has_errors(reported):
         return 1
+    refuse_nothing(imported.drafts, reported, files)
     if out is not None and (homeless := [each for each in imported.drafts if each.kind in GVC_SCOPED and not each.gvc]):
         first = f"{homeless[0].kind}/{homeless[0].name}"
         raise RefusedError(f"the GVC of {first} is not known, so it has no place below {out}; use --gvc NAME")

@@ -10,9 +10,10 @@ import click
 
 from reconciler.cli.options import DEFAULT_ORG, load, load_or_none, org_option, records_or_none, settings_option
 from reconciler.cli.output.printing import source_errors_printed
-from reconciler.errors import ReconcilerError, RefusedError, UsageError
+from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
+    from reconciler.convert.recognition import Recogniser
     from reconciler.model.finding import Finding
     from reconciler.model.resource import Resource
     from reconciler.review.folder import FolderCheck
@@ -46,23 +47,46 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
         raise UsageError("--revision is for the sources in the settings; leave PATH out")
     if path is None and org:
         raise UsageError("--org is for a PATH; the settings name the org of their sources")
-    if path is not None and path.is_file():
-        _refuse_other(path)
     failed: dict[str, ReconcilerError] = {}
-    checked = _sources(settings_file, revision, failed) if path is None else [_folder(path, settings_file, org)]
+    checked = _sources(settings_file, revision, failed) if path is None else [_recognised(path, settings_file, org)]
     if checked or not failed:
         _show(checked, form)
     return int(bool(failed) or any(has_errors(each.findings) for each in checked))
 
 
-def _refuse_other(path: Path) -> None:
-    """Raise RefusedError for a file of another tool, with the command that converts it."""
-    from reconciler.convert.recognition import Form, foreign, form_of
-    from reconciler.input_files import read_file
+def _recognised(path: Path, settings_file: Path, org: str) -> FolderCheck:
+    """The check of ``path``, with the command that takes a file of another tool. Raises RefusedError for one alone."""
+    from reconciler.convert.recognition import MANIFESTS, Recogniser
+    from reconciler.input_files import advice_below, read_file
 
-    form = form_of(str(path), read_file(path))
-    if form not in (Form.MANIFEST, Form.UNKNOWN):
-        raise RefusedError(foreign(str(path), form))
+    recogniser = Recogniser(MANIFESTS)
+    if path.is_file():
+        recogniser.refuse_others({str(path): read_file(path)})
+    try:
+        check = _folder(path, settings_file, org)
+    except UsageError as error:
+        hint = advice_below(str(path), recogniser.advice) if path.is_dir() else ""
+        raise UsageError(f"{error}{hint}") from None
+    return check if path.is_file() else _with_advice(check, path, recogniser)
+
+
+def _with_advice(check: FolderCheck, path: Path, recogniser: Recogniser) -> FolderCheck:
+    """``check`` with one finding for each file of another tool: its first error, with the command that takes it."""
+    from msgspec.structs import replace
+
+    from reconciler.model.finding import Severity
+
+    advice: dict[str, str] = {}
+    findings: list[Finding] = []
+    for each in check.findings:
+        if advice.get(each.path):
+            continue
+        if each.severity is Severity.ERROR and each.path not in advice:
+            name = str(path / each.path)
+            advice[each.path] = recogniser.advice(name, check.read(each.path) or b"")
+        words = advice.get(each.path, "")
+        findings.append(replace(each, suggestion=words) if words else each)
+    return replace(check, findings=findings)
 
 
 def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:

@@ -37,10 +37,7 @@ def parse_env_file(raw: bytes, environ: Mapping[str, str], *, plain: bool = Fals
     ``environ``, and is left out if that has none. ``plain`` takes the text behind the sign as it is. Raises
     EnvFileError.
     """
-    try:
-        text = raw.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        raise EnvFileError("it is not text in UTF-8") from None
+    text = _text(raw)
     found: dict[str, str] = {}
     known = ChainMap(cast("dict[str, str]", environ), found)
     for entry in _entries(text, plain=plain):
@@ -49,6 +46,18 @@ def parse_env_file(raw: bytes, environ: Mapping[str, str], *, plain: bool = Fals
         else:
             found[entry.name] = _expanded(entry.value, known) if entry.expands else entry.value
     return found
+
+
+def names_in_env_file(raw: bytes) -> list[str]:
+    """The names of the variables of an env file, in order. Raises EnvFileError."""
+    return [entry.name for entry in _entries(_text(raw), plain=False)]
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError:
+        raise EnvFileError("it is not text in UTF-8") from None
 
 
 def _entries(text: str, *, plain: bool) -> Iterator[_Entry]:

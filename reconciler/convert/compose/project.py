@@ -14,7 +14,7 @@ from reconciler.convert.compose.merging import SECTIONS, declared_twice, merged,
 from reconciler.convert.compose.nodes import Interpolation, Node, Origin, origins, plain, size_of
 from reconciler.convert.compose.reading import ComposeDocument, read_compose
 from reconciler.convert.notes import ConversionNote
-from reconciler.errors import ReconcilerError
+from reconciler.errors import OutsideFileError, UnreadableFileError
 from reconciler.model.finding import Finding, Pointer
 
 MOST_FILES = 100
@@ -23,20 +23,6 @@ MOST_DOCUMENTS = 20
 """The most documents of a compose file."""
 MOST_EXTENDED = 20
 """The longest chain of services that extend one another."""
-
-
-class UnreadableFileError(ReconcilerError):
-    """A file that a compose file names cannot be read; the message is the reason, such as `it is a directory`."""
-
-    rule = "compose-file"
-    suggestion = ""
-
-
-class OutsideFileError(UnreadableFileError):
-    """A file is outside of the directory of the project, so it is not read."""
-
-    rule = "compose-outside"
-    suggestion = "move it into that directory, or read it with --allow-outside if you trust the project"
 
 
 FileReader = Callable[[str], bytes]
@@ -52,13 +38,14 @@ class Addition(NamedTuple):
     """What a file in another language has for a service, and compose has no field for.
 
     ``secrets``: variable → the secret with its key, such as ``db.password``; ``mounted``: path → the secret that is the
-    file there. ``probe`` takes the place of that of the health check.
+    file there. ``probe`` takes the place of that of the health check. ``schedule``: of a service that runs to its end.
     """
 
     secrets: Mapping[str, str] = {}
     mounted: Mapping[str, str] = {}
     probe: Mapping[str, Any] = {}
     description: str = ""
+    schedule: str = ""
 
 
 class Host(NamedTuple):

@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
 from reconciler.convert.compose.nodes import CONTROL
-from reconciler.convert.compose.project import OutsideFileError, Project, UnreadableFileError, joined
+from reconciler.convert.compose.project import Project, joined
 from reconciler.convert.compose.values import Field
 from reconciler.convert.drafts import Body, Draft, drafted, without_empty
 from reconciler.convert.names import Names, fitting
+from reconciler.errors import OutsideFileError, UnreadableFileError
 from reconciler.model.key import Kind
 from reconciler.model.platform import SECRET_URI
 
@@ -68,10 +69,10 @@ class StoredFiles:
 
     def variables(self, entry: Field) -> StoredVariables:
         """The variables of an entry of ``env_file``."""
-        plain = entry["format"].text() == "raw"
+        plain, is_required = entry["format"].text() == "raw", not entry["required"] or entry["required"].flag()
         path = joined(self.base(entry["path"]), entry["path"].required())
         if (path, plain) not in self._variables:
-            self._variables[path, plain] = self._read_variables(path, plain, entry)
+            self._variables[path, plain] = self._read_variables(path, plain, entry, is_required=is_required)
         found = self._variables[path, plain]
         fits = self._project.budget.allows(len(found.keys), sum(map(len, found.keys)), entry.add_note)
         return found if fits else _NO_VARIABLES
@@ -164,16 +165,16 @@ class StoredFiles:
         source.add_note("convert-host-path", f"the source of this mount {reason}",
                         "put the files into the image, or into a volume")  # fmt: skip
 
-    def _read_variables(self, path: str, plain: bool, entry: Field) -> StoredVariables:
+    def _read_variables(self, path: str, plain: bool, entry: Field, *, is_required: bool) -> StoredVariables:
         try:
             found = parse_env_file(self._project.read_file(path), self._project.environ, plain=plain)
         except OutsideFileError as error:
             entry.add_note(error.rule, f"the env file cannot be read: {error}", error.suggestion)
             return _NO_VARIABLES
         except (UnreadableFileError, EnvFileError) as error:
-            required = entry["required"]
-            rule = "convert-missing" if required and not required.flag() else "compose-file"
-            entry.add_note(rule, f"the env file cannot be read: {error}")
+            entry.add_note(
+                "compose-file" if is_required else "convert-missing", f"the env file cannot be read: {error}"
+            )
             return _NO_VARIABLES
         texts = {name: text for name, text in found.items() if not CONTROL.search(text)}
         if len(texts) < len(found):

@@ -140,8 +140,11 @@ class Services:
             )
 
     def _job(self, name: str, part: Field) -> Body:
-        """The ``job`` of a service that runs to its end: suspended, to be run on demand."""
-        if name in self._once:
+        """The ``job`` of a service that runs to its end: suspended, to be run on demand, unless it has a schedule."""
+        schedule = self._project.additions.get(name, Addition()).schedule
+        if schedule:
+            pass
+        elif name in self._once:
             part.add_note("convert-job", f"{name} has no port and is not started again, so it becomes a cron workload "
                           "that runs on demand", "platform workload cron start runs it; with a port in `expose` it "
                           "always runs", on_key=True)  # fmt: skip
@@ -159,7 +162,8 @@ class Services:
                 part[field].ignored()
                 part[field].add_note("convert-left-out", "a cron workload has no ports", on_key=True)
         policy = "OnFailure" if wanted and restarts else "Never"
-        return {"job": {"schedule": _NEVER, "suspend": True, "restartPolicy": policy}}
+        timing = {"schedule": schedule} if schedule else {"schedule": _NEVER, "suspend": True}
+        return {"job": {**timing, "restartPolicy": policy}}
 
     def _named(self, name: str, part: Field) -> str:
         found = self._names.take(Kind.WORKLOAD, self._gvc, (name,))

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.convert.budget import Budget
 from reconciler.convert.compose.convert import convert as convert_project
+from reconciler.convert.compose.dotenv import EnvFileError, names_in_env_file
 from reconciler.convert.compose.long_forms import long_form
 from reconciler.convert.compose.nodes import Node, Origin, Verbatim, made, origins, plain, size_of
-from reconciler.convert.compose.project import Addition, Host, Project, no_file
+from reconciler.convert.compose.project import Addition, FileReader, Host, Project, joined, no_file
 from reconciler.convert.compose.reading import ComposeDocument, read_compose
 from reconciler.convert.drafts import Body, Converted
 from reconciler.convert.kamal.fields import unused
 from reconciler.convert.names import fitting
 from reconciler.convert.notes import ConversionNote
 from reconciler.convert.probes import PROBE_BOUNDS
-from reconciler.model.finding import Finding
+from reconciler.errors import OutsideFileError, UnreadableFileError
+from reconciler.model.finding import Finding, Severity
 
 _RUBY = re.compile(rb"^[ \t]*<%(?!=)(?:(?!%>).)*%>[ \t]*$", re.MULTILINE)
 """A line that is only a statement in Ruby."""
 _PLAIN_LINE = re.compile(rb"[^\r\n]")
+_FOLDER = "config"
+_SECRETS = ".kamal/secrets"
 _WEB = "web"
 _PORT = 80
 _PATH = "/up"
@@ -44,22 +49,73 @@ def without_statements(raw: bytes) -> bytes:
     return _RUBY.sub(lambda line: _PLAIN_LINE.sub(b" ", line[0]), raw)
 
 
-def read_kamal(path: str, raw: bytes) -> tuple[list[ComposeDocument], list[Finding]]:
-    """The documents of deploy.yml, without lines that are only Ruby, and findings for what is unreadable."""
-    return read_compose(path, without_statements(raw))
+class KamalProject(NamedTuple):
+    """A deploy.yml, and the project that it is in.
+
+    ``over`` is the file of the ``destination``, whose fields win. ``contents`` are both, without lines that are only
+    Ruby. Paths of files begin at ``base``.
+    """
+
+    document: ComposeDocument
+    contents: dict[str, bytes]
+    over: ComposeDocument | None = None
+    destination: str = ""
+    base: str = ""
+    read_file: FileReader = no_file
 
 
-def convert(document: ComposeDocument, raw: bytes, gvc: str = "", budget: Budget | None = None) -> Converted:
-    """Manifests for the roles and accessories of ``document``, in the GVC ``gvc``, else in that of the service.
+def directory_of(path: str) -> str:
+    """The directory of the project of a deploy.yml: Kamal has it in the folder `config`."""
+    folder = posixpath.dirname(path)
+    return posixpath.dirname(folder) if posixpath.basename(folder) == _FOLDER else folder
+
+
+def read_kamal(
+    path: str, raw: bytes, destination: str = "", read_file: FileReader = no_file
+) -> tuple[list[KamalProject], list[Finding]]:
+    """The project of each document of a deploy.yml, and findings for what is unreadable."""
+    contents = {path: without_statements(raw)}
+    documents, faults = read_compose(path, contents[path])
+    over: list[ComposeDocument] = []
+    if destination:
+        other = f"{posixpath.splitext(path)[0]}.{destination}.yml"
+        try:
+            contents[other] = without_statements(read_file(other))
+        except UnreadableFileError as error:
+            message = f"{other}, the file of the destination, cannot be read: {error}"
+            return [], [*faults, Finding(path, 1, 1, error.rule, Severity.ERROR, message, error.suggestion)]
+        over, others = read_compose(other, contents[other])
+        faults += others
+    found = [
+        KamalProject(each, contents, next(iter(over), None), destination, directory_of(path), read_file)
+        for each in documents
+    ]
+    return [] if faults else found, faults
+
+
+def convert(kamal: KamalProject, gvc: str = "", budget: Budget | None = None) -> Converted:
+    """Manifests for the roles and accessories of a project, in the GVC ``gvc``, else in that of the service.
 
     The notes name everything that is not converted. None has a value of the file.
     """
     notes: list[ConversionNote] = []
     budget = budget or Budget()
-    root = Verbatim(notes, budget).nodes(document, "")
-    deployment = _Deployment(_without_ruby(root, notes), notes, budget)
-    project = deployment.project(document.path, raw)
-    return convert_project(project, gvc or fitting(deployment.name))
+    variables = Verbatim(notes, budget)
+    root = variables.nodes(kamal.document, kamal.base)
+    if kamal.over is not None and kamal.over.value is not None:
+        root = _overridden(root, variables.nodes(kamal.over, kamal.base))
+    deployment = _Deployment(kamal, _without_ruby(root, notes), notes, budget)
+    return convert_project(deployment.project(), gvc or fitting(deployment.full_name))
+
+
+def _overridden(node: Node, over: Node) -> Node:
+    """``node`` with what the destination says: fields are merged, all else is replaced."""
+    if not (isinstance(node.value, dict) and isinstance(over.value, dict)):
+        return over
+    found = dict(node.value)
+    for name, each in over.value.items():
+        found[name] = _overridden(found[name], each) if name in found else each
+    return node._replace(value=found)
 
 
 def _without_ruby(node: Node, notes: list[ConversionNote]) -> Node:
@@ -82,20 +138,22 @@ def _is_ruby(node: Node) -> bool:
 class _Deployment:
     """One deploy.yml, and the parts of a compose project that are made of it."""
 
-    def __init__(self, root: Node, notes: list[ConversionNote], budget: Budget) -> None:
+    def __init__(self, kamal: KamalProject, root: Node, notes: list[ConversionNote], budget: Budget) -> None:
+        self._kamal = kamal
         self._root = root
         self._notes = notes
         self._budget = budget
         self._shared = size_of(root._replace(value={name: root.fields[name] for name in _SHARED & root.fields.keys()}))
         self.name = _text(root.fields.get("service")) or "app"
-        self._secret = fitting(f"{self.name}-secrets")
+        self.full_name = f"{self.name}-{kamal.destination}".removesuffix("-")
+        self._secret = fitting(f"{self.full_name}-secrets")
         self._keys: dict[str, Node] = {}
         self._services: dict[str, Any] = {}
         self._volumes: dict[str, Node] = {}
         self._additions: dict[str, Addition] = {}
         self._hosts: dict[tuple[str, str], Host] = {}
 
-    def project(self, path: str, raw: bytes) -> Project:
+    def project(self) -> Project:
         """The project, with the notes about everything that has no counterpart."""
         for name, role in self._roles().items():
             self._add_role(name, role)
@@ -104,6 +162,10 @@ class _Deployment:
         for field in ("service", "image"):
             if not _text(self._root.fields.get(field)):
                 self._note(self._root, "convert-malformed", f"the field `{field}` is missing or no text")
+        required = self._root.fields.get("require_destination")
+        if required is not None and required.value is True and not self._kamal.destination:
+            self._note(required, "convert-malformed", "a destination is required",
+                       "name it: --destination NAME reads deploy.NAME.yml too")  # fmt: skip
         self._notes.extend(unused(self._root))
         self._note_secrets()
         tree = made({"services": self._services, "volumes": self._volumes}, self._root.origin)
@@ -112,8 +174,8 @@ class _Deployment:
 
         hosts = [*self._hosts.values()]
         return Project(
-            self.name, plain(whole), origins(whole), frozenset(), {}, no_file, {path: raw}, self._notes, [],
-            self._budget, self._additions, {}, hosts, _WORDING)  # fmt: skip
+            self.name, plain(whole), origins(whole), frozenset(), {}, self._kamal.read_file, self._kamal.contents,
+            self._notes, [], self._budget, self._additions, {}, hosts, _WORDING)  # fmt: skip
 
     def _roles(self) -> dict[str, Node]:
         servers = self._root.fields.get("servers")
@@ -148,6 +210,7 @@ class _Deployment:
         wanted = [(each, f"{service}-") for each in _items(accessory, "directories")]
         wanted += [(each, "") for each in _items(accessory, "volumes")]
         found["volumes"] = [self._volume(each, prefix) for each, prefix in wanted]
+        found["volumes"] += filter(None, map(self._file, _items(accessory, "files")))
         if port := accessory.fields.get("port"):
             # The address is that of the machine; workloads of the GVC reach the port by the name of the workload.
             found["expose"] = [port._replace(value=str(port.value).rpartition(":")[2])]
@@ -208,18 +271,35 @@ class _Deployment:
 
     def _volume(self, entry: Node, prefix: str) -> Node:
         """A volume or directory as compose has it; names are declared. Directories begin with ``prefix``."""
-        local, remote = entry.fields.get("local"), entry.fields.get("remote")
-        if local is not None and remote is not None:
-            for field in ("mode", "owner", "options"):
-                if field in entry.fields:
-                    self._note(entry.fields[field], "convert-left-out", f"`{field}` has no counterpart")
-            entry = entry._replace(value=f"{_text(local)}:{_text(remote)}")
+        entry = self._pair(entry)
         source, colon, target = _text(entry).partition(":")
-        if not colon or not source or (not prefix and source.startswith(("/", ".", "~"))):
+        if not colon or not source:
             return entry
+        if source.startswith(("/", ".", "~")) and not prefix:
+            return entry._replace(value=f"/{source.lstrip('./~')}:{target}")  # of the machine, not of the project
         name = fitting(f"{prefix}{source}")
         self._volumes.setdefault(name, entry._replace(value={}))
         return entry._replace(value=f"{name}:{target}")
+
+    def _file(self, entry: Node) -> Node | None:
+        """A file of the project that an accessory mounts; None with a note where Ruby makes it."""
+        entry = self._pair(entry)
+        source, colon, target = _text(entry).partition(":")
+        if source.endswith(".erb"):
+            self._note(entry, "convert-left-out", "a file that Ruby makes is left out", "write what it becomes")
+            return None
+        is_of_machine = not colon or source.startswith(("/", "~"))
+        return entry if is_of_machine else entry._replace(value=f"./{source}:{target.partition(':')[0]}")
+
+    def _pair(self, entry: Node) -> Node:
+        """``local`` and ``remote`` of a mapping as one text; what else it has gets a note."""
+        local, remote = entry.fields.get("local"), entry.fields.get("remote")
+        if local is None or remote is None:
+            return entry
+        for field in ("mode", "owner", "options"):
+            if field in entry.fields:
+                self._note(entry.fields[field], "convert-left-out", f"`{field}` has no counterpart")
+        return entry._replace(value=f"{_text(local)}:{_text(remote)}")
 
     def _serve(self, service: str, proxies: Sequence[Node], found: dict[str, Any]) -> None:
         """The port, the domains and the probe of a service behind the proxy; the last of ``proxies`` wins."""
@@ -265,13 +345,34 @@ class _Deployment:
         return int(text)
 
     def _note_secrets(self) -> None:
-        """Note the secret with the values of .kamal/secrets, which are not read."""
+        """Note the secret with the values of .kamal/secrets, of which only the names are read."""
         if not self._keys:
             return
         names = ", ".join(sorted(self._keys))
         first = next(iter(self._keys.values()))
+        known = self._known_secrets(first)
+        here = f" -d {self._kamal.destination}" if self._kamal.destination else ""
+        source = f"; the values: kamal secrets print{here}" if known is not None else ""
         self._note(first, "convert-missing", f"the secret {self._secret} must exist, with the keys {names}",
-                   f"platform secret set {self._secret} KEY -")  # fmt: skip
+                   f"platform secret set {self._secret} KEY -{source}")  # fmt: skip
+        for key, node in self._keys.items():
+            if known is not None and key not in known:
+                self._note(node, "convert-missing", f"the files of secrets have no {key}", "add it, or correct it here")
+
+    def _known_secrets(self, node: Node) -> set[str] | None:
+        """The names in the files of secrets; None where there is no file. Faults are notes at ``node``."""
+        path = _text(self._root.fields.get("secrets_path")) or _SECRETS
+        found: set[str] | None = None
+        for each in (f"{path}-common", f"{path}.{self._kamal.destination}".removesuffix(".")):
+            try:
+                found = (found or set()).union(names_in_env_file(self._kamal.read_file(joined(self._kamal.base, each))))
+            except EnvFileError as error:
+                self._note(node, "convert-malformed", f"{each} cannot be read: {error}")
+            except OutsideFileError as error:
+                self._note(node, error.rule, f"{each} cannot be read: {error}", error.suggestion)
+            except UnreadableFileError:
+                continue
+        return found
 
     def _fields(self, name: str) -> dict[str, Node]:
         return _fields(self._root, name)

@@ -12,6 +12,7 @@ CARRIED = {
     "accessories.*": "`workload` with the name SERVICE-ACCESSORY, or that of `service`",
     "accessories.*.cmd": "`args`",
     "accessories.*.directories": "a volume set each; it begins empty",
+    "accessories.*.files": "a secret each with what the file has, which is mounted; files that Ruby makes are left out",
     "accessories.*.host": "one replica",
     "accessories.*.hosts": "a replica for each",
     "accessories.*.image": "`image`",
@@ -37,6 +38,8 @@ CARRIED = {
     "proxy.path_prefix": "the prefix of the route",
     "proxy.ssl": "a domain is always served with TLS; a warning where it is off",
     "registry.server": "the registry of `image`",
+    "require_destination": "an error without `--destination`",
+    "secrets_path": "the files of secrets, in place of `.kamal/secrets`",
     "servers": "`workload` for each role; a list is the role `web`",
     "servers.*.cmd": "`args`",
     "servers.*.hosts": "a replica for each",
@@ -47,7 +50,7 @@ CARRIED = {
 
 SAME_HERE = frozenset((
     "aliases", "allow_empty_roles", "hooks_output", "minimum_version", "output", "readiness_delay",
-    "require_destination", "retain_containers", "run_directory", "secrets_path", "ssh", "sshkit",
+    "retain_containers", "run_directory", "ssh", "sshkit",
 ))  # fmt: skip
 """Fields of the root that only concern the program kamal; they are left out without a remark, as `x-` fields are."""
 
@@ -58,10 +61,8 @@ _ASSETS = "keep files of the last version in the image, or serve them from elsew
 _WAIT = "a replica has up to 90 seconds to end"
 _OPTION = "containers take no options of docker run"
 _BUILD = "build and push the image: docker build --push --tag IMAGE ."
-_FILES = "put the file into a secret, and mount that"
 
 LEFT_OUT = {
-    "accessories.*.files": _FILES,
     "accessories.*.network": "workloads of a GVC share one network; firewallConfig decides who reaches a workload",
     "accessories.*.registry": _PULL,
     "accessories.*.role": "a workload runs at the locations of its GVC",

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import json
+import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.convert.budget import Budget
+from reconciler.convert.budget import MOST_VALUES, Budget
 from reconciler.convert.compose.convert import convert as convert_project
 from reconciler.convert.compose.long_forms import long_form
 from reconciler.convert.compose.nodes import CONTROL, Node, Origin, made, origins, plain
-from reconciler.convert.compose.project import Addition, Project, no_file
+from reconciler.convert.compose.project import Addition, FileReader, Project, no_file
 from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.drafts import Converted
 from reconciler.convert.names import fitting
 from reconciler.convert.notes import ConversionNote
+from reconciler.convert.quadlet.calendar import Times, read_times, together
 from reconciler.convert.quadlet.fields import origin_of, unused
-from reconciler.convert.quadlet.units import Entry, Unit, read_unit
-from reconciler.model.finding import Finding
+from reconciler.convert.quadlet.units import DROP_IN, Entry, Unit, drop_in_directories, read_unit, with_drop_ins
+from reconciler.errors import OutsideFileError, UnreadableFileError
+from reconciler.model.finding import Finding, Severity
 from reconciler.printable import is_name
 
 _GVC = "default"
@@ -47,25 +50,70 @@ _WORDING = {
 
 
 def read_units(contents: Mapping[str, bytes]) -> tuple[list[Unit], list[Finding]]:
-    """The quadlets of files, and findings for lines that are no entries."""
-    units = [read_unit(path, raw) for path, raw in contents.items()]
-    return units, [Finding.at(unit.path, fault) for unit in units for fault in unit.faults]
+    """The units of files with the entries of their drop-ins, and findings for what is no entry or of no unit."""
+    read = [read_unit(path, raw) for path, raw in contents.items()]
+    found = [Finding.at(unit.path, fault) for unit in read for fault in unit.faults]
+    units = [unit for unit in read if unit.suffix != DROP_IN]
+    drop_ins = {unit.path: unit for unit in read if unit.suffix == DROP_IN}
+    used = {directory for unit in units for directory in drop_in_directories(unit.path)}
+    for path in drop_ins:
+        if posixpath.dirname(path) not in used:
+            message = "there is no unit of this drop-in among the files; it is left out"
+            found.append(Finding(path, 1, 1, "convert-missing", Severity.WARNING, message, "name the unit too"))
+    return [*_whole(units, drop_ins, found)] if drop_ins else units, found
+
+
+def _whole(units: Sequence[Unit], drop_ins: Mapping[str, Unit], found: list[Finding]) -> Iterator[Unit]:
+    """``units`` with their drop-ins, of which one may be that of all units: a few lines stand for many."""
+    count = 0
+    by_directory: dict[str, list[Unit]] = {}
+    for path, each in drop_ins.items():
+        by_directory.setdefault(posixpath.dirname(path), []).append(each)
+    for unit in units:
+        whole = with_drop_ins(unit, by_directory)
+        count += len(whole.entries) - len(unit.entries)
+        if count > MOST_VALUES:
+            words = f"with the drop-ins of this unit, the files have more than {MOST_VALUES:,} entries"
+            found.append(Finding(unit.path, 1, 1, "convert-too-large", Severity.ERROR, words, "convert fewer at once"))
+            return
+        yield whole
 
 
 def convert(
-    units: Sequence[Unit], contents: Mapping[str, bytes], gvc: str = "", budget: Budget | None = None
-) -> Converted:
+    units: Sequence[Unit], contents: Mapping[str, bytes], gvc: str = "",
+    open_project: Callable[[str], FileReader] = lambda _: no_file, budget: Budget | None = None,
+) -> Converted:  # fmt: skip
     """Manifests for the containers and volumes of ``units``, in the GVC ``gvc``.
 
-    The notes name everything that is not converted. None has a value of the files.
+    Files that they name are read if they are in the directory of a unit. The notes name everything that is not
+    converted. None has a value of the files.
     """
-    return convert_project(_Units(units, budget or Budget()).project(contents), gvc or _GVC)
+    directories = sorted({posixpath.dirname(unit.path) for unit in units})
+    read_file = _reader([open_project(each) for each in directories])
+    return convert_project(_Units(units, read_file, budget or Budget()).project(contents), gvc or _GVC)
+
+
+def _reader(readers: Sequence[FileReader]) -> FileReader:
+    """What reads a file that one of ``readers`` does."""
+
+    def read_file(path: str) -> bytes:
+        refusal = UnreadableFileError("it is not read")
+        for reader in readers:
+            try:
+                return reader(path)
+            except OutsideFileError as error:
+                refusal = error
+        raise refusal
+
+    return read_file
 
 
 class _Units:
     """The quadlets of a conversion, and the parts of a compose project that are made of them."""
 
-    def __init__(self, units: Sequence[Unit], budget: Budget) -> None:
+    def __init__(self, units: Sequence[Unit], read_file: FileReader, budget: Budget) -> None:
+        self._read_file = read_file
+        self._timers: dict[str, Unit] = {}
         self._units: dict[str, Unit] = {}
         self._first = units[0]
         self._notes: list[ConversionNote] = []
@@ -87,6 +135,9 @@ class _Units:
         for file, unit in containers.items():
             self._names[file] = self._free(self._named(unit, "Container", "ContainerName"), file)
         for unit in self._units.values():
+            if unit.suffix == ".timer":
+                self._add_timer(unit)
+        for unit in self._units.values():
             if self._budget.allows(len(unit.entries), 0, origin_of(unit).noted(self._notes)):
                 self._add(unit)
             self._notes.extend(unused(unit) if unit.suffix not in (".kube", ".build") else ())
@@ -94,8 +145,8 @@ class _Units:
         tree = made({"services": self._services, "volumes": self._volumes}, origin_of(self._first))
         whole = long_form(tree, self._notes)
         return Project(
-            "", plain(whole), origins(whole), frozenset(), {}, no_file, {**contents}, self._notes, [], self._budget,
-            self._additions, self._groups, (), _WORDING)  # fmt: skip
+            "", plain(whole), origins(whole), frozenset(), {}, self._read_file, {**contents}, self._notes, [],
+            self._budget, self._additions, self._groups, (), _WORDING)  # fmt: skip
 
     def _add(self, unit: Unit) -> None:
         if unit.suffix == ".container":
@@ -107,6 +158,32 @@ class _Units:
             what = "the image must be built and pushed" if unit.suffix == ".build" else "a .kube unit is left out"
             self._note(unit, None, rule, what, "reconciler convert takes the file that its Yaml names"
                        if unit.suffix == ".kube" else "podman build, then podman push")  # fmt: skip
+
+    def _add_timer(self, timer: Unit) -> None:
+        """Remember the timer of a container among the files."""
+        entry = timer.last("Timer", "Unit")
+        file = f"{(entry.value if entry else timer.name).removesuffix('.service')}.container"
+        if file not in self._names:
+            self._note(timer, entry, "convert-left-out", "no container among the files has this timer; it is left out",
+                       "name the .container of the same name too")  # fmt: skip
+        elif self._timers.setdefault(file, timer) is not timer:
+            self._note(timer, entry, "convert-left-out", "another timer starts this container; this one is left out")
+
+    def _schedule(self, timer: Unit) -> str:
+        """The schedule of cron that says what the timer does; "" with a note where there is none."""
+        found: list[Times] = []
+        for entry in timer.of("Timer", "OnCalendar"):
+            times = read_times(entry.value)
+            both = times and together([*found, times])
+            if times is None or both is None or not both.schedule:
+                self._note(timer, entry, "convert-left-out", "cron has no equal of this; the workload runs on demand",
+                           "set job.schedule of the workload")  # fmt: skip
+                return ""
+            if times.is_local:
+                self._note(timer, entry, "convert-changed", "schedules are in UTC, not in the time of the machine",
+                           "change the hours of the schedule")  # fmt: skip
+            found = [both]
+        return found[0].schedule if found else ""
 
     def _add_container(self, unit: Unit) -> None:
         name = self._names[f"{unit.name}{unit.suffix}"]
@@ -125,14 +202,19 @@ class _Units:
         self._add_user(unit, found)
         self._add_limits(unit, found)
         self._add_mounts(unit, found)
+        found["env_file"] = [*self._env_files(unit)]
         found["volumes"] = [self._volume(each) for each in found["volumes"]]
         found["depends_on"] = {each: None for each in self._waits(unit) if each != name}
         if (kind := unit.last("Service", "Type")) and kind.value == "oneshot":
             found["deploy"] = {"mode": made("replicated-job", origin_of(unit, kind))}
+        timer = self._timers.get(f"{unit.name}{unit.suffix}")
+        if timer is not None:
+            found["deploy"] = {"mode": made("replicated-job", origin_of(timer))}
         for entry in unit.of("Container", "Network"):
             self._note_network(unit, entry)
         self._add_to_pod(unit, name)
-        self._additions[name] = self._addition(unit)
+        schedule = self._schedule(timer) if timer is not None else ""
+        self._additions[name] = self._addition(unit)._replace(schedule=schedule)
         self._services[name] = made({field: each for field, each in found.items() if each}, origin_of(unit))
 
     def _add_image(self, unit: Unit, found: dict[str, Any]) -> None:
@@ -180,6 +262,25 @@ class _Units:
                 elif word.startswith("-"):
                     self._note(unit, entry, "convert-left-out", "an argument of podman has no counterpart")
 
+    def _env_files(self, unit: Unit) -> Iterator[Node]:
+        """The files with variables, which podman reads as they are; paths of the machine only where that is allowed."""
+        for entry in unit.of("Container", "EnvironmentFile"):
+            path = entry.value
+            if path.startswith(("/", "~", "%")) and not self._is_readable(path):
+                way = "" if path.startswith("%") else "--allow-outside reads it; else "
+                self._note(unit, entry, "convert-left-out", "an env file of the machine is left out",
+                           f"{way}put it beside the unit")  # fmt: skip
+                continue
+            origin = origin_of(unit, entry)
+            yield made({"path": self._plain(unit, entry), "required": False, "format": "raw"}, origin)
+
+    def _is_readable(self, path: str) -> bool:
+        try:
+            self._read_file(path)
+        except UnreadableFileError:
+            return False
+        return True
+
     def _add_mounts(self, unit: Unit, found: dict[str, Any]) -> None:
         """Mounts in the long form: ``type=volume,source=NAME,destination=PATH``."""
         for entry in unit.of("Container", "Mount"):
@@ -190,7 +291,7 @@ class _Units:
             mount: dict[str, Any] = {"type": kind, "target": target, "source": source or None}
             if kind == "volume" and source:
                 mount["source"] = self._source(source, origin_of(unit, entry))
-            if kind == "bind":
+            if kind == "bind" and not source.startswith("./"):
                 mount["source"] = f"/{source.lstrip('/%')}"
             values = {key: value for key, value in mount.items() if value is not None}
             found["volumes"].append(made(values, origin_of(unit, entry)))

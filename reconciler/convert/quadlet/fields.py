@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
 from reconciler.convert.compose.nodes import Origin
@@ -13,6 +14,7 @@ CARRIED = {
     "Container.ContainerName": "the name of the workload; else that of the file",
     "Container.Entrypoint": "`command`, and the first of `args`",
     "Container.Environment": "`env`",
+    "Container.EnvironmentFile": "`env`, each a key of a secret with the variables of the file",
     "Container.Exec": "`args`",
     "Container.ExposeHostPort": "`ports`, for workloads of the GVC",
     "Container.Group": "`securityOptions.filesystemGroupId`, by number",
@@ -42,6 +44,8 @@ CARRIED = {
     "Service.CPUQuota": "`cpu`",
     "Service.MemoryMax": "`memory`",
     "Service.Type": "oneshot: a cron workload that is run on demand",
+    "Timer.OnCalendar": "`job.schedule`, in UTC, where cron has an equal; else a remark",
+    "Timer.Unit": "the container that becomes a cron workload; else that of the same name",
     "Unit.After": "the tag `reconciler/depends-on`, for other containers of the files",
     "Unit.BindsTo": "as `After`",
     "Unit.Description": "`description`",
@@ -55,8 +59,8 @@ CARRIED = {
 SAME_HERE = frozenset((
     "Container.EnvironmentHost", "Container.Notify", "Container.Pull", "Container.ServiceName", "Image.Image",
     "Pod.ServiceName", "Quadlet.DefaultDependencies", "Service.Restart", "Service.RestartSec", "Service.Slice",
-    "Service.TimeoutStartSec", "Service.TimeoutStopSec", "Unit.Before", "Unit.Documentation", "Unit.PartOf",
-    "Unit.RequiresMountsFor", "Unit.SourcePath", "Unit.StartLimitBurst", "Unit.StartLimitIntervalSec",
+    "Service.TimeoutStartSec", "Service.TimeoutStopSec", "Timer.AccuracySec", "Unit.Before", "Unit.Documentation",
+    "Unit.PartOf", "Unit.RequiresMountsFor", "Unit.SourcePath", "Unit.StartLimitBurst", "Unit.StartLimitIntervalSec",
     "Volume.Copy", "Volume.ServiceName",
 ))  # fmt: skip
 """Keys that only say how systemd starts a unit, or that describe what the platform does; they are left out without a
@@ -115,7 +119,6 @@ LEFT_OUT = {
     "AddDevice": _DEVICES,
     "Annotation": "see tags of the workload",
     "AutoUpdate": "see supportDynamicTags",
-    "EnvironmentFile": "put the variables into a secret, and refer to its keys in env",
     "HealthLogDestination": _LOGS,
     "HealthMaxLogCount": _LOGS,
     "HealthMaxLogSize": _LOGS,
@@ -146,6 +149,9 @@ OTHERS = {
     "Kube": "convert the file that Yaml names: reconciler convert FILE",
     "Network": _NETWORK,
     "Pod.ExitPolicy": "a workload ends when it is deleted or suspended",
+    "Timer": "see job.schedule of the workload",
+    "Timer.Persistent": "a run that was missed is not made up for",
+    "Timer.RandomizedDelaySec": "each run starts at its time",
     "Service": "it says how systemd runs podman; see lifecycle of the workload",
     "Unit": "a workload is applied by itself",
     "Volume": _VOLUME,
@@ -159,12 +165,15 @@ def unused(unit: Unit) -> Iterator[ConversionNote]:
         form = f"{each.section}.{each.key}"
         if form in CARRIED or form in SAME_HERE or each.section == "Install" or each.section.startswith("X-"):
             continue
+        if each.section == "Unit" and unit.suffix == ".timer":
+            continue
         yield _note(unit, each, form)
 
 
 def origin_of(unit: Unit, entry: Entry | None = None) -> Origin:
     """Where ``entry`` is written, or the unit begins."""
-    return Origin(unit.path, 0, entry.at if entry else (), "")
+    path = entry.path if entry and entry.path else unit.path
+    return Origin(path, 0, entry.at if entry else (), posixpath.dirname(unit.path))
 
 
 def _note(unit: Unit, entry: Entry, form: str) -> ConversionNote:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from reconciler.model.finding import Fault, Pointer
 
-SUFFIXES = (".container", ".pod", ".volume", ".network", ".image", ".build", ".kube")
-"""How the names of quadlets end."""
+SUFFIXES = (".container", ".pod", ".volume", ".network", ".image", ".build", ".kube", ".timer")
+"""How the names of quadlets end, and of the timers beside them."""
+DROP_IN = ".conf"
+"""How the name of a drop-in ends, which has more entries of a unit."""
+_DROP_IN = re.compile(rf"(?:^|.*/)(?:[^/]*\.)?(?:{'|'.join(each[1:] for each in SUFFIXES)})\.d/[^/]+\{DROP_IN}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters that a manifest cannot have, even escaped."""
 MOST_ENTRIES = 10_000
@@ -18,12 +21,16 @@ MOST_ENTRIES = 10_000
 
 
 class Entry(NamedTuple):
-    """A key of a section with its value; ``at`` leads to its line: the section, the key, and which one of these."""
+    """A key of a section with its value, in the file at ``path``.
+
+    ``at`` leads to its line: the section, the key, and which one of these.
+    """
 
     section: str
     key: str
     value: str
     at: Pointer
+    path: str = ""
 
 
 class Unit(NamedTuple):
@@ -69,8 +76,34 @@ class UnitLocator:
 
 
 def is_unit(path: str) -> bool:
-    """Whether a file is a quadlet, by its name."""
-    return path.endswith(SUFFIXES)
+    """Whether a file is a quadlet, a timer or a drop-in of one, by its name."""
+    return path.endswith(SUFFIXES) or _DROP_IN.fullmatch(path) is not None
+
+
+def drop_in_directories(path: str) -> list[str]:
+    """The directories with drop-ins of the unit at ``path``, those first that win; empty for other files."""
+    folder, name = posixpath.split(path)
+    stem, suffix = posixpath.splitext(name)
+    if suffix not in SUFFIXES:
+        return []
+    words = stem.split("-")
+    above = ["-".join([*words[:count], ""]) for count in range(len(words) - 1, 0, -1)]
+    template = [f"{stem.partition('@')[0]}@"] if "@" in stem[:-1] else []
+    names = [f"{each}{suffix}.d" for each in (stem, *template, *above)]
+    return [posixpath.join(folder, each) for each in (*names, f"{suffix[1:]}.d")]
+
+
+def with_drop_ins(unit: Unit, drop_ins: Mapping[str, Sequence[Unit]]) -> Unit:
+    """``unit`` with the entries of its drop-ins behind its own, in the order of their names, as systemd has them.
+
+    ``drop_ins`` are those of all units by directory.
+    """
+    found: dict[str, Unit] = {}
+    for directory in drop_in_directories(unit.path):
+        for each in drop_ins.get(directory, ()):
+            found.setdefault(each.name, each)
+    more = [entry for _, each in sorted(found.items()) for entry in each.entries]
+    return unit._replace(entries=[*unit.entries, *more])
 
 
 def read_unit(path: str, raw: bytes) -> Unit:
@@ -80,7 +113,7 @@ def read_unit(path: str, raw: bytes) -> Unit:
         raw.decode()
     except UnicodeDecodeError:
         faults.append(Fault("encoding", "a unit is text in UTF-8", 0, 0, "save it as UTF-8"))
-    entries = [each for each, _ in _entries(_text(raw), faults)]
+    entries = [each._replace(path=path) for each, _ in _entries(_text(raw), faults)]
     stem, suffix = posixpath.splitext(posixpath.basename(path))
     return Unit(path, stem, suffix, entries, faults)
 

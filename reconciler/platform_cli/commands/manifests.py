@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
-from reconciler.input_files import read_files, shown_name
+from reconciler.input_files import ProjectFiles, read_beside, read_files, shown_name
 from reconciler.model.record import Health
 from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.operating import SOMETHING_TO_DO
@@ -34,6 +34,7 @@ ORDER = ("agent", "secret", "cloudaccount", "location", "gvc", "identity", "volu
 """The kinds that are applied first, in this order; deletions go the other way."""
 READY_SECONDS, READY_PAUSE, READY_PASSES = 300.0, 5.0, 3
 _GVC = re.compile("[a-z]([-a-z0-9]{0,62}[a-z0-9])?")
+_NOTHING = "{}: there is no manifest"
 _READY = (Health.HEALTHY, Health.RECORDED)
 """Health of what is ready; at a location where nothing runs, a resource is only recorded."""
 
@@ -187,23 +188,36 @@ def _show_difference(session: Session, answer: Mapping[str, Any]) -> None:
         session.output.line(f"plan {plan['digest']} (to apply no other: --digest {plan['digest']})")
 
 
-def convert(session: Session, file: tuple[str, ...], protocol: str | None) -> None:
+def convert(
+    session: Session, file: tuple[str, ...], protocol: str | None, destination: str | None, allow_outside: bool | None
+) -> None:
     """Print the manifests that files of Kubernetes, Kamal or Podman become; remarks go to stderr."""
-    from reconciler.convert.quadlet.units import SUFFIXES
+    words = (protocol or "", destination or "")
+    session.output.manifests(_converted(session, file, words, allow_outside=bool(allow_outside)))
 
-    session.output.manifests(_converted(session, read_files(file, SUFFIXES), protocol or ""))
 
+def _converted(
+    session: Session, files: Sequence[str], words: tuple[str, str] = ("", ""), *, allow_outside: bool = False
+) -> list[dict[str, Any]]:
+    """The manifests that files of other tools become; ``words`` are protocol and destination.
 
-def _converted(session: Session, contents: dict[str, bytes], protocol: str = "") -> list[dict[str, Any]]:
-    """The manifests that files of other tools become. Raises RefusedError for faults, and for files of `stack`."""
-    from reconciler.convert.files import convert_files, other_form
-    from reconciler.convert.recognition import foreign
+    Raises UsageError and RefusedError.
+    """
+    from reconciler.convert.files import ConversionOptions, convert_files, refuse_others
+    from reconciler.convert.quadlet.units import SUFFIXES, drop_in_directories
+    from reconciler.convert.recognition import CONVERTIBLE, Recogniser
 
-    gvc = wanted_gvc(session)
-    if other := other_form(contents):
-        raise RefusedError(foreign(*other, program="platform"))
-    converted = convert_files(contents, gvc, protocol)
+    options = ConversionOptions(
+        wanted_gvc(session), *words, lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read
+    )
+    options.check()
+    found = read_beside(read_files(files, SUFFIXES, Recogniser(CONVERTIBLE, "platform").advice), drop_in_directories)
+    contents = options.without_destinations(found)
+    refuse_others(contents, "platform")
+    converted = convert_files(contents, options)
     report(session, converted.findings)
+    if not converted.drafts and not converted.findings:
+        raise UsageError(_NOTHING.format(", ".join(map(shown_name, files))))
     return [draft.body for draft in converted.drafts]
 
 
@@ -226,12 +240,16 @@ def report(session: Session, findings: Sequence[Finding]) -> None:
 
 
 def _documents(session: Session, files: Sequence[str], *, k8s: bool) -> list[Input]:
-    contents = read_files(files)
+    from reconciler.convert.recognition import MANIFESTS, Recogniser
+
     if k8s:
-        return [Input(", ".join(files), 1, each) for each in _converted(session, contents)]
+        return [Input(", ".join(files), 1, each) for each in _converted(session, files)]
+    recogniser = Recogniser(MANIFESTS, "platform")
+    contents = read_files(files, advice=recogniser.advice)
+    recogniser.refuse_others(contents)
     documents = read_documents(contents)
     if not documents:
-        raise UsageError(f"{', '.join(map(shown_name, files))}: there is no manifest")
+        raise UsageError(_NOTHING.format(", ".join(map(shown_name, files))))
     return documents
 
 
@@ -247,7 +265,7 @@ def _manifests(session: Session, documents: Sequence[Input]) -> tuple[list[Manif
             session.output.note(f"error: {each.place}: {error}")
             failed += 1
     if not found and not failed:
-        raise UsageError(f"{', '.join(sorted({each.path for each in documents}))}: there is no manifest")
+        raise UsageError(_NOTHING.format(", ".join(sorted({each.path for each in documents}))))
     return found, failed
 
 

@@ -179,7 +179,9 @@ def _open(editor: str, path: str) -> None:
 
 def patch(session: Session, kind: str, ref: str, file: str) -> None:
     """Merge an object from a file into a resource."""
-    patch_with(session, kind, ref, slim(read_object(file)))
+    from reconciler.convert.recognition import MANIFESTS, Recogniser
+
+    patch_with(session, kind, ref, slim(read_object(file, Recogniser(MANIFESTS, "platform"))))
 
 
 def tag(session: Session, kind: str, ref: tuple[str, ...], tag: tuple[str, ...], remove: tuple[str, ...]) -> None:

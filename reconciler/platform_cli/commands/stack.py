@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from reconciler.errors import RefusedError, UsageError
-from reconciler.input_files import STDIN, read_files
+from reconciler.errors import UnreadableFileError, UsageError
+from reconciler.input_files import STDIN, ProjectFiles, read_files
 from reconciler.platform_cli.commands.manifests import apply_documents, delete_documents, report, wanted_gvc
 from reconciler.platform_cli.documents import Input
 from reconciler.platform_cli.session import Session
@@ -18,7 +18,6 @@ from reconciler.printable import printable
 if TYPE_CHECKING:
     from reconciler.convert.drafts import Draft
     from reconciler.model.finding import Finding
-    from reconciler.platform_cli.project_files import ProjectFiles
 
 _MOST_LINES = 5
 """How many other lines a remark names; --verbose shows a remark for each."""
@@ -66,8 +65,8 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
     from reconciler.convert.compose.convert import convert
     from reconciler.convert.compose.project import load
     from reconciler.convert.notes import findings
+    from reconciler.convert.recognition import PROJECTS, Recogniser
     from reconciler.model.finding import has_errors
-    from reconciler.platform_cli.project_files import ProjectFiles
 
     paths = [*options.file] or _default_files(session.environ)
     directories = [path for path in paths if os.path.isdir(path)]
@@ -77,7 +76,7 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
     files = ProjectFiles(directory, allow_outside=bool(options.allow_outside))
     is_named = bool(options.file or session.environ.get("COMPOSE_FILE"))
     contents = {("stdin" if path == STDIN else path): _read_file(path, files, is_named=is_named) for path in paths}
-    _refuse_others(contents)
+    Recogniser(PROJECTS, "platform").refuse_others(contents)
     environ = _environ(session.environ, options.env_file, directory, files)
     active = options.compose_profile or [each for each in environ.get("COMPOSE_PROFILES", "").split(",") if each]
     files.contents = contents
@@ -93,16 +92,6 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
         found = sorted([*found, *findings(unfit, project.contents)])
     report(session, found if session.verbose else fold(found))
     return converted.drafts
-
-
-def _refuse_others(contents: Mapping[str, bytes]) -> None:
-    """Raise RefusedError for a file that is none of compose, with the command that takes it."""
-    from reconciler.convert.recognition import Form, foreign, form_of
-
-    for path, raw in contents.items():
-        form = form_of(path, raw)
-        if form not in (Form.COMPOSE, Form.UNKNOWN):
-            raise RefusedError(foreign(path, form, program="platform"))
 
 
 def fold(findings: Sequence[Finding]) -> list[Finding]:
@@ -136,8 +125,6 @@ def _read_file(path: str, files: ProjectFiles, *, is_named: bool) -> bytes:
 
 def _read_found(path: str, files: ProjectFiles) -> bytes:
     """A file that was found in the directory of the project: it may be a link to any other. Raises UsageError."""
-    from reconciler.convert.compose.project import UnreadableFileError
-
     try:
         return files.read(path)
     except UnreadableFileError as error:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from reconciler.convert.budget import Budget
-from reconciler.convert.compose.project import Project, UnreadableFileError, load
+from reconciler.convert.compose.project import Project, load
+from reconciler.errors import UnreadableFileError
 
 
 def project(

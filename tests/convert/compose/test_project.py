@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
-from reconciler.convert.compose.project import MOST_EXTENDED, UnreadableFileError
+from reconciler.convert.compose.project import MOST_EXTENDED
+from reconciler.errors import UnreadableFileError
 from tests.convert.compose.kit import project, remarks
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from reconciler.convert.budget import Budget
-from reconciler.convert.files import convert_files
+from reconciler.convert.files import ConversionOptions, convert_files
 from reconciler.convert.kamal.convert import convert as convert_kamal
 from reconciler.convert.kamal.convert import read_kamal
 from reconciler.documents.writer import stream
@@ -18,14 +18,13 @@ HEAD = "service: app\nimage: app:1\n"
 
 def read_files(contents: dict[str, bytes]) -> None:
     """As `convert` reads files, up to the text of their manifests."""
-    stream(draft.body for draft in convert_files(contents, "shop").drafts)
+    stream(draft.body for draft in convert_files(contents, ConversionOptions("shop")).drafts)
 
 
 def read_tightly(contents: dict[str, bytes]) -> None:
     """deploy.yml with a budget that it reaches."""
-    raw = contents["deploy.yml"]
-    documents, _ = read_kamal("deploy.yml", raw)
-    stream(draft.body for draft in convert_kamal(documents[0], raw, "shop", Budget(*TIGHT)).drafts)
+    (project,), _ = read_kamal("deploy.yml", contents["deploy.yml"])
+    stream(draft.body for draft in convert_kamal(project, "shop", Budget(*TIGHT)).drafts)
 
 
 def deployed(*texts: str, count: int = 200, tight: bool = False) -> Shape:
@@ -46,6 +45,23 @@ def units(text: str, *others: str, count: int = 100) -> Shape:
         return found | {f"o{at}{name}": body.encode() for at, (name, _, body) in enumerate(map(parted, others))}
 
     return Shape(make, read_files, count)
+
+
+def shared_drop_in(size: int) -> dict[str, bytes]:
+    """A drop-in of as many lines for all of eight containers."""
+    more = "[Container]\n" + "\n".join(f"Environment=V{number}=a" for number in range(size))
+    found = {f"c{number}.container": b"[Container]\nImage=a\n" for number in range(8)}
+    return found | {"container.d/all.conf": more.encode()}
+
+
+def timed(size: int) -> dict[str, bytes]:
+    """As many containers, each with a timer and a drop-in."""
+    found: dict[str, bytes] = {}
+    for number in range(size):
+        found[f"c{number}.container"] = b"[Container]\nImage=a\n"
+        found[f"c{number}.timer"] = b"[Timer]\nOnCalendar=daily\n"
+        found[f"c{number}.container.d/a.conf"] = b"[Container]\nImage=b\n"
+    return found
 
 
 def parted(text: str) -> tuple[str, str, str]:
@@ -92,5 +108,15 @@ DEPLOYMENTS: dict[str, Shape] = {
     "keys that are cleared": unit(lambda number: "Volume=" if number % 2 else "Volume=/a"),
     "arguments of podman": unit(lambda number: f"PodmanArgs=--word{number}"),
     "lines that are continued": unit(lambda number: f"Exec=a{number} \\"),
+    "a drop-in of all units": Shape(shared_drop_in, read_files, 100),
+    "timers and drop-ins": Shape(timed, read_files, 60),
+    "times of a timer": Shape(
+        lambda size: {
+            "a.container": b"[Container]\nImage=a\n",
+            "a.timer": b"[Timer]\n" + b"\n".join(b"OnCalendar=*:%d" % (number % 60) for number in range(size)),
+        },
+        read_files,
+        300,
+    ),
     "lines that are no entries": unit(lambda number: f"word{number}"),
 }
