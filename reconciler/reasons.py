@@ -102,8 +102,8 @@ class ConditionType(StrEnum):
     PLACED = ("Placed",
         "False: the settings of this host bind no engine to locations of the GVC. Present only while it is false.")
     NOT_ENFORCED = ("NotEnforced",
-        "A part of the manifest has no effect where it runs: the message says what, and where. The resource can be "
-        "ready all the same. Present only while it is true.")
+        "A part of the manifest has no effect, at all or where it runs: the message says what, and where. The resource "
+        "can be ready all the same. Present only while it is true.")
     CLOCK_JUMPED = ("ClockJumped",
         "The clock of the host where it runs was set within the last hour. No wait and no probe depends on it, and "
         "nothing expires meanwhile that was there before. Present only while it is true.")

@@ -55,6 +55,7 @@ FIELDS = (
     ("strategy, updateStrategy, minReadySeconds", "`rolloutOptions`; Recreate replaces all at once"),
     ("podManagementPolicy", "`rolloutOptions.scalingPolicy` of a stateful workload"),
     ("securityContext: fsGroup, runAsUser", "`securityOptions`"),
+    ("image", "the same; a name without a registry gets that of Docker, `docker.io`"),
     ("command, args", "the first part of the command is `command`, the rest `args`"),
     ("env, envFrom", "`env`; values from a Secret or ConfigMap become `platform://secret/NAME.KEY`"),
     ("ports", "`ports`; the protocol is that of `--protocol`, else of appProtocol, of the port's name, of the probe, "
@@ -64,6 +65,7 @@ FIELDS = (
     ("lifecycle", "`lifecycle`, commands only"),
     ("volumes of Secrets and ConfigMaps", "`platform://secret/NAME`, or one mount for each selected key"),
     ("emptyDir", "`scratch://NAME`"),
+    ("schedule, timeZone", "`job.schedule`, in UTC and the words of cron; a warning for a time zone and for `@every`"),
     ("annotations prometheus.io/…", "`metrics` of the first container"),
 )  # fmt: skip
 

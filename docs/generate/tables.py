@@ -82,6 +82,9 @@ def meaning(schema: Schema) -> str:
     description: str = schema["description"]
     unmodelled = schema.get("x-unmodelled", "")
     without = f" Has no effect here; the platform {unmodelled}." if unmodelled else ""
+    for each, does in schema.get("x-unmodelled-values", {}).items():
+        if each in schema.get("enum", ()):
+            without += f" `{each}` has no effect here; the platform {does}."
     return description + (f" Refused: {refused}." if refused else "") + without
 
 

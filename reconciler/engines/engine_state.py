@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.model.record import Health
+from reconciler.manifests.field_schema import recorded_sentences
+from reconciler.model.key import Kind
+from reconciler.model.record import Health, Record
 from reconciler.reasons import ConditionType, Reason
 
 
@@ -41,6 +43,8 @@ class _State(msgspec.Struct):
     locations: list[_Report] = []
 
 
+SHOWN_BY_BODY = frozenset({Kind.GVC, Kind.VOLUMESET, Kind.DOMAIN})
+"""Kinds with fields that have no effect here, and whose engines do not report them."""
 _SHOWN = re.compile(rb'"conditions":\s*\[\s*\{')
 _TYPES = frozenset(map(str, ConditionType))
 
@@ -74,6 +78,18 @@ def engine_conditions(state: bytes) -> list[EngineCondition]:
         for each in report.conditions
         if each.type in _TYPES
     ]
+
+
+def record_conditions(record: Record) -> list[EngineCondition]:
+    """The conditions that engines report of ``record``, and NotEnforced for fields of it without effect.
+
+    Those of a workload are in the report of the engine that runs it.
+    """
+    found = engine_conditions(record.state)
+    if record.key.kind in SHOWN_BY_BODY and record.health is not Health.RECORDED:
+        sentences = recorded_sentences(str(record.key.kind), record.body)
+        found += [EngineCondition(ConditionType.NOT_ENFORCED, Reason.NOT_ENFORCED, each) for each in sentences]
+    return found
 
 
 def _read(state: bytes) -> _State:

@@ -79,7 +79,7 @@ def _unmodelled(kind: Kind, value: dict[str, Any], context: ManifestContext) -> 
     """Fields of the platform that have no effect here: the first of each name, since lists repeat them."""
     seen: set[tuple[str, bool]] = set()
     for found in find_unmodelled(str(kind), value):
-        name, pointer = str(found.path[-1]), pointer_text(found.path)
+        name, pointer = found.name, pointer_text(found.path)
         if (name, found.inert) in seen:
             continue
         seen.add((name, found.inert))

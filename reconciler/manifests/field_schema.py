@@ -1,8 +1,8 @@
 """Schemas compiled for generic code: defaults, links, order of lists, classes of change.
 
 The annotations are ours and validators ignore them: ``x-link``, ``x-depends``, ``x-peers``, ``x-uri``, ``x-set``,
-``x-named``, ``x-sorted``, ``x-change``, ``x-secret``, ``x-unmodelled`` and ``x-inert``; docs/schemas.md explains
-them.
+``x-named``, ``x-sorted``, ``x-change``, ``x-secret``, ``x-unmodelled``, ``x-unmodelled-values`` and ``x-inert``;
+docs/schemas.md explains them.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class FieldSchema(msgspec.Struct):
     change: str = ""
     secret: bool = False
     unmodelled: str = ""
+    unmodelled_values: dict[str, str] = {}
     inert: tuple[Any, ...] = ()
     plain: bool = True
 
@@ -86,6 +87,7 @@ def _compile(schema: dict[str, Any]) -> FieldSchema:
         change=schema.get("x-change", ""),
         secret=schema.get("x-secret", False),
         unmodelled=schema.get("x-unmodelled", ""),
+        unmodelled_values=schema.get("x-unmodelled-values", {}),
         inert=tuple(schema.get("x-inert", ())),
     )
     if shape.secret:
@@ -128,21 +130,42 @@ def _includes(value: Any, inert: Any) -> bool:
 
 
 class UnmodelledField(NamedTuple):
-    """A field of a document. ``meaning`` completes "the platform …"; with an ``inert`` value it does nothing there."""
+    """A field of a document. ``meaning`` completes "the platform …"; with an ``inert`` value it does nothing there.
+
+    ``value`` is "" unless the field has an effect here with other values.
+    """
 
     path: tuple[str | int, ...]
     meaning: str
     inert: bool
+    value: str = ""
 
     def __str__(self) -> str:
-        return ".".join(step for step in self.path if isinstance(step, str))
+        return self._with_value(".".join(step for step in self.path if isinstance(step, str)))
+
+    @property
+    def name(self) -> str:
+        """The field, and its value if that matters."""
+        return self._with_value(str(self.path[-1]))
+
+    def _with_value(self, name: str) -> str:
+        return f"{name}: {self.value}" if self.value else name
 
 
 def find_unmodelled(kind: str, value: Mapping[str, Any]) -> Iterator[UnmodelledField]:
     """The fields of ``value``, a document of ``kind``, that have no effect here; it may have faults."""
     for path, shape in unmodelled_paths(kind):
         for at, found in _at(value, path, ()):
-            yield UnmodelledField(at, shape.unmodelled, is_inert(shape, found))
+            if shape.unmodelled:
+                yield UnmodelledField(at, shape.unmodelled, is_inert(shape, found))
+            elif isinstance(found, str) and (meaning := _meaning(shape, found)):
+                yield UnmodelledField(at, meaning, inert=False, value=found)
+
+
+def _meaning(shape: FieldSchema, value: str) -> str:
+    """What the platform does with ``value``; "" if the field has an effect here."""
+    found = (meaning for pattern, meaning in shape.unmodelled_values.items() if re.fullmatch(pattern, value))
+    return next(found, "")
 
 
 def sentences(kind: str, value: Mapping[str, Any]) -> tuple[str, ...]:
@@ -158,9 +181,12 @@ def recorded_sentences(kind: str, body: bytes) -> tuple[str, ...]:
 
 @cache
 def _mention(kind: str) -> re.Pattern[bytes]:
-    """What finds the name of an unmodelled field in JSON."""
-    names = sorted({str(path[-1]) for path, _ in unmodelled_paths(kind)})
-    return re.compile(b'"(?:' + b"|".join(map(str.encode, names)) + b')":' if names else rb"(?!)")
+    """What finds an unmodelled field or value in JSON."""
+    found: set[str] = set()
+    for path, shape in unmodelled_paths(kind):
+        found |= {f'"{path[-1]}":'} if shape.unmodelled else set()
+        found |= {f'"{path[-1]}":"(?:{pattern})"' for pattern in shape.unmodelled_values}
+    return re.compile("|".join(sorted(found)).encode() if found else rb"(?!)")
 
 
 @cache
@@ -171,7 +197,7 @@ def unmodelled_paths(kind: str) -> tuple[tuple[tuple[str | int, ...], FieldSchem
 
 def _paths(shape: FieldSchema, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], FieldSchema]]:
     for name, child in shape.properties.items():
-        if child.unmodelled:
+        if child.unmodelled or child.unmodelled_values:
             yield (*path, name), child
         else:
             yield from _paths(child, (*path, name))

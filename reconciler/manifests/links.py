@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 import msgspec
@@ -13,6 +14,7 @@ from reconciler.model.platform import PLATFORM_URI, SECRET_URI, VOLUMESET_URI
 
 UNCHECKED_KINDS = frozenset(kind for kind, traits in TABLE.items() if not traits.listed)
 """Kinds whose existence cannot be checked (docs/platform/fields.md#what-a-link-may-lead-to)."""
+_REFERENCE = re.compile(rf"{PLATFORM_URI}reference/[-._a-zA-Z0-9]{{1,100}}")
 
 
 class Link(msgspec.Struct, frozen=True, gc=False):
@@ -61,6 +63,11 @@ def parse_link(text: str, org: str, gvc: str, bare: Kind | None = None) -> Link:
     if len(parts) == 4 and kind not in GVC_SCOPED:
         raise LinkError(f"{_shown(text)}: a {kind} belongs to the org, not to a GVC; write //{kind}/{parts[-1]}")
     return _link(owner, org, place, kind, parts[-1])
+
+
+def is_reference(text: str) -> bool:
+    """Whether a normalised text is a fact of a replica on the platform, such as its address; a plain text here."""
+    return _REFERENCE.fullmatch(text) is not None
 
 
 @lru_cache(maxsize=4096)

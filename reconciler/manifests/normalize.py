@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reconciler.manifests.field_schema import FieldSchema, is_inert
-from reconciler.manifests.links import UNCHECKED_KINDS, LinkError, parse_link, uri_target
+from reconciler.manifests.links import UNCHECKED_KINDS, LinkError, is_reference, parse_link, uri_target
 from reconciler.model.finding import Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import MOUNT_SCHEMES, PLATFORM_URI, SPELLING, VARIABLE_PREFIX
@@ -143,7 +143,7 @@ class Normalizer:
     def _uri(self, value: str, pointer: str) -> str:
         if self.dialect.scheme != SPELLING:
             value = translate(value, self.dialect.scheme)
-        if value.startswith(PLATFORM_URI):
+        if value.startswith(PLATFORM_URI) and not is_reference(value):
             try:
                 self.references.append(Reference(uri_target(value, self.gvc), pointer))
             except LinkError as error:

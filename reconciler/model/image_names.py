@@ -10,6 +10,10 @@ _HUB = "docker.io"
 _HUB_NAMES = frozenset({_HUB, f"index.{_HUB}", f"registry-1.{_HUB}"})
 _LOCAL = "localhost"
 """In place of a registry: the image was built or loaded on the host."""
+_ACCOUNT = re.compile(r"[a-z0-9]+(?:[-_]+[a-z0-9]+)*")
+"""The first part of a name that has no registry: an account at Docker Hub."""
+_OFFICIAL = re.compile(r"[a-z0-9]+(?:[-._]+[a-z0-9]+)*(?=[:@]|$)")
+"""The name of an official image there."""
 
 
 def full_name(image: str) -> str:
@@ -26,6 +30,14 @@ def full_name(image: str) -> str:
     if registry in _HUB_NAMES:
         registry, repository = _HUB, repository if "/" in repository else f"library/{repository}"
     return f"{registry}/{repository}"
+
+
+def with_registry(image: str) -> str:
+    """``image`` with the registry that Docker and Kubernetes add to a short name; any other text stays as it is."""
+    first, slash, _ = image.partition("/")
+    if slash:
+        return image if first == _LOCAL or not _ACCOUNT.fullmatch(first) else f"{_HUB}/{image}"
+    return f"{_HUB}/library/{image}" if _OFFICIAL.match(image) else image
 
 
 def is_allowed(name: str, patterns: Sequence[str]) -> bool:

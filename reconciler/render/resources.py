@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.documents.writer import written
 from reconciler.engines.domain_status import DomainReport, read_domain_state
-from reconciler.engines.engine_state import engine_conditions
+from reconciler.engines.engine_state import record_conditions
 from reconciler.engines.volumes import newest_snapshot, read_volumes, size_in_words
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
@@ -30,7 +30,7 @@ from reconciler.times import iso
 MASK = "***"
 
 _HEADING = ("KEY", "HEALTH", "READY", "VERSION", "LOCATIONS")
-_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z])")
+_SENTENCES = re.compile(r"(?<=\.) (?=[A-Z]|spec\.)")
 
 _HEALTH_COLOURS = {
     "Healthy": "green",
@@ -267,7 +267,7 @@ def _lacking(facts: ResourceFacts) -> Iterator[tuple[str, str]]:
     """The fields that are not enforced: one sentence a row, in full, with its locations."""
     places: dict[str, list[str]] = {}
     for record in facts.records:
-        lacking = (each for each in engine_conditions(record.state) if each.type is ConditionType.NOT_ENFORCED)
+        lacking = (each for each in record_conditions(record) if each.type is ConditionType.NOT_ENFORCED)
         for sentence, place in ((text, each.location) for each in lacking for text in _SENTENCES.split(each.message)):
             if sentence:
                 places.setdefault(sentence, []).append(place or record.location)

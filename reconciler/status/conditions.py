@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from reconciler.engines.engine_state import engine_conditions, message_of
+from reconciler.engines.engine_state import message_of, record_conditions
 from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
@@ -76,10 +76,10 @@ def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
 
     Ready: every record has the desired digest and is Healthy or Recorded. Reconciling: more will happen without
     intervention. Stalled: it needs intervention. Placed is False if locations of the GVC have no engine here
-    (docs/platform/fields.md#what-a-link-may-lead-to). NotEnforced: an engine cannot enforce everything that the
-    resource specifies. ClockJumped: the clock was set on its host. ScalingUnknown: its metric has no value. NotServed,
-    NotVerified, CertificateMissing and CertificateExpiring are of domains. Messages contain no times but the end of a
-    certificate, and no counts except of replicas during a rollout, so that an unchanged state keeps its message.
+    (docs/platform/fields.md#what-a-link-may-lead-to). NotEnforced: not everything that the resource specifies has an
+    effect. ClockJumped: the clock was set on its host. ScalingUnknown: its metric has no value. NotServed, NotVerified,
+    CertificateMissing and CertificateExpiring are of domains. Messages contain no times but the end of a certificate,
+    and no counts except of replicas during a rollout, so that an unchanged state keeps its message.
     """
     if not facts.exists:
         return ()
@@ -193,7 +193,7 @@ def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
     """The conditions of engines in a fixed order, with the locations of each message."""
     places: dict[tuple[ConditionType, Reason], dict[str, list[str]]] = {}
     for record in records:
-        for kind, reason, message, location in engine_conditions(record.state):
+        for kind, reason, message, location in record_conditions(record):
             places.setdefault((kind, reason), {}).setdefault(message, []).append(location or record.location)
     return tuple(
         condition(kind, True, reason, _at_places(messages))
@@ -202,8 +202,10 @@ def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
 
 
 def _at_places(messages: dict[str, list[str]]) -> str:
-    """``at here, there: no limits; at far: no firewall``."""
-    return "; ".join(f"at {', '.join(sorted(at))}: {message}" for message, at in sorted(messages.items()))
+    """``at here, there: no limits; at far: no firewall``; what has no location is first."""
+    everywhere = [message for message, at in sorted(messages.items()) if not any(at)]
+    found = [f"at {', '.join(sorted(at))}: {message}" for message, at in sorted(messages.items()) if any(at)]
+    return "; ".join([" ".join(everywhere), *found] if everywhere else found)
 
 
 def _in_progress(reason: Reason, message: str) -> tuple[Condition, ...]:

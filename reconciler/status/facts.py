@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.engines.engine_state import SHOWN_BY_BODY
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.placement import locations_of
@@ -47,8 +48,11 @@ class FactsReader:
     def expect(self, keys: Iterable[Key]) -> None:
         """Prefetch the records for the next calls of ``facts``; replaces the previous prefetch."""
         keys = list(keys)
-        expected = frozenset(map(str, keys))
-        self.expect_applied(expected, self._records.applied.get_many(expected, bodies=False))
+        shown = {str(key) for key in keys if key.kind in SHOWN_BY_BODY}
+        others = {str(key) for key in keys} - shown
+        applied = self._records.applied
+        found = applied.get_many(others, bodies=False) if others else {}
+        self.expect_applied(others | shown, found | applied.get_many(shown) if shown else found)
         self._read_places({key.gvc for key in keys if key.kind in PLACED} - self._places.keys())
 
     def expect_applied(self, keys: Iterable[str], applied: Mapping[str, tuple[Record, ...]]) -> None:

@@ -40,6 +40,7 @@ ANNOTATIONS = {
     "x-rule",
     "x-hint",
     "x-unmodelled",
+    "x-unmodelled-values",
     "x-inert",
 }
 PASSED_ON = {

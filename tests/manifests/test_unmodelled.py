@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import json
 from copy import deepcopy
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.field_schema import find_unmodelled, recorded_sentences, unmodelled_paths
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Severity
+from reconciler.model.kinds import volumeset, workload
 from tests.engines.host.volumesets.kit import DB, VolumeHost, play
+from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.sandbox import eventually
 
 DIALECT = ManifestContext("acme", secret_key=b"k")
+STRICT = ManifestContext("acme", secret_key=b"k", unknown_fields="error")
+VOLUMES: dict[str, Any] = {
+    "kind": "volumeset",
+    "name": "data",
+    "gvc": "shop",
+    "spec": {"initialCapacity": 10, "performanceClass": "general-purpose-ssd", "fileSystemType": "xfs"},
+}
 SPEC: dict[str, Any] = {
     "type": "standard",
     "containers": [
@@ -93,9 +105,8 @@ def test_a_product_of_the_catalogue_is_valid_and_each_remark_is_true(shapes: tup
 
 
 def test_the_settings_make_them_errors() -> None:
-    strict = ManifestContext("acme", secret_key=b"k", unknown_fields="error")
-    assert ("field-not-enforced", Severity.ERROR) in findings(product(("KEDA",)), strict)
-    assert ("field-inert", Severity.NOTICE) in findings(product(("zones",)), strict)
+    assert ("field-not-enforced", Severity.ERROR) in findings(product(("KEDA",)), STRICT)
+    assert ("field-inert", Severity.NOTICE) in findings(product(("zones",)), STRICT)
 
 
 @pytest.mark.parametrize("shape", sorted(INERT))
@@ -128,6 +139,95 @@ def test_a_workload_on_a_host_names_what_has_no_effect(tmp_path: Path) -> None:
         assert sentence in lacking
 
     play(tmp_path, story)
+
+
+VALUES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "spec.type: vm": (product(()), {"type": "vm"}),
+    "spec.containers.env.value: platform://reference/status.podIP": (
+        product(()),
+        {
+            "containers": [
+                {**SPEC["containers"][0], "env": [{"name": "A", "value": "platform://reference/status.podIP"}]}
+            ]
+        },
+    ),
+    "spec.performanceClass: shared": (VOLUMES, {"performanceClass": "shared"}),
+    "spec.fileSystemType: shared": (VOLUMES, {"fileSystemType": "shared"}),
+}
+"""Values of fields that have an effect with others: a sentence begins with each."""
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_without_effect_is_named_with_its_field(name: str) -> None:
+    body, change = VALUES[name]
+    changed = {**body, "spec": {**body["spec"], **change}}
+    assert ("field-not-enforced", Severity.WARNING) in findings(changed)
+    assert ("field-not-enforced", Severity.ERROR) in findings(changed, STRICT)
+    assert "field-not-enforced" not in [rule for rule, _ in findings(body)]
+    kind = str(body["kind"])
+    [manifest] = decode(json.dumps(changed).encode(), DIALECT).manifests
+    [sentence] = recorded_sentences(kind, manifest.body)
+    assert sentence.startswith(f"{name} has no effect here; the platform ")
+    [plain] = decode(json.dumps(body).encode(), DIALECT).manifests
+    assert recorded_sentences(kind, plain.body) == ()
+
+
+def with_variable(value: str) -> bytes:
+    """A workload with a variable."""
+    env = [{"name": "A", "value": value}]
+    return json.dumps({**product(()), "spec": {**SPEC, "containers": [{**SPEC["containers"][0], "env": env}]}}).encode()
+
+
+def test_another_spelling_of_the_platform_has_references_too() -> None:
+    other = ManifestContext("acme", secret_key=b"k", scheme="other")
+    found = decode(with_variable("other://reference/a.b"), other)
+    assert [each.rule for each in found.faults if each.rule in ("field-not-enforced", "bad-link")] == [
+        "field-not-enforced"
+    ]
+    assert b'"platform://reference/a.b"' in found.manifests[0].body
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "a" * 101])
+def test_an_odd_reference_is_an_error_as_any_address_without_a_target(name: str) -> None:
+    found = decode(with_variable(f"platform://reference/{name}"), DIALECT)
+    assert [each.rule for each in found.faults if each.severity is Severity.ERROR] == ["bad-link"]
+
+
+def test_a_virtual_machine_is_a_standard_workload_here_and_a_shared_volume_ext4() -> None:
+    machine = decode(json.dumps(VALUES["spec.type: vm"][0] | {"spec": {**SPEC, "type": "vm"}}).encode(), DIALECT)
+    assert b'"type":"vm"' in machine.manifests[0].body
+    assert workload.read_specification(machine.manifests[0].body).type == "standard"
+    shared = {**VOLUMES, "spec": {**VOLUMES["spec"], "fileSystemType": "shared"}}
+    volumes = decode(json.dumps(shared).encode(), DIALECT).manifests[0]
+    assert volumeset.read_specification(volumes.body).file_system_type == "ext4"
+
+
+def test_volume_sets_gvcs_and_domains_name_what_has_no_effect_too(tmp_path: Path) -> None:
+    placement = {"locationLinks": ["//location/here"]}
+    gvc = {"kind": "gvc", "name": "shop", "spec": {"staticPlacement": placement, "endpointNamingFormat": "org"}}
+    route = {
+        "prefix": "/",
+        "workloadLink": "//gvc/shop/workload/web",
+        "mirror": [{"workloadLink": "//gvc/shop/workload/web"}],
+    }
+    domain = {"kind": "domain", "name": "a.example.com", "spec": {"ports": [{"number": 80, "routes": [route]}]}}
+    shared = {**VOLUMES, "spec": {**VOLUMES["spec"], "mountOptions": {"resources": {"maxCpu": "1"}}}}
+    files = {"shop/gvc.yaml": json.dumps(gvc), "shop/web.yaml": served(), "shop/data.yaml": json.dumps(shared)}
+    names = {
+        "_org/gvc/shop.yaml": "spec.endpointNamingFormat",
+        "shop/volumeset/data.yaml": "at here: spec.mountOptions",
+        "_org/domain/a.example.com.yaml": "spec.ports.routes.mirror",
+    }
+    with host_site(tmp_path, {**files, "domain.yaml": json.dumps(domain)}) as site, site.daemon():
+        for path, name in names.items():
+            shown = eventually(partial(lacking_of, site, path), path)
+            assert f"{name} has no effect here; the platform " in shown
+
+
+def lacking_of(site: HostSite, path: str) -> str:
+    """The message of NotEnforced in a status file."""
+    found = yaml.safe_load(site.status(path)) or {}
+    return next((each["message"] for each in found.get("conditions", ()) if each["type"] == "NotEnforced"), "")
 
 
 def test_a_body_without_such_fields_is_not_decoded() -> None:

@@ -11,12 +11,13 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from itertools import takewhile
+from itertools import islice, takewhile
 
 import pytest
 
-from reconciler.model.cron import Cron
+from reconciler.model.cron import Cron, CronError
 from tests.model.test_cron import EPOCH, NAMES
+from tests.support.sandbox import ROOT
 
 BEGIN = datetime(2028, 1, 1, tzinfo=UTC)
 """A leap year."""
@@ -137,3 +138,27 @@ def test_where_libraries_differ_cron_is_right(text: str, differs: str) -> None:
     alone = importlib.import_module("croniter").croniter(text, BEGIN - timedelta(minutes=1))
     same = [alone.get_next(datetime) for _ in year(ours, text)] == year(ours, text)
     assert same == differs.startswith("none")
+
+
+DIFFERENCES = (
+    ("0 0 ? * mon", "", "", "0 0 * * mon"),
+    ("5/15 * * * *", "", "5-59/15 * * * *", "5-59/15 * * * *"),
+    ("*/90 * * * *", "", "0 * * * *", "0 * * * *"),
+    ("0 0 * * 7", "0 0 * * sun", "0 0 * * sun", "0 0 * * sun"),
+    ("@daily", "", "", "0 0 * * *"),
+    ("@every 5m", "", "", ""),
+    ("TZ=Europe/Berlin 0 0 * * *", "", "", ""),
+)
+"""A schedule, and what it is for this project, cronsim and croniter: "" where it is refused."""
+
+
+@pytest.mark.parametrize("row", DIFFERENCES, ids=lambda row: row[0])
+def test_what_the_page_states_about_others_is_true(row: tuple[str, ...]) -> None:
+    text, *meanings = row
+    assert f"| `{text}` |" in (ROOT / "docs/platform/fields.md").read_text()
+    for times, meaning in zip((ours, by_cronsim, by_croniter), meanings, strict=True):
+        if meaning:
+            assert list(islice(times(text, BEGIN), 20)) == list(islice(ours(meaning, BEGIN), 20))
+        else:
+            with pytest.raises((CronError, ValueError, importlib.import_module("cronsim").CronSimError)):
+                next(times(text, BEGIN))

@@ -107,7 +107,7 @@ def test_files_that_the_caller_names_may_be_anywhere(project: Path, capfd: pytes
     (project.parent / "outside" / "compose.yaml").write_text("services: {a: {image: '${TOKEN}', env_file: ./file}}")
     words = ["--file", "../outside/compose.yaml", "--env-file", "../outside/file"]
     assert manifest(*words) == 0
-    assert f"image: {SECRET}" in capfd.readouterr().out
+    assert f"image: docker.io/library/{SECRET}" in capfd.readouterr().out
 
 
 def test_a_link_that_is_exchanged_meanwhile_leads_nowhere_else(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ WAITING = {
     "tests/crash/test_kill_executions.py": 3,
     "tests/crash/test_kill_on_host.py": 10,
     "tests/daemon/test_commands.py": 5,
+    "tests/daemon/test_converted_projects.py": 9,
     "tests/daemon/test_data_rollback.py": 6,
     "tests/daemon/test_host.py": 30,
     "tests/daemon/test_host_full_disk.py": 14,

@@ -33,6 +33,17 @@ IMAGE = "localhost/reconciler-test:1"
 APP_IMAGE = "localhost/reconciler-test-app:1"
 """The same, run by app."""
 _APPLETS = "sh sleep echo cat ls id env true kill nc httpd wget grep mkdir printf stat test ulimit touch dd stty tail"
+_SERVE = """#!/bin/sh
+trap "exit 0" TERM
+if [ "$PORT" ]; then httpd -f -p "$PORT" -h /srv & else sleep 99999 & fi
+wait
+"""
+_CHECK = """#!/bin/sh
+exec wget -q -O /dev/null "http://127.0.0.1:$PORT/"
+"""
+_SERVING = "bundle celery gunicorn node python redis-server valkey-server"
+_CHECKING = "curl healthcheck.sh pg_isready redis-cli"
+_PAGES = "index.html health healthz up"
 _UNUSED = {"test", "idlelib", "ensurepip", "tkinter", "lib2to3", "pydoc_data", "config-3.11-x86_64-linux-gnu"}
 """Directories of Python's library that no test imports."""
 _SUBNETS = "10.213.0.0/16"
@@ -357,6 +368,16 @@ def python_image(name: str, more: Mapping[str, bytes] = MappingProxyType({})) ->
     return _image(name, _archive(files, {**links, "usr/bin/python3": "python3.11"}), "", "/usr/bin:/bin")
 
 
+def stand_in_image(name: str) -> bytes:
+    """An OCI archive that stands in for an application: its programs serve at PORT, or wait if there is none."""
+    files, links = _busybox()
+    files |= {"bin/serve": _SERVE.encode(), "bin/check": _CHECK.encode()}
+    files |= {f"srv/{page}": b"fine\n" for page in _PAGES.split()}
+    links |= {f"bin/{program}": "serve" for program in _SERVING.split()}
+    links |= {f"bin/{program}": "check" for program in _CHECKING.split()} | {"bin/date": "busybox"}
+    return _image(name, _archive(files, links), "", entrypoint="/bin/serve")
+
+
 def manifest_of(archive: bytes) -> bytes:
     """The manifest of the image in an OCI archive."""
     found = blobs_of(archive)
@@ -387,7 +408,7 @@ def _busybox() -> tuple[dict[str, bytes], dict[str, str]]:
     return files, {f"bin/{applet}": "busybox" for applet in _APPLETS.split()}
 
 
-def _image(name: str, layer: bytes, user: str, path: str = "/bin") -> bytes:
+def _image(name: str, layer: bytes, user: str, path: str = "/bin", entrypoint: str = "") -> bytes:
     blobs: dict[str, bytes] = {}
 
     def add(content: bytes, kind: str) -> dict[str, Any]:
@@ -395,7 +416,8 @@ def _image(name: str, layer: bytes, user: str, path: str = "/bin") -> bytes:
         blobs[f"blobs/sha256/{digest}"] = content
         return {"mediaType": f"application/vnd.oci.image.{kind}", "digest": f"sha256:{digest}", "size": len(content)}
 
-    own = {"Entrypoint": ["/bin/echo", "entrypoint"], "Cmd": ["default"], "Env": [f"PATH={path}"], "User": user}
+    begin = [entrypoint] if entrypoint else ["/bin/echo", "entrypoint"]
+    own = {"Entrypoint": begin, "Cmd": ["default"], "Env": [f"PATH={path}"], "User": user}
     config = {
         "architecture": "amd64",
         "os": "linux",

@@ -13,6 +13,7 @@ from reconciler.convert.compose.values import Field
 from reconciler.convert.drafts import Body
 from reconciler.convert.probes import PROBE_BOUNDS, within
 from reconciler.convert.quantities import cpu, memory
+from reconciler.model.image_names import with_registry
 from reconciler.model.platform import RESERVED_VARIABLES, SECRET_URI, TAG_PREFIX, VARIABLE_PREFIX
 
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]{0,119}")
@@ -34,10 +35,10 @@ def image(name: str, service: Field) -> str:
         service["build"].add_note("compose-build", "the image must be built and pushed",
                                   "platform image docker-login, then docker build --push --tag IMAGE .",
                                   on_key=True)  # fmt: skip
-        return service["image"].text() or f"//image/{name}:latest"
+        return with_registry(service["image"].text()) or f"//image/{name}:latest"
     if not service["image"]:
         service.add_note("convert-malformed", "a service has an `image` or `build`", on_key=True)
-    return service["image"].text()
+    return with_registry(service["image"].text())
 
 
 def program(service: Field) -> Body:

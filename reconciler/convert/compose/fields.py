@@ -44,7 +44,7 @@ CARRIED = {
     "services.*.healthcheck.start_period": "`readinessProbe.initialDelaySeconds`",
     "services.*.healthcheck.test": "`readinessProbe.exec`",
     "services.*.healthcheck.timeout": "`readinessProbe.timeoutSeconds`",
-    "services.*.image": "`image`",
+    "services.*.image": "`image`; a name without a registry gets that of Docker, `docker.io`",
     "services.*.labels": "tags",
     "services.*.mem_limit": "`memory`",
     "services.*.mem_reservation": "`memory` if there is no limit",

@@ -23,7 +23,7 @@ CARRIED = {
     "env": "`env`; that of a role extends it, and an accessory has its own",
     "env.clear": "`env`",
     "env.secret": "`env`, each a key of the secret SERVICE-secrets, which you create",
-    "image": "`image`, with `registry.server`; a tag that is not written is `latest`",
+    "image": "`image`, with `registry.server`, else that of Docker, `docker.io`; a tag that is not written is `latest`",
     "labels": "tags, also those of a role or an accessory",
     "options.cpus": "`cpu`, of a role or an accessory",
     "options.memory": "`memory`, of a role or an accessory",

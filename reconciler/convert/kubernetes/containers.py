@@ -14,6 +14,7 @@ from reconciler.convert.mounts import Mount
 from reconciler.convert.names import container_name
 from reconciler.convert.quantities import cpu, memory, quantity
 from reconciler.convert.tracked_value import TrackedValue
+from reconciler.model.image_names import with_registry
 
 
 class Pod(NamedTuple):
@@ -40,7 +41,7 @@ def container(part: TrackedValue, pod: Pod, taken: set[str]) -> Container:
     mounts = pod.volumes.mounts(part)
     body: Body = {
         "name": _name(part["name"], taken),
-        "image": part["image"].required(),
+        "image": with_registry(part["image"].required()),
         "workingDir": part["workingDir"].text(),
         "command": command[0] if command else "",
         "args": [*command[1:], *part["args"].texts()],

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from reconciler.convert.drafts import Body, without_empty
 from reconciler.convert.kubernetes.bundle import Item
+from reconciler.convert.kubernetes.schedules import convert_schedule
 from reconciler.convert.tracked_value import TrackedValue
-from reconciler.model.cron import SHORTHANDS
 
 _NEVER = "0 0 1 1 *"
 """The schedule of a suspended workload that has none."""
 
-_FIVE_FIELDS = re.compile(r"[-*,/?0-9A-Za-z]+(\s+[-*,/?0-9A-Za-z]+){4}")
-_ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.*)")
 _UTC = frozenset({"", "UTC", "Etc/UTC"})
 _MOST_HISTORY = 10
 _LIMITS = ("successfulJobsHistoryLimit", "failedJobsHistoryLimit")
@@ -72,14 +68,13 @@ def _timing(spec: TrackedValue) -> Body:
 
 def _schedule(spec: TrackedValue) -> str:
     part = spec["schedule"]
-    text = part.required().strip()
-    zone = spec["timeZone"].text()
-    if match := _ZONE.fullmatch(text):
-        zone, text = match[1], match[2]
+    found = convert_schedule(part.required())
+    zone = found.zone or spec["timeZone"].text()
     if zone not in _UTC:
         (spec["timeZone"] or part).add_note("convert-changed", f"schedules are in UTC, not in the time zone {zone}",
                                        "change the hours of the schedule")  # fmt: skip
-    text = SHORTHANDS.get(text, text)
-    if text and not _FIVE_FIELDS.fullmatch(text):
+    if found.change:
+        part.add_note("convert-changed", found.change, "change the schedule")
+    if part.text().strip() and not found.text:
         part.add_note("convert-malformed", "a schedule has five fields: minute, hour, day of month, month, day of week")
-    return " ".join(text.replace("?", "*").split())
+    return found.text

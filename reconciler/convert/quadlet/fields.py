@@ -23,7 +23,8 @@ CARRIED = {
     "Container.HealthRetries": "`readinessProbe.failureThreshold`",
     "Container.HealthStartPeriod": "`readinessProbe.initialDelaySeconds`",
     "Container.HealthTimeout": "`readinessProbe.timeoutSeconds`",
-    "Container.Image": "`image`; a `.image` unit gives its `Image`, a `.build` unit a warning",
+    "Container.Image": "`image`, with the registry of Docker if it names none; a `.image` unit gives its `Image`, a "
+    "`.build` unit a warning",
     "Container.Label": "tags",
     "Container.Memory": "`memory`",
     "Container.Mount": "as `Volume` and `Tmpfs`: the types volume, bind and tmpfs",

@@ -37,6 +37,11 @@ class Specification(View, frozen=True):
     autoscaling: Growth = Growth()
     storage_class_suffix: str = ""
 
+    def __post_init__(self) -> None:
+        if self.file_system_type == "shared":
+            # Each replica has a volume of its own here.
+            msgspec.structs.force_setattr(self, "file_system_type", "ext4")
+
 
 class VolumeSet(Envelope, frozen=True):
     """A volume set."""

@@ -246,6 +246,11 @@ class Specification(View, frozen=True):
     load_balancer: LoadBalancer = LoadBalancer()
     request_retry_policy: Retries = Retries()
 
+    def __post_init__(self) -> None:
+        if self.type == "vm":
+            # Nothing here runs virtual machines.
+            msgspec.structs.force_setattr(self, "type", "standard")
+
 
 class Workload(Envelope, frozen=True):
     """A workload."""

@@ -11,8 +11,8 @@ SECTION = Section.WORKLOADS
 SCHEMA_RULES = (
     error_rule(
         "workload-type",
-        "A workload is serverless, standard, stateful or cron.",
-        "The type decides how replicas are created, scaled and reached; no other type exists.",
+        "A workload is serverless, standard, stateful, cron or vm.",
+        "The type decides how replicas are created, scaled and reached; no other type exists. A vm is standard here.",
         "docs/platform/workload.md#types",
     ),
     error_rule(
@@ -131,14 +131,14 @@ SCHEMA_RULES = (
     ),
     error_rule(
         "performance-class",
-        "The performance class is general-purpose-ssd or premium-low-latency-ssd.",
-        "Storage has only these two classes, and the class can never change.",
+        "The performance class is general-purpose-ssd, premium-low-latency-ssd or shared.",
+        "Storage has only these classes, and the class can never change.",
         "docs/platform/volumeset.md#performance-classes",
     ),
     error_rule(
         "file-system",
-        "The file system of a volume set is ext4 or xfs.",
-        "Storage classes exist for these two, and the file system can never change.",
+        "The file system of a volume set is ext4, xfs or shared.",
+        "Storage classes exist for these, and the file system can never change. A shared one is ext4 here.",
         "docs/platform/volumeset.md#spec",
     ),
     error_rule(
