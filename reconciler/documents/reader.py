@@ -36,7 +36,7 @@ def read(
     """
     fault = check_encoding(raw, limits, is_stream=is_json)
     if fault:
-        return Reading([], [fault])
+        return Reading([], [fault], is_json=is_json)
     if is_json:
         return _read_json(raw, limits, text_fields)
     simple = read_lines(raw, limits, text_fields)

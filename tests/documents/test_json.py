@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.documents.encoding import check_encoding
 from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.documents.limits import LIMITS
 from reconciler.documents.locator import Locator
@@ -66,7 +67,8 @@ def test_ordinary_files_are_read_as_their_events_are(value: Any, indent: Any, cu
     text = json.dumps(value, indent=indent)
     raw = (text[:cut] + sign + text[cut + (len(sign) == 0) :]).encode()
     assert read(raw, is_json=True) == read_json_events(raw)
-    assert read(raw, TIGHT, is_json=True) == read_json_events(raw, TIGHT)
+    if check_encoding(raw, TIGHT, is_stream=True) is None:
+        assert read(raw, TIGHT, is_json=True) == read_json_events(raw, TIGHT)
 
 
 TIGHT = msgspec.structs.replace(LIMITS, depth=3, nodes=12, file_nodes=20, document_bytes=60, documents=2)

@@ -242,7 +242,7 @@ def test_json_with_faults_still_names_its_resources(raw: bytes, keys: list[str])
     assert holds_secrets(decoded) is any(key.startswith("secret/") for key in keys)
 
 
-def test_what_looks_like_a_comment_in_json_silences_nothing() -> None:
+def test_a_text_of_json_is_no_comment() -> None:
     value = {
         "kind": "gvc",
         "name": "a",

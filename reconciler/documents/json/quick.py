@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from json import JSONDecoder
-from typing import Any, Never
+from typing import Any, NamedTuple, Never
 
 from reconciler.documents.limits import Limits
 from reconciler.documents.scalars import Problem, plain
@@ -19,6 +19,14 @@ _ODD = re.compile(r"[^\t\n\r\x20-\x7e]|\\[ubf]|\r(?!\n)")
 """What needs a check that is not made here: characters that may be invisible, escapes of such, odd line breaks."""
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _CONTAINERS = (dict, list)
+
+
+class _Written(NamedTuple):
+    """A value, and where it begins and ends in the text."""
+
+    value: Any
+    start: int
+    end: int
 
 
 class _NotOrdinary(ValueError):
@@ -42,18 +50,18 @@ def read_quickly(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> lis
     return documents if len(documents) <= limits.documents else None
 
 
-def _values(text: str) -> Iterator[tuple[Any, int, int]]:
+def _values(text: str) -> Iterator[_Written]:
     """The value of ``text``, or each item of its list, with its begin and its end."""
     at = _after_space(text, 0)
     if text[at : at + 1] != "[":
         value, end = _decode(text, at)
-        yield value, at, end
+        yield _Written(value, at, end)
     elif text[(end := _after_space(text, at + 1)) : end + 1] != "]":
         end = at
         while end == at or text[end] == ",":
             start = _after_space(text, end + 1)
             value, end = _decode(text, start)
-            yield value, start, end
+            yield _Written(value, start, end)
             end = _after_space(text, end)
             if text[end : end + 1] not in (",", "]"):
                 raise _NotOrdinary
