@@ -238,7 +238,7 @@ def _of_files(named: dict[str, bytes], files: dict[str, bytes], destination: str
     def read_file(path: str) -> bytes:
         if path not in files and NAMED not in files:
             raise UnreadableFileError("it does not exist")
-        return files.get(path) or files[NAMED]
+        return files[path] if path in files else files[NAMED]
 
     options = ConversionOptions("shop", "", destination, lambda _: read_file)
     found = _timed(lambda _: convert_files(named, options), raw)
