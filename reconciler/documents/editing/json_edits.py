@@ -118,7 +118,7 @@ class JsonEditor:
             if name in new
         ]
         written += [
-            Member(layout.lead, f"{json.dumps(name)}{colon}{self.dumped(value, layout.lead)}", layout.trail)
+            Member(layout.lead, f"{self.dumped(name, '')}{colon}{self.dumped(value, layout.lead)}", layout.trail)
             for name, value in new.items()
             if name not in entries
         ]

@@ -12,6 +12,8 @@ import msgspec
 from reconciler.model.key import KINDS
 
 _KINDS = "|".join(sorted(KINDS))
+_LIST = b'"list"'
+"""The kind of an answer with manifests. It is none itself, which people should read where they commit one."""
 _SEALED = rb"ENC\["
 """How a kind begins that SOPS has encrypted."""
 _MENTION = re.compile(rb'"kind"[ \t\r\n]*+:[ \t\r\n]*+"(?:(?:%s)"|%s)' % (_KINDS.encode(), _SEALED))
@@ -35,6 +37,7 @@ class _Fields(msgspec.Struct):
     kind: msgspec.Raw = msgspec.Raw(b"")
     name: msgspec.Raw = msgspec.Raw(b"")
     sops: msgspec.Raw = msgspec.Raw(b"")
+    items: msgspec.Raw = msgspec.Raw(b"")
 
     def is_manifest(self) -> bool:
         """Whether it has a kind of ours, or an encrypted one, and a name."""
@@ -50,7 +53,8 @@ _items = msgspec.json.Decoder(list[msgspec.Raw]).decode
 def is_json_manifest(raw: bytes) -> bool:
     """Whether the content of a file ``.json`` is a manifest, or was meant to be one.
 
-    That is an object with ``kind``, one of ours, and ``name``, a text, or a list with such an object. Its cost is
+    That is an object with ``kind``, one of ours, and ``name``, a text, or a list with such an object. An answer of the
+    platform with several (``{"kind": "list", "items": [...]}``) was meant to be one, and is a fault. The cost is
     linear, and most other files cost one search.
     """
     if _MENTION.search(raw) is None:
@@ -64,9 +68,16 @@ def is_json_manifest(raw: bytes) -> bool:
 
 
 def _declares(raw: bytes) -> bool:
-    if raw.lstrip()[:1] != b"[":
-        return _document(raw).is_manifest()
-    return any(bytes(item).startswith(b"{") and _document(item).is_manifest() for item in _items(raw))
+    if raw.lstrip()[:1] == b"[":
+        return any(map(_is_manifest, _items(raw)))
+    root = _document(raw)
+    if bytes(root.kind) == _LIST and bytes(root.items).startswith(b"["):
+        return any(map(_is_manifest, _items(root.items)))
+    return root.is_manifest()
+
+
+def _is_manifest(item: msgspec.Raw) -> bool:
+    return bytes(item).startswith(b"{") and _document(item).is_manifest()
 
 
 def named_in(raw: bytes) -> Iterator[Named]:
