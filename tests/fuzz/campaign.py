@@ -22,7 +22,7 @@ from tests.support.mutations import ROOT
 HOME = ROOT / "build" / "fuzz"
 """Where inputs that break something are saved, and what a long run has learnt."""
 GRACE = 60
-"""Seconds to start and to end; a child that takes longer hangs where even libFuzzer cannot stop it."""
+"""Seconds to start and to end; a child that writes nothing for longer hangs where even libFuzzer cannot stop it."""
 
 _STATISTIC = re.compile(r"^stat::(number_of_executed_units|peak_rss_mb):\s+(\d+)$", re.MULTILINE)
 _PROGRESS = re.compile(r"\bcov: (\d+) ft: \d+ corp: (\d+)/")
@@ -164,12 +164,7 @@ def _together(ground: Ground, seconds: float, seeds: Iterable[int], bounds: Boun
 
 
 def _ended(ground: Ground, seed: int, child: subprocess.Popen[bytes], seconds: float) -> Campaign:
-    try:
-        code = child.wait(seconds)
-        words = f"the fuzzer ended with {code}"
-    except subprocess.TimeoutExpired:
-        child.kill()
-        code, words = child.wait(), "an input hangs where nothing can interrupt it"
+    code, words = _wait(child, ground.log(seed), seconds)
     text = ground.log(seed).read_text(errors="replace")
     numbers = {name: int(value) for name, value in _STATISTIC.findall(text)}
     coverage, corpus = next(iter(_PROGRESS.findall(text)[-1:]), (0, 0))
@@ -182,6 +177,19 @@ def _ended(ground: Ground, seed: int, child: subprocess.Popen[bytes], seconds: f
         ground.target, numbers.get("number_of_executed_units", 0), 0.0, int(coverage), int(corpus),
         numbers.get("peak_rss_mb", 0), found,
     )  # fmt: skip
+
+
+def _wait(child: subprocess.Popen[bytes], log: Path, seconds: float) -> tuple[int, str]:
+    """The exit code of a child, and how it ended. Beyond its time it may go on while it writes: the machine is busy."""
+    while True:
+        size = log.stat().st_size
+        try:
+            return (code := child.wait(seconds)), f"the fuzzer ended with {code}"
+        except subprocess.TimeoutExpired:
+            if log.stat().st_size == size:
+                child.kill()
+                return child.wait(), "an input hangs where nothing can interrupt it"
+            seconds = GRACE
 
 
 def cores() -> int:
