@@ -221,7 +221,7 @@ def test_drop_ins_beside_a_unit_are_read_and_links_are_not(tmp_path: Path) -> No
     for name in ("units/web.container", "units"):
         result = here("convert", name, cwd=tmp_path)
         assert result.code == 0, result
-        assert "image: web:2" in result.out
+        assert "image: docker.io/library/web:2" in result.out
         assert "kanarienvogel" not in result.out + result.err
 
 

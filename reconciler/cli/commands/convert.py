@@ -19,24 +19,23 @@ from reconciler.input_files import ProjectFiles, read_beside, read_files
 
 @click.command(epilog="Example: reconciler convert deploy/ --gvc shop --out manifests")
 @files_argument
-@click.option("--gvc", metavar="NAME", default="", help="The GVC of every manifest; else the namespace or service.")
+@click.option("--gvc", metavar="NAME", default="", help="The GVC of all; else the namespace or service.")
 @click.option(
     "--protocol",
     type=click.Choice(["http", "http2", "grpc", "tcp"]),
-    help="The protocol of all ports; else names, probes and numbers decide.",
+    metavar="NAME",
+    help="http, http2, grpc or tcp, for all ports; else names, probes and numbers decide.",
 )
-@click.option("--destination", metavar="NAME", default="", help="A destination of Kamal: deploy.NAME.yml is read too.")
-@click.option("--allow-outside", is_flag=True, help="Read files outside of the directory of a FILE's project too.")
+@click.option("--destination", metavar="NAME", default="", help="Of Kamal: read deploy.NAME.yml too.")
+@click.option("--allow-outside", is_flag=True, help="Read files outside of a FILE's project too.")
 @out_options
 def command(files: tuple[str, ...], out: Path | None, force: bool, allow_outside: bool, **options: str | None) -> int:
     """Write manifests for files of Kubernetes, Kamal (deploy.yml) and Podman.
 
     A FILE is YAML or JSON, a quadlet, a directory of such files, or - for standard input. All are converted together,
     since Services, pods and the like describe other resources. A warning names each field without a counterpart. A GVC
-    with its locations must exist. Values of Secrets stay as they are. Files that a deploy.yml or a quadlet names are
-    read if they are in the directory of its project.
-
-    Only errors in the input make the exit code 1; nothing is written then.
+    with its locations must exist. Values of Secrets stay as they are. Files that a FILE names are read if they are in
+    the directory of its project. Only errors in the input make the exit code 1; nothing is written then.
     """
     from reconciler.convert.files import ConversionOptions, convert_files, refuse_others
     from reconciler.convert.quadlet.units import SUFFIXES, drop_in_directories

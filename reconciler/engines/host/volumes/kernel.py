@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from reconciler.listing import list_paths
+
 _kernel = ctypes.CDLL(None, use_errno=True)
 
 _NOSUID_NODEV = 2 | 4
@@ -92,12 +94,12 @@ def find_user(device: int) -> str:
     It has a file or directory of it open, or a mount namespace of its own with a copy of the mount.
     """
     number, own = f" {os.major(device)}:{os.minor(device)} ", os.stat("/proc/self/ns/mnt").st_ino
-    for process in sorted(Path("/proc").glob("[0-9]*"), key=lambda path: int(path.name)):
+    for process in sorted(list_paths(Path("/proc"), "[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):  # it ends meanwhile, or is not for this user
             name = f"process {process.name} ({(process / 'comm').read_text().strip()})"
             if os.stat(process / "ns/mnt").st_ino != own and number in (process / "mountinfo").read_text():
                 return f"{name} has it in a mount namespace of its own"
-            if any(_is_on(path, device) for path in (process / "cwd", process / "root", *(process / "fd").iterdir())):
+            if any(_is_on(path, device) for path in (process / "cwd", process / "root", *list_paths(process, "fd/*"))):
                 return f"{name} uses its files"
     return ""
 

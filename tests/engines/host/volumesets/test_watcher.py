@@ -380,9 +380,9 @@ def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -
         await host.eventually(reported, "the failure is reported", pace=3.0)
         assert await host.lifecycles() == ["repairing"]
         assert [each.message for each in host.news() if each.reason == "VolumeCheckFailed"] == [
-            "VolumeUnavailable: volume 0 of volumeset/shop/data has lost its file system: it is no longer mounted, or "
-            "it stopped after an error, such as a full disk of the host. Make room if that is full, then mount it "
-            "again: reconciler restart workload/shop/db"
+            "VolumeUnavailable: volume 0 of volumeset/shop/data has lost its file system: it is no longer mounted, its "
+            "image is damaged, or it stopped after an error, such as a full disk of the host. Make room if that is full"
+            ", then mount it again: reconciler restart workload/shop/db"
         ]
         host.programs.end(ContainerId(DB, "db-0", "main"), 1)
 
