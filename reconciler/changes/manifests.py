@@ -62,7 +62,7 @@ class ManifestEditor:
         """Make ``after`` the text of the manifest, which had the text ``before``."""
         if after == before:
             return None
-        wanted = _read_wanted(self.key, after)
+        wanted = parse_manifest(self.key, after)
         was = self._meaning() or {}
         return self._write(ResourceEdit(self.key, self.path, was, wanted, text=DocumentText(before, after)), options)
 
@@ -107,7 +107,7 @@ def open_manifest(settings: Settings, clock: Clock, key: Key, by: str) -> Iterat
         yield ManifestEditor(writer, clock, key, entry.path, by)
 
 
-def _read_wanted(key: Key, text: str) -> Document:
+def parse_manifest(key: Key, text: str) -> Document:
     """The manifest of ``key`` in ``text``, {} for a text with faults, which the check of the tree finds too.
 
     Raises RefusedError if it declares anything else.

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 ORDER = (
     "init", "validate", "rules", "explain", "plan", "apply", "approve", "diff", "run", "get", "describe", "events",
-    "logs", "top", "exec", "history", "drift", "sync", "suspend", "resume", "rollback", "retry", "restart", "hold",
-    "command", "snapshots", "volume", "orphan", "adopt", "secret", "doctor", "backup", "restore", "convert", "import",
+    "logs", "top", "exec", "history", "drift", "edit", "patch", "tag", "sync", "suspend", "resume", "rollback", "retry",
+    "restart", "hold", "command", "snapshots", "volume", "orphan", "adopt", "secret", "doctor", "backup", "restore",
+    "convert", "import",
 )  # fmt: skip
 """Subcommands in the order of use; subcommands not listed here follow."""
 
