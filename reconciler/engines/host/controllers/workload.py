@@ -8,7 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from reconciler.bugs import internal_error
-from reconciler.engines.host.action_errors import DECIDE, ActionErrors, action_name
+from reconciler.engines.host.controllers.action_errors import DECIDE, ActionErrors, action_name
+from reconciler.engines.host.controllers.fair_turn import FairTurn, event_or_time
+from reconciler.engines.host.controllers.lifecycle_hooks import HOOKS, Hooks
+from reconciler.engines.host.controllers.replicas import WorkloadReplicas
 from reconciler.engines.host.cron.executions import Executions
 from reconciler.engines.host.decisions.actions import (
     Action,
@@ -25,6 +28,7 @@ from reconciler.engines.host.decisions.actions import (
     soonest,
 )
 from reconciler.engines.host.decisions.availability import exit_event
+from reconciler.engines.host.decisions.replica import Ended, Hook, Phase, Replica, container_of
 from reconciler.engines.host.decisions.transitions import (
     HookName,
     apply_action,
@@ -33,15 +37,11 @@ from reconciler.engines.host.decisions.transitions import (
     hook_finished,
     is_default_hook,
 )
-from reconciler.engines.host.fair_turn import FairTurn, event_or_time
-from reconciler.engines.host.lifecycle_hooks import HOOKS, Hooks
 from reconciler.engines.host.probes.state import Verdict
-from reconciler.engines.host.replica import Ended, Hook, Phase, Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.spec import Type, WorkloadSpec
-from reconciler.engines.host.workload_replicas import WorkloadReplicas
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

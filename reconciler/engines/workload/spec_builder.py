@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from reconciler.engines.host.spec import ContainerSpec, Rollout, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Rollout, Type, WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import (
     Command,

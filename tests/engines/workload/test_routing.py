@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
 from reconciler.engines.host.dataplane.routing.router import unserved_ingress
-from reconciler.engines.host.dataplane.routing.table import Entry, Rule, Target, normalize_host
+from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.engines.workload.routing.table import Entry, Rule, Target, normalize_host
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain, read_domain
 from reconciler.model.kinds.gvc import Specification

@@ -7,19 +7,19 @@ from collections.abc import Collection
 from contextlib import suppress
 
 from reconciler.bugs import contained
-from reconciler.engines.host.adopted import LabelContext, how_ended, rebuild_replica, resume_replica
 from reconciler.engines.host.check_container import is_check
+from reconciler.engines.host.controllers.adoption import LabelContext, how_ended, rebuild_replica, resume_replica
+from reconciler.engines.host.controllers.fair_turn import FairTurn
+from reconciler.engines.host.controllers.workload import WorkloadController
 from reconciler.engines.host.cron.executions import log_path, remove_logs
 from reconciler.engines.host.decisions.progress import running_replicas
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.transitions import evicted
-from reconciler.engines.host.fair_turn import FairTurn
 from reconciler.engines.host.probes.state import Verdict
-from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.spec import WorkloadSpec
-from reconciler.engines.host.workload_controller import WorkloadController
 from reconciler.engines.protocol import EngineEvent, ReplicaCounts
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

@@ -13,7 +13,7 @@ from stat import S_ISDIR
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 
 GIGABYTE = 10**9

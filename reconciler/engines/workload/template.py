@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
 from msgspec.structs import replace
 
 from reconciler.clock import Clock
-from reconciler.engines.deployment import read_deployment
-from reconciler.engines.host.provisioning.environment import PlatformEnvContext, namespace_of, provider_and_region
-from reconciler.engines.host.provisioning.revision_hash import HashInputs, base_hash, config_hash, secrets_used
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
-from reconciler.engines.host.provisioning.stores import CloudAccess, cloud_access, store_secrets
-from reconciler.engines.host.provisioning.tokens import Tokens
-from reconciler.engines.host.spec import Restriction, WorkloadSpec
-from reconciler.engines.names import make_alias
 from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.workload.deployment import read_deployment
+from reconciler.engines.workload.environment import PlatformEnvContext, namespace_of, provider_and_region
+from reconciler.engines.workload.names import make_alias
+from reconciler.engines.workload.object_stores import CloudAccess, cloud_access, store_secrets
+from reconciler.engines.workload.revision_hash import HashInputs, base_hash, config_hash, secrets_used
+from reconciler.engines.workload.spec import Restriction, WorkloadSpec
+from reconciler.engines.workload.spec_builder import AppliedWorkload, at_scale, workload_spec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.gvc import Specification as GvcSpecification
@@ -25,6 +24,9 @@ from reconciler.model.kinds.workload import Specification
 from reconciler.records.store import Records
 from reconciler.settings import CloudAccountSettings, RestrictionSettings, UserNamespaceSettings
 from reconciler.times import iso
+
+TokenOf = Callable[[Key], str]
+"""The token of a workload, made if it has none. Raises EngineError."""
 
 _HOST_USERS = "host-users"
 
@@ -78,11 +80,11 @@ class TemplateBuilder:
     """Builds templates for one location. It reads the records, so it must not run beside other users of them."""
 
     def __init__(
-        self, binding: VolumeClaims, records: Records, tokens: Tokens, fixed: PlatformSettings, clock: Clock
+        self, binding: VolumeClaims, records: Records, token_of: TokenOf, fixed: PlatformSettings, clock: Clock
     ) -> None:
         self._binding = binding
         self._records = records
-        self._tokens = tokens
+        self._token_of = token_of
         self._fixed = fixed
         self._clock = clock
 
@@ -114,7 +116,7 @@ class TemplateBuilder:
             workload=key.name,
             version=version,
             namespace=namespace_of(fixed.org, key.gvc),
-            token=self._tokens.of(key),
+            token=self._token_of(key),
             endpoint_domain=fixed.endpoint_domain,
             gvc_env=variables,
             scheme=fixed.scheme,

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.controllers.fair_turn import FairTurn
 from reconciler.engines.host.dataplane.endpoints import Endpoints
-from reconciler.engines.host.fair_turn import FairTurn
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 

@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.engines.host.decisions.availability import is_current
+from reconciler.engines.host.decisions.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.decisions.transitions import recompute_ready
-from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
-from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.reasons import Reason
 from reconciler.times import iso
 

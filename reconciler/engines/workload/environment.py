@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from reconciler.engines.host.provisioning.revision_hash import variables_of
-from reconciler.engines.host.provisioning.secrets import env_value
-from reconciler.engines.host.provisioning.variable_expansion import MAX_VARIABLE_BYTES, expand_variables
-from reconciler.engines.host.runtimes.protocol import ContainerView
-from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import SecretReader
+from reconciler.engines.workload.names import make_alias
+from reconciler.engines.workload.revision_hash import variables_of
+from reconciler.engines.workload.secrets import env_value
+from reconciler.engines.workload.variable_expansion import MAX_VARIABLE_BYTES, expand_variables
 from reconciler.errors import EngineError
 from reconciler.model.kinds.location import Location
 from reconciler.model.kinds.workload import Container, Specification, Variable, declared_ports
@@ -19,6 +18,22 @@ from reconciler.model.platform import LOCATION_PROVIDERS, OWN_PROVIDER, SECRET_U
 from reconciler.reasons import Reason
 
 PORT = "PORT"
+
+
+class ContainerView(msgspec.Struct, frozen=True):
+    """What the program of a container sees: paths and ports inside the container.
+
+    ``volumes`` is the directory below which its mounts are at their paths, "" if they are at the paths themselves.
+    ``endpoints`` is the directory of the endpoints files. ``ports`` maps each declared port of the replica to the one
+    that its program must listen on. ``directory`` is the working directory, "" for that of the image. ``defaults`` are
+    variables that an image would set; those of a manifest override them.
+    """
+
+    volumes: str
+    endpoints: str
+    ports: Mapping[int, int]
+    directory: str
+    defaults: Mapping[str, str] = {}
 
 
 class PlatformEnvContext(msgspec.Struct, frozen=True):

@@ -12,15 +12,15 @@ import msgspec
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
-from reconciler.engines.deployment import ResolvedImage, ResolvedImages
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.protocol import ImageError
 from reconciler.engines.host.images.refresh import WatchedTag
 from reconciler.engines.host.images.tags import RegistryClient
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.runtimes.protocol import Runtime
-from reconciler.engines.host.spec import ImageFault, Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.deployment import ResolvedImage, ResolvedImages
+from reconciler.engines.workload.image_reference import ImageError
+from reconciler.engines.workload.spec import ImageFault, Type, WorkloadSpec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason

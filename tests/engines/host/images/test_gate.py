@@ -19,8 +19,8 @@ from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pull
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.images.space import SWEEP_SECONDS
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
-from reconciler.engines.host.spec import Restriction
 from reconciler.engines.registry import ENGINES
+from reconciler.engines.workload.spec import Restriction
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records

@@ -7,10 +7,10 @@ from itertools import groupby
 
 import msgspec
 
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
 from reconciler.engines.host.runtimes.protocol import RuntimePlugin
 from reconciler.engines.volumes import Lifecycle, read_volumes
+from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity
 from reconciler.model.kinds.workload import read_specification

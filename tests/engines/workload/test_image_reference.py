@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.images.protocol import ImageError, ImageReference
-from reconciler.engines.host.images.reference import parse_reference
+from reconciler.engines.workload.image_reference import ImageError, ImageReference, parse_reference
 from reconciler.printable import printable
 from reconciler.reasons import Reason
 from tests.support.cases import cases

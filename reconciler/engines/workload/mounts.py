@@ -8,14 +8,14 @@ from itertools import pairwise
 
 import msgspec
 
-from reconciler.engines.host.provisioning.secrets import (
+from reconciler.engines.protocol import SecretReader
+from reconciler.engines.workload.secrets import (
     as_json,
     parse_secret_uri,
     secret_keys,
     secret_part,
     secret_whole,
 )
-from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError
 from reconciler.model.kinds.secret import TEXTS
 from reconciler.model.kinds.workload import Container, Volume

@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from reconciler.clock import SystemClock
+from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.decisions.availability import is_failing, is_starting, notice_of
-from reconciler.engines.host.replica import Container, Phase, Replica
-from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.decisions.replica import Container, Phase, Replica
 from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_plugin
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host import ephemeral_storage
-from reconciler.engines.host.disk.removal import remove
-from reconciler.engines.host.ephemeral_storage import (
+from reconciler.engines.host.controllers import ephemeral_storage
+from reconciler.engines.host.controllers.ephemeral_storage import (
     GIGABYTE,
     LEAST,
     MEASURE_SECONDS,
@@ -21,9 +20,10 @@ from reconciler.engines.host.ephemeral_storage import (
     storage_limit,
     storage_used,
 )
-from reconciler.engines.host.replica import Container, Phase, Replica
+from reconciler.engines.host.decisions.replica import Container, Phase, Replica
+from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.key import Key, Kind
 from reconciler.tasks import cancel_and_wait
 from tests.engines.host.fake import QuickClock

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from reconciler.engines.host.dataplane.routing.table import (
+from reconciler.engines.workload.routing.table import (
     HTTP,
     HTTPS,
     Entry,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
-from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.state_migration import current_replica
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.provisioning.environment import environment, namespace_of, provider_and_region
-from reconciler.engines.host.provisioning.variable_expansion import expand_arguments, expand_variables
 from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH
-from reconciler.engines.host.runtimes.protocol import ContainerView
+from reconciler.engines.workload.environment import ContainerView, environment, namespace_of, provider_and_region
+from reconciler.engines.workload.variable_expansion import expand_arguments, expand_variables
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from tests.engines.host.provisioning.kit import around, container_of, manifest, variables, vault

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.provisioning.revision_hash import HashInputs, config_hash, secrets_used
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, at_scale, workload_spec
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.revision_hash import HashInputs, config_hash, secrets_used
+from reconciler.engines.workload.spec import ContainerSpec
+from reconciler.engines.workload.spec_builder import AppliedWorkload, at_scale, workload_spec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Probe, read_specification
 from tests.engines.host.provisioning.kit import body, spec_of, variables

@@ -10,18 +10,18 @@ from collections.abc import Callable
 
 import msgspec
 
-from reconciler.engines.host.action_errors import ENDPOINTS, EXECUTIONS, STORE, ActionErrors
+from reconciler.engines.host.controllers.action_errors import ENDPOINTS, EXECUTIONS, STORE, ActionErrors
 from reconciler.engines.host.cron.executions import Executions
 from reconciler.engines.host.dataplane.protocol import some
 from reconciler.engines.host.decisions.actions import Create, Decision, Start
 from reconciler.engines.host.decisions.availability import is_resizable
 from reconciler.engines.host.decisions.decide import decide
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.transitions import apply_action, new_replica, resized
-from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
