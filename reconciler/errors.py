@@ -90,14 +90,14 @@ class NotFoundError(RefusedError):
 class UnreadableFileError(ReconcilerError):
     """A file that a file of a project names cannot be read; the message is the reason, such as `it is a directory`."""
 
-    rule = "compose-file"
+    rule = "convert-file"
     suggestion = ""
 
 
 class OutsideFileError(UnreadableFileError):
     """A file is outside of the directory of the project, so it is not read."""
 
-    rule = "compose-outside"
+    rule = "convert-outside"
     suggestion = "move it into that directory, or read it with --allow-outside if you trust the project"
 
 
