@@ -6,9 +6,9 @@ ReconcilerError
 │   └── StateLostError      the state directory was deleted or replaced under the process that holds it
 ├── RefusedError          a rule forbids it: findings, a protected resource, an unknown digest (exit 1)
 │   ├── NotFoundError       no such source, resource, GVC or rule (exit 1)
-│   ├── RevisionRefused     the commit of a change would have errors (operations/change_writer.py)
+│   ├── RevisionRefused     the commit of a change would have errors (changes/write.py)
 │   ├── OverridesRefused    a run with overrides would break rules of manifests (engines/run_command.py)
-│   └── EditConflictError   others changed the same field meanwhile (operations/manifest_edits.py)
+│   └── EditConflictError   others changed the same field meanwhile (changes/edits.py)
 ├── LockedError           another daemon holds the state directory
 ├── RecordsError          the records cannot be opened, are newer than this program, or cannot be written
 │   ├── DiskFull            the disk of the records is full; work continues when it has room
@@ -37,7 +37,7 @@ ReconcilerError
 ├── ParseError            a text does not have the required form
 │   ├── CronError           of a schedule (model/cron.py)
 │   ├── LinkError           of a link to a resource (manifests/links.py)
-│   ├── IrregularTextError  of a file whose documents can be changed one by one (operations/manifest_text.py)
+│   ├── IrregularTextError  of a file whose documents can be changed one by one (changes/text.py)
 │   ├── QueryError          of a query for logs (logql/tokens.py)
 │   ├── ExpressionError     of a regular expression in a query (logql/regex.py)
 │   ├── InterpolationError  of a text with variables in a compose file (convert/compose/interpolation.py)
@@ -90,14 +90,14 @@ class NotFoundError(RefusedError):
 class UnreadableFileError(ReconcilerError):
     """A file that a file of a project names cannot be read; the message is the reason, such as `it is a directory`."""
 
-    rule = "compose-file"
+    rule = "convert-file"
     suggestion = ""
 
 
 class OutsideFileError(UnreadableFileError):
     """A file is outside of the directory of the project, so it is not read."""
 
-    rule = "compose-outside"
+    rule = "convert-outside"
     suggestion = "move it into that directory, or read it with --allow-outside if you trust the project"
 
 

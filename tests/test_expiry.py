@@ -220,7 +220,7 @@ EXPIRES: dict[str, str] = {
     "access/people.py": "logins, and what is remembered of removed users",
     "access/store.py": "sessions, and answers to requests with an idempotency key",
     "api/authentication.py": "idle logins",
-    "api/commits.py": "events of changes that were never made",
+    "changes/outbox.py": "events of changes that were never made",
     "drift/monitor.py": "the count of heals",
     "engines/host/dataplane/acme/issuer.py": "nothing: times of orders that lie in the future",
     "engines/host/housekeeping.py": "nothing: it looks at the clock often",

@@ -12,35 +12,25 @@ from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.api.service import Api
 from reconciler.api.visibility import visible_findings, visible_text
-from reconciler.clock import Clock
+from reconciler.changes.edits import EditConflictError, has_secrets
+from reconciler.changes.requests import ChangeRequest, EarlierChange
+from reconciler.changes.write import Change, Outcome, RevisionRefused
 from reconciler.documents.event_positions import pointers_by_position
-from reconciler.errors import SourceError
-from reconciler.logs import log
 from reconciler.model.finding import Finding
 from reconciler.model.key import Key
 from reconciler.model.resource import pointer_text
 from reconciler.model.revision import is_json
-from reconciler.operations.change_requests import ChangeRequest, EarlierChange
-from reconciler.operations.change_writer import Change, ChangeWriter, Outcome, RevisionRefused
-from reconciler.operations.commands import open_existing
-from reconciler.operations.manifest_commits import SourceWriter
-from reconciler.operations.manifest_edits import EditConflictError, has_secrets
 from reconciler.planning.plan import Plan
-from reconciler.records.tables.events import WaitingEvents
 from reconciler.render.findings import findings_document, place
 from reconciler.render.plan.json import document as plan_document
-from reconciler.settings import Settings, SourceSettings
+from reconciler.settings import SourceSettings
 
-PUSH_SECONDS = 600.0
-"""Seconds after which no remote takes a commit any more whose push broke."""
 IMMUTABLE_RULE = "immutable-field"
 
 
 def write_changes(api: Api, source: SourceSettings, requests: Sequence[ChangeRequest]) -> list[Outcome]:
     """Write ``requests`` to ``source``, with one push; returns what became of each."""
-    with open_existing(api.settings, api.clock) as records:
-        writer = ChangeWriter(api.settings, source, records, api.clock, is_review=api.writes == "branch")
-        return writer.write(requests)
+    return api.writers.write(source, requests, is_review=api.writes == "branch")
 
 
 async def submit_change(
@@ -59,20 +49,6 @@ async def submit_change(
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
-
-
-def find_declaring_source(call: Call, key: Key) -> SourceSettings | None:
-    """The source whose newest commit adds ``key``, which no run has read yet; None if none does."""
-    with open_existing(call.api.settings, call.api.clock) as records:
-        for source in call.api.settings.sources:
-            if not source.branch or source.read_only:
-                continue
-            try:
-                if SourceWriter(call.api.settings, source, records, call.api.clock).adds(key):
-                    return source
-            except SourceError:  # what cannot be read declares nothing here, and its own condition says why
-                continue
-    return None
 
 
 def refusal_of(refused: RevisionRefused, sees: Callable[[Key], bool]) -> Problem:
@@ -98,31 +74,6 @@ def _details(errors: list[Finding], after: Mapping[str, str | None]) -> list[dic
         if each["path"] in fields:
             each["field"] = pointer_text(fields[each["path"]].get((each["line"], each["column"]), ()))
     return found
-
-
-def release_events(settings: Settings, clock: Clock) -> None:
-    """Append the events of changes that are in Git, and whose request ended before: the process did, or a push broke.
-
-    A change that is not in Git after ``PUSH_SECONDS`` was never made.
-    """
-    with open_existing(settings, clock) as records:
-        for waiting in records.outbox.all():
-            source = next((each for each in settings.sources if each.name == waiting.source), None)
-            try:
-                is_made = source is not None and _is_made(SourceWriter(settings, source, records, clock), waiting)
-            except SourceError as error:
-                log().warning("api", source=waiting.source, message=f"no event of the change {waiting.id} yet: {error}")
-                continue
-            if is_made:
-                records.outbox.release(waiting)
-            elif source is None or clock.expiry().is_over(waiting.at + PUSH_SECONDS, waiting.at):
-                records.outbox.discard(waiting)
-
-
-def _is_made(writer: SourceWriter, waiting: WaitingEvents) -> bool:
-    return waiting.revision == writer.find_request(waiting.id, writer.tip()) or (
-        waiting.revision == writer.find_review(waiting.id)
-    )
 
 
 def change_document(change: Change, sees: Callable[[Key], bool], *, dry: bool) -> dict[str, Any]:

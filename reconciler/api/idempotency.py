@@ -11,9 +11,8 @@ from reconciler.access.store import Answer
 from reconciler.api.call import Call
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import Handler
+from reconciler.changes.requests import EarlierChange
 from reconciler.errors import ReconcilerError
-from reconciler.operations.change_requests import EarlierChange
-from reconciler.operations.commands import open_existing
 
 _LONGEST_KEY = 200
 _REPLAYED = {"Idempotent-Replayed": "true"}
@@ -53,13 +52,13 @@ async def _changed(call: Call, change: Handler, past: Answer | None) -> Response
     if past is None:
         return await change(call)
     call.continue_change(past.request_id)
-    if found := await call.in_git(lambda: _find_change(call)):
+    if found := await call.in_git(lambda: call.api.writers.find_change(call.change_id)):
         return earlier_answer(call, found)
     try:
         return await change(call)
     except (Problem, ReconcilerError):
         # The daemon may have applied the earlier change since, so that this one is refused.
-        if found := await call.in_git(lambda: _find_change(call)):
+        if found := await call.in_git(lambda: call.api.writers.find_change(call.change_id)):
             return earlier_answer(call, found)
         raise
 
@@ -76,16 +75,3 @@ def _stored(body: bytes, without: frozenset[str]) -> bytes:
 def earlier_answer(call: Call, found: EarlierChange) -> Response:
     """The answer to ``call``, whose change an earlier attempt made."""
     return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, call.done_status, _REPLAYED)
-
-
-def _find_change(call: Call) -> EarlierChange | None:
-    """The change of ``call`` that an earlier attempt made, as far as this host knows; to write asks the remotes too."""
-    from reconciler.operations.manifest_commits import SourceWriter  # only writes load the reader of Git
-
-    with open_existing(call.api.settings, call.api.clock) as records:
-        for source in call.api.settings.sources:
-            if source.branch and not source.read_only:
-                writer = SourceWriter(call.api.settings, source, records, call.api.clock)
-                if found := writer.find_request(call.change_id, writer.known_tip()):
-                    return EarlierChange(writer.branch, found)
-    return None

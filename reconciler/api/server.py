@@ -154,9 +154,9 @@ async def _release_events(api: Api) -> None:
     while True:
         try:
             if not api.reader.records.outbox.is_empty():
-                from reconciler.api.commits import release_events  # only writes load the reader of Git
+                from reconciler.changes.outbox import release_events  # only writes load the reader of Git
 
-                release = partial(release_events, api.settings, api.clock)
+                release = partial(release_events, api.settings, api.writers, api.clock)
                 await asyncio.get_running_loop().run_in_executor(api.git_threads, release)
         except ReconcilerError as error:
             log().warning("api", message=f"no events of earlier changes yet: {error}")

@@ -21,6 +21,7 @@ from reconciler.api.rate_limits import RateLimit
 from reconciler.api.reading import Reader, RulesCache
 from reconciler.api.watching import ChangeFeed
 from reconciler.api.webhooks import Webhooks
+from reconciler.changes.writers import SourceWriters
 from reconciler.clock import Clock
 from reconciler.daemon.measurements import Measurements
 from reconciler.daemon.wake import wake
@@ -146,6 +147,7 @@ class Api:
         self.overviews = Admission("read overviews")
         self.git_threads = ThreadPoolExecutor(GIT_THREADS, "git")
         """Threads for what waits for remotes, of which a slow forge may block all: reads have others."""
+        self.writers = SourceWriters(settings, clock)
         self.replicas = ReplicaReader(settings)
         self._readers: list[Reader] = []
         self._change_queues: dict[str, ChangeQueue] = {}
@@ -204,5 +206,6 @@ class Api:
         with suppress(RecordsError):
             self.refusals.flush(now=True)
         self.store.close()
+        self.writers.close()
         for reader in (self.reader, *self._readers):
             reader.close()

@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 import yaml
 
+from reconciler.changes.text import pick_documents, read_documents, split_documents
 from reconciler.model.finding import Finding
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
-from reconciler.operations.manifest_text import pick_documents, read_documents, split_documents
 from reconciler.rulebook import rulebook
 
 Sees = Callable[[Key], bool]

@@ -19,7 +19,7 @@ from reconciler.operations.data_rollback import RollbackTarget, cancel_restores,
 from reconciler.queries.existence import check_present, find_source
 from reconciler.reasons import Reason
 from reconciler.records.reserve import retry_with_reserve
-from reconciler.records.store import FILE, Records
+from reconciler.records.store import Records
 from reconciler.records.tables.runs import KEEP
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
@@ -239,9 +239,7 @@ def run_operator_command(settings: Settings, clock: Clock, by: str, verb: Callab
 @contextmanager
 def open_existing(settings: Settings, clock: Clock) -> Iterator[Records]:
     """The records of ``settings``, for writing. Raises RecordsError if there are none."""
-    path = settings.state / FILE
-    Records.open(path, read_only=True).close()  # raises if there are none, so none are created
-    with closing(Records.open(path, clock_now=clock.now, expiry=clock.expiry)) as records:
+    with closing(Records.open_existing(settings.state, clock)) as records:
         yield records
 
 

@@ -8,10 +8,10 @@ from functools import cache
 import msgspec
 import pygit2
 
+from reconciler.changes.commits import author_of
 from reconciler.errors import RefusedError, SourceError
 from reconciler.model.key import Key, Kind
 from reconciler.model.revision import Revision
-from reconciler.operations.manifest_commits import author_of
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.planning.plan import Action, Step

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.changes.commits import manifest_of
 from reconciler.clock import Clock
 from reconciler.engines.run_command import RUN, OverridesRefused, overridden, parse_run
 from reconciler.errors import RefusedError
@@ -17,7 +18,6 @@ from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.reference_check import check
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key
-from reconciler.operations.manifest_commits import manifest_of
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
 from reconciler.settings import Settings

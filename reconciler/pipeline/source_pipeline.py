@@ -164,11 +164,14 @@ class SourcePipeline:
 
     def view(self) -> DesiredStateView:
         """The indexed desired state, to which a change set can be applied. Raises SourceNotFound."""
-        # The identity file may have been created or replaced since.
-        ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
-        self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
+        self.renew_identity()
         decoder = BlobDecoder(Blobs.of(self.source.repository), self.dialect, self.host)
         return desired_view(self.name, self.records, self.externals, decoder, self._bodies)
+
+    def renew_identity(self) -> None:
+        """Decrypt with the identity as it is now: its file may have been created or replaced since."""
+        ring = msgspec.structs.replace(keyring_of(self.settings), required=self.dialect.keyring.required)
+        self.dialect = msgspec.structs.replace(self.dialect, keyring=ring)
 
     def scope(
         self, view: DesiredStateView, loaded: LoadedRevision, pending_keys: frozenset[str] | None = None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
@@ -95,6 +96,13 @@ class Records:
             key = _KEY_IN_MEMORY if path is None else os.urandom(32)
             database.write("INSERT OR IGNORE INTO meta VALUES ('secret_key', ?)", (key,))
         return cls(database, clock_now, expiry or (lambda: ExpiryTime(now := clock_now(), now)))
+
+    @classmethod
+    def open_existing(cls, state: Path, clock: Clock) -> Records:
+        """Open the records of the directory ``state`` for writing. Raises RecordsError if there are none."""
+        path = state / FILE
+        cls.open(path, read_only=True).close()  # raises if there are none, so none are created
+        return cls.open(path, clock_now=clock.now, expiry=clock.expiry)
 
     @property
     def path(self) -> Path | None:

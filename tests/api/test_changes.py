@@ -277,9 +277,9 @@ def test_a_repetition_that_finds_the_commit_has_the_status_of_the_first(site: Ap
 
 def test_others_who_changed_the_same_field_are_not_overwritten(site: ApiSite) -> None:
     writer_tip: list[str] = []
-    from reconciler.operations import manifest_commits
+    from reconciler.changes.commits import SourceWriter
 
-    plain = manifest_commits.SourceWriter.check
+    plain = SourceWriter.check
 
     def check_slowly(self: Any, commit: Any) -> Any:
         if not writer_tip:
@@ -287,11 +287,11 @@ def test_others_who_changed_the_same_field_are_not_overwritten(site: ApiSite) ->
             site.repo.commit({"shop/web.yaml": file(site, "shop/web.yaml").replace("team: web", "team: shop")})
         return plain(self, commit)
 
-    manifest_commits.SourceWriter.check = check_slowly  # type: ignore[method-assign]
+    SourceWriter.check = check_slowly  # type: ignore[method-assign]
     try:
         code, answer = send(site, "PATCH", WEB, {"tags": {"team": "page"}})
     finally:
-        manifest_commits.SourceWriter.check = plain  # type: ignore[method-assign]
+        SourceWriter.check = plain  # type: ignore[method-assign]
     assert code == 409
     assert "team: page" in answer["details"]["yours"]
     assert "team: shop" in answer["details"]["theirs"]

@@ -10,20 +10,20 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.documents.reader import read
-from reconciler.errors import RefusedError
-from reconciler.model.key import Key, Kind
-from reconciler.operations import manifest_edits
-from reconciler.operations.change_requests import ResourceEdit
-from reconciler.operations.manifest_edits import edited_files
-from reconciler.operations.manifest_text import (
+from reconciler.changes import edits as module
+from reconciler.changes.edits import edited_files
+from reconciler.changes.requests import ResourceEdit
+from reconciler.changes.sealed import Sealing
+from reconciler.changes.text import (
     merge_patch,
     read_documents,
     remove_document,
     replace_document,
     split_documents,
 )
-from reconciler.operations.sealed_documents import Sealing
+from reconciler.documents.reader import read
+from reconciler.errors import RefusedError
+from reconciler.model.key import Key, Kind
 from reconciler.sops.keys import Keyring
 
 TEXT = """\
@@ -306,7 +306,7 @@ def test_edits_of_a_file_together_are_what_they_are_one_after_the_other(text: st
 
     def whole() -> str | None:
         before: str | None = text
-        return reduce(lambda after, edit: manifest_edits._applied(edit, after, sealing), edits, before)
+        return reduce(lambda after, edit: module._applied(edit, after, sealing), edits, before)
 
     def together() -> str | None:
         return edited_files(edits, {PATH: text}.get, sealing).get(PATH, text)
@@ -326,8 +326,8 @@ def test_a_conflict_in_a_document_alone_is_one_in_the_whole_file(
         read_documents(text)
     except (RefusedError, ValueError, yaml.YAMLError):
         return
-    alone = result_of(lambda: manifest_edits.check_conflicts([edit], {PATH: text}.get, {PATH: theirs}.get, sealing))
-    assert alone == result_of(lambda: manifest_edits._check_conflict(edit, text, theirs, sealing))
+    alone = result_of(lambda: module.check_conflicts([edit], {PATH: text}.get, {PATH: theirs}.get, sealing))
+    assert alone == result_of(lambda: module._check_conflict(edit, text, theirs, sealing))
 
 
 def result_of(change: Any) -> Any:
@@ -340,7 +340,7 @@ def result_of(change: Any) -> Any:
 
 @pytest.mark.parametrize("count", [3, 30])
 def test_plain_edits_of_a_file_never_take_the_whole_file(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_edits, "_applied", None)
+    monkeypatch.setattr(module, "_applied", None)
     text = "---\n".join(f"# {number}\nkind: group\nname: g{number}\ndescription: old\n" for number in range(count))
     edits = [
         edit_of(Kind.GROUP, f"g{number}", "delete" if number % 3 == 0 else "change", "new", False)

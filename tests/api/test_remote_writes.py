@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
-from reconciler.api.commits import PUSH_SECONDS, release_events
-from reconciler.operations import change_writer
-from reconciler.operations.change_writer import TRIES
+from reconciler.changes import write
+from reconciler.changes.outbox import PUSH_SECONDS, release_events
+from reconciler.changes.write import TRIES
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.events import WaitingEvents
@@ -122,7 +122,7 @@ def test_a_refusal_has_the_words_of_the_remote_and_is_not_made_up_for_later(forg
 def test_a_change_is_made_again_on_newer_commits_ten_times_at_most(
     forge: Forge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change_writer, "PAUSE", 0.001)
+    monkeypatch.setattr(write, "PAUSE", 0.001)
     before = forge.tips()
     forge.hook("pre-receive", PUSHED_BEFORE.format(pushes=100))
     code, answer = forge.send({"again": "1"})
@@ -157,7 +157,7 @@ def test_a_change_has_its_event_once_also_if_its_request_ended_before(tmp_path: 
         site = forge.site
 
         def released() -> list[str]:
-            release_events(site.api.settings, site.clock)
+            release_events(site.api.settings, site.api.writers, site.clock)
             events = site.api.reader.records.events.list("workload/shop/web")
             return [each.message for each in events if each.reason == Reason.CHANGE_COMMITTED]
 

@@ -12,10 +12,10 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from reconciler.changes.edits import ResourceEdit, edited_files
+from reconciler.changes.sealed import Sealing
 from reconciler.documents.reader import read
 from reconciler.model.key import Key, Kind
-from reconciler.operations.manifest_edits import ResourceEdit, edited_files
-from reconciler.operations.sealed_documents import Sealing
 from reconciler.sops.creation_rules import Creation
 from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt
 from reconciler.sops.keys import Keyring
@@ -169,9 +169,9 @@ def test_findings_about_an_encrypted_secret_have_no_value(site: ApiSite) -> None
 
 def test_values_that_others_change_meanwhile_stay(site: ApiSite) -> None:
     """And the same value by both is refused, without showing it."""
-    from reconciler.operations import manifest_commits
+    from reconciler.changes import commits
 
-    check = manifest_commits.SourceWriter.check
+    check = commits.SourceWriter.check
     user, password = (
         encrypt(PLAIN.replace(old, "planted-theirs").encode(), [RECIPIENT], EncryptionRules(), MOMENT).decode()
         for old in ("planted-old-user", "planted-old-password")
@@ -183,7 +183,7 @@ def test_values_that_others_change_meanwhile_stay(site: ApiSite) -> None:
             site.repo.commit({"db.yaml": pushed.pop(0)})
         return check(self, commit)
 
-    manifest_commits.SourceWriter.check = check_late  # type: ignore[method-assign]
+    commits.SourceWriter.check = check_late  # type: ignore[method-assign]
     try:
         code, answer = send(site, "PATCH", DB, {"data": {"password": "planted-ours"}})
         assert code == 200, answer
@@ -192,7 +192,7 @@ def test_values_that_others_change_meanwhile_stay(site: ApiSite) -> None:
         code, answer = send(site, "PATCH", DB, {"data": {"password": "planted-again"}})
         assert (code, answer["details"]) == (409, {"yours": "", "theirs": ""})
     finally:
-        manifest_commits.SourceWriter.check = check  # type: ignore[method-assign]
+        commits.SourceWriter.check = check  # type: ignore[method-assign]
 
 
 def test_a_rule_of_the_repository_counts_where_plain_secrets_are_accepted(tmp_path: Path) -> None:

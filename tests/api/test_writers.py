@@ -12,7 +12,7 @@ import httpx2
 import pytest
 
 from reconciler.api.service import GIT_THREADS
-from reconciler.operations import change_writer
+from reconciler.changes import write
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.git import GitRepo
@@ -101,7 +101,7 @@ def test_a_repetition_waits_for_the_request_in_progress(site: ApiSite) -> None:
 
 
 def test_a_branch_that_stays_locked_is_named(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change_writer, "PAUSE", 0.001)
+    monkeypatch.setattr(write, "PAUSE", 0.001)
     before = site.repo.git("rev-parse", "main")
     lock = site.repo.path / "refs" / "heads" / "main.lock"
     lock.touch()

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.changes import text as manifest_text
 from reconciler.errors import UsageError
-from reconciler.operations import manifest_text
 from reconciler.platform_cli.commands.resources import query_spec
 from reconciler.platform_cli.patches import assigned, merge_patch
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.operations import manifest_commits
+from reconciler.changes import commits
 from reconciler.platform_cli.main import run
 from reconciler.platform_cli.session import REVIEW_BRANCH
 from tests.platform_cli.kit import desk
@@ -18,7 +18,7 @@ NOTE = rf"nothing changes before a review of the branch ({REVIEW_BRANCH}[0-9a-f]
 
 
 def test_the_branch_of_a_review_begins_as_the_daemon_names_it() -> None:
-    assert REVIEW_BRANCH == manifest_commits.REVIEW_BRANCH
+    assert REVIEW_BRANCH == commits.REVIEW_BRANCH
 
 
 def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> None:

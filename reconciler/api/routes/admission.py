@@ -17,7 +17,7 @@ from reconciler.model.kinds.secret import TEXTS, may_name_host_places
 from reconciler.model.kinds.table import MANAGE
 
 if TYPE_CHECKING:
-    from reconciler.operations.change_requests import Admit
+    from reconciler.changes.requests import Admit
 
 _FILE_NAME = re.compile(r"[a-zA-Z0-9][-.:@_a-zA-Z0-9]{0,200}")
 """Names that are safe in a path; the rules for manifests are narrower."""

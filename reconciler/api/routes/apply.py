@@ -30,17 +30,17 @@ from reconciler.api.routes.changes import (
     write_edits,
 )
 from reconciler.api.table import ANY, Operation
+from reconciler.changes.requests import Document, EarlierChange, ResourceEdit
 from reconciler.daemon.wake import wake
 from reconciler.manifests.links import LinkError, full_form, parse_link
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.kinds.table import MANAGE
 from reconciler.model.platform import BUILT_IN_RESOURCES
-from reconciler.operations.change_requests import Document, EarlierChange, ResourceEdit
 from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
 
 if TYPE_CHECKING:
-    from reconciler.operations.change_writer import Change
+    from reconciler.changes.write import Change
 
 MOST_ITEMS = 1_000
 """The most manifests and deletes of one change."""
@@ -175,7 +175,7 @@ async def _one_source(call: Call, wanted: Sequence[_Wanted]) -> SourceSettings:
 
 def _edits(call: Call, wanted: Sequence[_Wanted], source: SourceSettings) -> list[ResourceEdit]:
     """The edits of the files. What is deleted goes first: its file may get another resource."""
-    from reconciler.operations.manifest_edits import new_path
+    from reconciler.changes.edits import new_path
 
     edits: dict[Key, ResourceEdit] = {}
     for each in wanted:

@@ -25,24 +25,24 @@ from reconciler.api.routes.admission import (
 )
 from reconciler.api.routes.agents import issue_bootstrap
 from reconciler.api.table import Handler, Operation
-from reconciler.daemon.wake import wake
-from reconciler.errors import NotFoundError
-from reconciler.manifests.links import full_form
-from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.table import MANAGE, TABLE
-from reconciler.model.platform import BUILT_IN_RESOURCES, PROTECTED_TAG
-from reconciler.operations.change_requests import (
+from reconciler.changes.requests import (
     ChangeRequest,
     Document,
     EarlierChange,
     ResourceEdit,
     SeenManifest,
 )
+from reconciler.daemon.wake import wake
+from reconciler.errors import NotFoundError
+from reconciler.manifests.links import full_form
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.table import MANAGE, TABLE
+from reconciler.model.platform import BUILT_IN_RESOURCES, PROTECTED_TAG
 from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
 
 if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
-    from reconciler.operations.change_writer import Change
+    from reconciler.changes.write import Change
 
 _TAG = re.compile(r'"([0-9a-f]{32})-[0-9a-f]{24}"')
 """The entity tag of a resource: it begins with the digest of the manifest."""
@@ -61,7 +61,7 @@ class Declaration(NamedTuple):
 
 async def create_resource(call: Call) -> Response:
     """Create a resource: a file of its own in the source."""
-    from reconciler.operations.manifest_edits import new_path
+    from reconciler.changes.edits import new_path
 
     body = await call.body()
     kind = call.kind()
@@ -103,7 +103,7 @@ async def put_resource(call: Call) -> Response:
 
 async def patch_resource(call: Call) -> Response:
     """Change fields of a resource by a JSON merge patch."""
-    from reconciler.operations.manifest_text import merge_patch
+    from reconciler.changes.text import merge_patch
 
     key, source, path, new = await _declared(call, "edit")
     patch = await call.body()
@@ -161,7 +161,7 @@ def deletions(call: Call, key: Key, source: SourceSettings, path: str) -> list[R
 
 def _seen(call: Call, body: Mapping[str, Any]) -> SeenManifest | None:
     """What the client of a PUT saw: by If-Match, by the revision in its body, else what it wrote last."""
-    from reconciler.operations.manifest_commits import author_of
+    from reconciler.changes.commits import author_of
 
     if "if-match" in call.request.headers:
         return _tagged(call)
@@ -220,7 +220,7 @@ async def _declared(call: Call, permission: str) -> Declaration:
     key = call.key() if is_built_in else call.existing(permission)
     entry = call.reader.records.desired.get(str(key))
     if entry is None and (key.kind is Kind.ORG or is_built_in):
-        from reconciler.operations.manifest_edits import new_path
+        from reconciler.changes.edits import new_path
 
         return Declaration(key, await find_source_for(call, key), new_path(key), new=True)
     if entry is None:
@@ -237,20 +237,18 @@ async def find_source_for(call: Call, key: Key) -> SourceSettings:
     if len(sources) == 1:
         return sources[0]
     if key.gvc:
-        from reconciler.api.commits import find_declaring_source
-
         gvc = Key(Kind.GVC, "", key.gvc)
         recorded = call.reader.records.desired.get(str(gvc))
         if recorded is not None:
             return find_source(call.api.settings, recorded.source)
-        if found := await call.in_git(lambda: find_declaring_source(call, gvc)):
+        if found := await call.in_git(lambda: call.api.writers.find_declaring_source(gvc)):
             return found
     raise Problem(400, f"add ?source=NAME: {', '.join(each.name for each in sources)}")
 
 
 def meaning_of(call: Call, key: Key) -> dict[str, Any]:
     """The manifest of ``key`` as readers see it."""
-    from reconciler.operations.manifest_commits import manifest_of
+    from reconciler.changes.commits import manifest_of
 
     return manifest_of(key, call.recorded_body(key))
 

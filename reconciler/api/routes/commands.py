@@ -82,7 +82,7 @@ def _admit_overrides(call: Call, key: Key, wanted: NewCommand) -> None:
     """Refuse references of a container with overrides that the caller may not make. Raises Problem 400 and 403."""
     if not wanted.spec.get("containerOverrides"):
         return
-    from reconciler.operations.manifest_commits import manifest_of
+    from reconciler.changes.commits import manifest_of
     from reconciler.operations.override_check import overridden_manifest
 
     body = call.recorded_body(key)

@@ -12,28 +12,27 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from reconciler.clock import Clock
-from reconciler.errors import PushBroken, PushConflict, ReconcilerError, RecordsError, RefusedError
-from reconciler.logs import log
-from reconciler.model.finding import Finding, Severity
-from reconciler.model.key import Key, Kind
-from reconciler.operations.change_requests import ChangeRequest, Document, EarlierChange, ResourceEdit, SeenManifest
-from reconciler.operations.manifest_commits import REQUEST_TRAILER, REVIEW_BRANCH, Commit, SourceWriter, author_of
-from reconciler.operations.manifest_edits import (
+from reconciler.changes.commits import REQUEST_TRAILER, REVIEW_BRANCH, Commit, SourceWriter, author_of
+from reconciler.changes.edits import (
     EditConflictError,
     check_conflicts,
     edited_files,
     find_data,
     in_conflict,
 )
-from reconciler.operations.manifest_text import new_document
-from reconciler.operations.sealed_documents import Sealing
+from reconciler.changes.requests import ChangeRequest, Document, EarlierChange, ResourceEdit, SeenManifest
+from reconciler.changes.sealed import Sealing
+from reconciler.changes.text import new_document
+from reconciler.clock import Clock
+from reconciler.errors import PushBroken, PushConflict, ReconcilerError, RecordsError, RefusedError
+from reconciler.logs import log
+from reconciler.model.finding import Finding, Severity
+from reconciler.model.key import Key, Kind
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.reasons import Reason
-from reconciler.records.store import Records
 from reconciler.records.tables.events import NewEvent, WaitingEvents
 from reconciler.secrets.host_files import keyring_of
-from reconciler.settings import Settings, SourceSettings
+from reconciler.settings import Settings
 from reconciler.times import iso
 
 TRIES = 10
@@ -98,16 +97,14 @@ class _Attempt:
 
 
 class ChangeWriter:
-    """Writes the changes of one source; ``is_review``: each goes to a branch of its own, for a review."""
+    """Writes changes by ``writer``; ``is_review``: each goes to a branch of its own, for a review."""
 
-    def __init__(
-        self, settings: Settings, source: SourceSettings, records: Records, clock: Clock, *, is_review: bool
-    ) -> None:
+    def __init__(self, settings: Settings, writer: SourceWriter, clock: Clock, *, is_review: bool) -> None:
         self._settings = settings
-        self._records = records
+        self._records = writer.records
         self._clock = clock
         self._is_review = is_review
-        self._writer = SourceWriter(settings, source, records, clock)
+        self._writer = writer
 
     def write(self, requests: Sequence[ChangeRequest]) -> list[Outcome]:
         """Write ``requests`` in their order, with one push; returns what became of each. An error of one is its own.

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.convert.recognition import Form, foreign, form_of
 from reconciler.documents.reader import read
+from reconciler.documents.recognition import Form, foreign, form_of
 from reconciler.platform_cli.main import run
 from tests.support.cases import CASES
 from tests.support.desk import CommandResult, here

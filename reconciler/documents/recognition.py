@@ -5,16 +5,21 @@ from __future__ import annotations
 import posixpath
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.convert.quadlet.units import is_unit
 from reconciler.documents.reader import read
 from reconciler.errors import RefusedError
 from reconciler.model.key import KINDS
 from reconciler.printable import printable
 
+UNIT_SUFFIXES = (".container", ".pod", ".volume", ".network", ".image", ".build", ".kube", ".timer")
+"""How the names of quadlets end, and of the timers beside them."""
+DROP_IN = ".conf"
+"""How the name of a drop-in ends, which has more entries of a unit."""
+_UNIT_TYPES = "|".join(suffix[1:] for suffix in UNIT_SUFFIXES)
+_DROP_IN = re.compile(rf"(?:^|.*/)(?:[^/]*\.)?(?:{_UNIT_TYPES})\.d/[^/]+\{DROP_IN}")
 _KEY = re.compile(rb"^[\"']?([A-Za-z][-A-Za-z0-9_]{0,40})[\"']?[ \t]*:(?:[ \t\r\n]|\Z)", re.MULTILINE)
 _KIND = re.compile(rb"^kind[ \t]*:[ \t]*[\"']?([A-Za-z]{1,60})", re.MULTILINE)
 _TEMPLATE = re.compile(rb"\{\{-?[ \t]*[^}\n]{0,200}\}\}")
@@ -127,6 +132,8 @@ _BY_KEYS = (
     (frozenset({"org", "sources"}), Form.SETTINGS),
     (frozenset({"on", "jobs"}), Form.CI),
     (frozenset({"service", "provider", "functions"}), Form.SERVERLESS),
+    *((frozenset({"service", key}), Form.KAMAL) for key in sorted(_KAMAL)),
+    (frozenset({"services"}), Form.COMPOSE),
 )
 """Keys at the root that only files of one form have together."""
 
@@ -152,17 +159,32 @@ def form_of(path: str, raw: bytes) -> Form:
         return Form.CHART
     if keys.kinds:
         return _of_kinds(keys)
-    if form := next((form for names, form in _BY_KEYS if names <= keys.names), None):
+    if form := _form_of_keys(keys.names):
         return form
-    if "service" in keys.names and not _KAMAL.isdisjoint(keys.names):
-        return Form.KAMAL
     if _DESTINATION.fullmatch(name) and not _KAMAL.isdisjoint(keys.names):
         return Form.DESTINATION
-    if "services" in keys.names or _COMPOSE.fullmatch(name):
+    if _COMPOSE.fullmatch(name):
         return Form.COMPOSE
     if not _CI_FOLDERS.isdisjoint(path.split("/")[:-1]):
         return Form.CI
     return Form.CHART if name == "values.yaml" else Form.UNKNOWN
+
+
+def is_unit(path: str) -> bool:
+    """Whether a file is a quadlet, a timer or a drop-in of one, by its name."""
+    return path.endswith(UNIT_SUFFIXES) or _DROP_IN.fullmatch(path) is not None
+
+
+def _form_of_keys(names: Collection[str]) -> Form:
+    """What a document without a kind is, by the keys at its root alone."""
+    present = frozenset(names)
+    return next((form for keys, form in _BY_KEYS if keys <= present), Form.UNKNOWN)
+
+
+def suggest_command(names: Collection[str]) -> str:
+    """What to do with a document among manifests that has no kind; "" where the keys at its root do not show it."""
+    form = _form_of_keys(names)
+    return f"this {_verb(form)} {form}; {_advise('FILE', form)}, or list it in .reconcilerignore" if form else ""
 
 
 def _of_name(name: str) -> Form | None:
@@ -183,6 +205,12 @@ def _of_kinds(keys: _Keys) -> Form:
 
 def foreign(path: str, form: Form, program: str = "reconciler") -> str:
     """A sentence that says what the file at ``path`` is, and which command of ``program`` takes it."""
+    place = "standard input" if path == _STDIN else path
+    return printable(f"{place} {_verb(form)} {form}; {_advise(path, form, program)}")
+
+
+def _advise(path: str, form: Form, program: str = "reconciler") -> str:
+    """Which command of ``program`` takes the file at ``path``, or that none does."""
     folder, name = posixpath.split(path)
     named = _DESTINATION.fullmatch(name)
     places = {
@@ -193,8 +221,7 @@ def foreign(path: str, form: Form, program: str = "reconciler") -> str:
         "destination": named[1] if named else "",
     }
     convert = "reconciler convert" if program == "reconciler" else "platform convert --file"
-    words = _TAKEN[form].format(convert=convert, **{key: shlex.quote(place) for key, place in places.items()})
-    return printable(f"{'standard input' if path == _STDIN else path} {_verb(form)} {form}; {words}")
+    return _TAKEN[form].format(convert=convert, **{key: shlex.quote(place) for key, place in places.items()})
 
 
 def _verb(form: Form) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from reconciler.changes.text import read_documents, remove_document, split_documents
 from reconciler.documents.encoding import is_json, is_json_list
 from reconciler.documents.reader import read
 from reconciler.errors import EncryptionError, RefusedError
 from reconciler.manifests.encrypted import ENCRYPTED_ONLY, is_plain_text
 from reconciler.model.key import Key
-from reconciler.operations.manifest_text import read_documents, remove_document, split_documents
 from reconciler.sops.creation_rules import FILE, Creation
 from reconciler.sops.decrypt import encrypted_in
 from reconciler.sops.encrypt import decrypt_file, encrypt, reencrypt

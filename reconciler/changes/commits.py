@@ -14,6 +14,7 @@ import pygit2
 from pygit2.enums import ObjectType
 
 from reconciler.access.manifest_links import EMPTY, FileLinks
+from reconciler.changes.requests import ResourceEdit, SeenManifest
 from reconciler.clock import Clock
 from reconciler.documents.encoding import is_json_list
 from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError, SourceUnverified
@@ -21,7 +22,6 @@ from reconciler.manifests.decoder import decode
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Resource
-from reconciler.operations.change_requests import ResourceEdit, SeenManifest
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.printable import printable
@@ -32,6 +32,7 @@ from reconciler.sops.creation_rules import Creation, creation_of
 from reconciler.source.file_history import History
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.mirror import Mirror
+from reconciler.source.repository import Repository
 from reconciler.source.signing import signed_commit
 from reconciler.status.branch.branch import is_checked_out
 from reconciler.status.branch.owner import file_access_of
@@ -90,19 +91,35 @@ class Review(NamedTuple):
 
 
 class SourceWriter:
-    """Writes to the branch of one source. Methods raise SourceError."""
+    """Writes to the branch of one source, over ``records`` of its own. Methods raise SourceError."""
 
     def __init__(self, settings: Settings, source: SourceSettings, records: Records, clock: Clock) -> None:
         if not source.branch or source.read_only:
             what = "is read-only" if source.read_only else "follows no branch"
             raise RefusedError(f"the source {source.name} {what}, so nothing can be written to it")
-        self._line = SourcePipeline(settings, source, records, clock)
+        self.records = records
+        self._pipeline = SourcePipeline(settings, source, records, clock)
         self._clock = clock
         self._settings = source
         self._signing_key = settings.api.signing_key if settings.api is not None else None
         self._ref = f"refs/heads/{source.branch}"
-        self._git = open_git(self._line.source.repository.commondir)
         self._decoded: dict[str, Named] = {}
+        self._git = open_git(self._repository.commondir)
+
+    def renew(self) -> None:
+        """Begin another use: what others changed on this host since the last one counts."""
+        self._pipeline.renew_identity()
+        self._decoded.clear()  # with another identity, a text may mean something else
+        # An open repository never lets go of packs that Git has merged.
+        self._git = open_git(self._repository.commondir)
+
+    def close(self) -> None:
+        """Close the records."""
+        self.records.close()
+
+    @property
+    def _repository(self) -> Repository:
+        return self._pipeline.source.repository
 
     @property
     def name(self) -> str:
@@ -116,12 +133,12 @@ class SourceWriter:
 
     def tip(self) -> str:
         """The newest commit of the branch, also of a remote one."""
-        self._line.source.refresh()
+        self._pipeline.source.refresh()
         return self.known_tip()
 
     def known_tip(self) -> str:
         """The newest commit of the branch that this host has."""
-        return self._line.source.repository.resolve().commit
+        return self._repository.resolve().commit
 
     def read(self, commit: str, path: str) -> str | None:
         """The text of the manifest at ``path`` in ``commit``; None if there is no such file."""
@@ -163,7 +180,7 @@ class SourceWriter:
                 self._decoded.clear()
             found = self._decoded[text] = {}
             raw = text.encode()
-            for manifest in decode(raw, self._line.dialect, is_json=is_json_list(raw)).manifests:
+            for manifest in decode(raw, self._pipeline.dialect, is_json=is_json_list(raw)).manifests:
                 found.setdefault((manifest.kind, manifest.name), []).append(manifest)
         return found
 
@@ -182,10 +199,10 @@ class SourceWriter:
         None if none of the newest commits that changed the file has it.
         """
         if seen.commit:
-            known = self._line.source.repository.contains(tip, seen.commit)
+            known = self._repository.contains(tip, seen.commit)
             return self.read(seen.commit, path) if known else None
         left = iter(range(SEARCHED_CHANGES))
-        history = History(self._line.source.repository, lambda: next(left, None) is not None)
+        history = History(self._repository, lambda: next(left, None) is not None)
         for touch in history.of(path, tip, ""):
             if not touch.commit or (seen.author and self._git[touch.commit].author.email != seen.author):
                 continue
@@ -205,7 +222,7 @@ class SourceWriter:
         """
         unread = []
         written = [edit for edit in edits if edit.wanted is not None]
-        dialect = self._line.dialect
+        dialect = self._pipeline.dialect
         old = {path: FileLinks(before.get(path), dialect) for path in {edit.path for edit in written}}
         new = {path: FileLinks(after[path], dialect) if path in after else old[path] for path in old}
         formers = {edit.key: old[edit.path].of(edit.key) for edit in written}
@@ -222,7 +239,7 @@ class SourceWriter:
 
     def adds(self, key: Key) -> bool:
         """Whether the newest commit declares ``key``, and the last good one does not."""
-        return str(key) in self._line.plan_revision(self.tip()).loaded.change_set.added
+        return str(key) in self._pipeline.plan_revision(self.tip()).loaded.change_set.added
 
     def creation_rule(self, commit: str, path: str) -> Creation | None:
         """The first rule for ``path`` in the nearest ``.sops.yaml`` of ``commit``; None if none matches."""
@@ -252,7 +269,7 @@ class SourceWriter:
             )
             key = self._signing_key
             content = f"{head}\n{message}\n".encode() if key is None else signed_commit(head, message, key)
-            with file_access_of(self._line.source.repository.commondir):
+            with file_access_of(self._repository.commondir):
                 made = str(self._git.write(ObjectType.COMMIT, content))
         except _FAULTS as fault:
             raise self._broken(fault) from None
@@ -264,13 +281,13 @@ class SourceWriter:
         Raises RefusedError if the source does not accept its signature.
         """
         try:
-            return self._line.plan_revision(commit.id)
+            return self._pipeline.plan_revision(commit.id)
         except SourceUnverified as error:
             raise RefusedError(f"{error}: set `api.signingKey` in the settings to a key that it allows") from None
 
     def publish(self, commit: Commit) -> None:
         """Move the branch to ``commit``. Raises PushConflict if others moved it since, PushRefused."""
-        mirror = self._line.source.mirror
+        mirror = self._pipeline.source.mirror
         if mirror is not None:
             self._push(mirror, commit)
             return
@@ -282,14 +299,14 @@ class SourceWriter:
                     f"the branch {self.branch} is checked out in a work tree of the source {self.name}, which would "
                     "not follow: use a bare repository, or `api: {writes: branch}`"
                 )
-            with file_access_of(self._line.source.repository.commondir):
+            with file_access_of(self._repository.commondir):
                 reference = self._git.lookup_reference(lookup_name(self._ref))
                 if str(reference.target) != commit.parent:
                     raise moved
                 reference.set_target(commit.id)
         except _FAULTS as fault:
-            lock = self._line.source.repository.commondir / f"{self._ref}.lock"
-            if self._line.source.repository.resolve().commit != commit.parent:
+            lock = self._repository.commondir / f"{self._ref}.lock"
+            if self._repository.resolve().commit != commit.parent:
                 raise moved from None
             if lock.exists():  # by another writer, or left behind by one that was killed
                 raise PushConflict(f"{where} is locked: {lock} exists") from None
@@ -301,7 +318,7 @@ class SourceWriter:
             mirror.push(f"{commit.id}:{self._ref}", commit.parent)
         except PushBroken as error:
             with contextlib.suppress(SourceError):
-                if self._line.source.repository.contains(self.tip(), commit.id):
+                if self._repository.contains(self.tip(), commit.id):
                     return
             raise PushBroken(f"{error}; {_UNKNOWN}") from None
 
@@ -309,13 +326,13 @@ class SourceWriter:
         """Create the branch of ``request_id`` at ``commit``, for a review. Raises PushConflict if it exists."""
         branch = f"{REVIEW_BRANCH}{request_id}"
         ref = f"refs/heads/{branch}"
-        mirror = self._line.source.mirror
+        mirror = self._pipeline.source.mirror
         if mirror is not None:
             words = mirror.push(f"{commit.id}:{ref}", "")
             links = [link[0] for line in words if (link := _LINK.search(line))]
             return Review(branch, links[0] if links else "")
         try:
-            with file_access_of(self._line.source.repository.commondir):
+            with file_access_of(self._repository.commondir):
                 self._git.references.create(ref, commit.id)
             return Review(branch, "")
         except _FAULTS as fault:
@@ -324,7 +341,7 @@ class SourceWriter:
     def find_review(self, request_id: str) -> str:
         """The commit of the branch for a review of ``request_id``, "" if there is no such branch."""
         ref = f"refs/heads/{REVIEW_BRANCH}{request_id}"
-        mirror = self._line.source.mirror
+        mirror = self._pipeline.source.mirror
         if mirror is not None:
             return mirror.fetch_ref(ref)
         try:

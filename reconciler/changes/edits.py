@@ -8,11 +8,16 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconciler.errors import RefusedError
-from reconciler.manifests.encrypted import ENCRYPTED_ONLY
-from reconciler.model.key import GVC_SCOPED, Key, Kind
-from reconciler.operations.change_requests import Document, ResourceEdit
-from reconciler.operations.manifest_text import (
+from reconciler.changes.requests import Document, ResourceEdit
+from reconciler.changes.sealed import (
+    Sealing,
+    check_sealed,
+    is_encrypted,
+    open_file,
+    remove_encrypted,
+    seal,
+)
+from reconciler.changes.text import (
     DocumentList,
     IrregularTextError,
     JsonDocumentList,
@@ -23,14 +28,9 @@ from reconciler.operations.manifest_text import (
     replace_document,
     split_documents,
 )
-from reconciler.operations.sealed_documents import (
-    Sealing,
-    check_sealed,
-    is_encrypted,
-    open_file,
-    remove_encrypted,
-    seal,
-)
+from reconciler.errors import RefusedError
+from reconciler.manifests.encrypted import ENCRYPTED_ONLY
+from reconciler.model.key import GVC_SCOPED, Key, Kind
 
 Documents = DocumentList | JsonDocumentList
 ReadFile = Callable[[str], str | None]
