@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from docs.generate.tables import Schema, default, fields, meaning, table, takes
@@ -154,8 +155,33 @@ default, and a written default changes nothing.
 
 def page() -> str:
     """The text of the page."""
-    parts = [HEAD, *(_kind(name) for name in KIND_NAMES)]
+    parts = [HEAD, *(_kind(name) for name in KIND_NAMES), UNMODELLED + table(COLUMNS, _unmodelled_rows())]
     return "\n".join(parts)
+
+
+UNMODELLED = """\
+## Fields without effect here
+
+The platform has these fields and values, and nothing here does what they ask. A value of the fourth column changes
+nothing on the platform either: it is a notice (`field-inert`), any other is a warning (`field-not-enforced`). A value
+of the second column is a regular expression.
+[Fields](platform/fields.md#fields-without-effect) has more. *Public since* is the month in which public tools or
+templates of the platform first have the field; the platform itself may be older.
+
+"""
+COLUMNS = ("Kind", "Field or value", "What the platform does", "No effect there either", "Public since")
+
+
+def _unmodelled_rows() -> Iterator[tuple[str, ...]]:
+    """One row for each field and value that has no effect here; fields that several kinds share stand in each."""
+    for name in KIND_NAMES:
+        for field in fields(load_schema(name)):
+            schema, since = field.schema, field.schema.get("x-since", "")
+            inert = ", ".join(f"`{json.dumps(value)}`" for value in schema.get("x-inert", ()))
+            if "x-unmodelled" in schema:
+                yield name, f"`{field.path}`", f"It {schema['x-unmodelled']}.", inert, since
+            for value, does in schema.get("x-unmodelled-values", {}).items():
+                yield name, f"`{value}` of `{field.path}`", f"It {does}.", "", since
 
 
 HOST = """

@@ -22,6 +22,7 @@ MEANINGS = {
     "x-secret": "The value is never shown.",
     "x-unmodelled": "The field has no effect here; the text says what the platform does with it.",
     "x-unmodelled-values": "Patterns of values without effect here; each text says what the platform does.",
+    "x-since": "The month in which public tools of the platform first have what has no effect here.",
     "x-inert": "Values of a field that mean the same as if it were left out.",
     "x-set": "The order of this list has no meaning.",
     "x-sorted": "Like `x-set`, for entries that are mappings.",

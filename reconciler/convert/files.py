@@ -15,7 +15,7 @@ from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
 from reconciler.convert.notes import findings
 from reconciler.convert.quadlet import convert as quadlet
 from reconciler.convert.reader import read_kubernetes
-from reconciler.convert.recognition import CONVERTIBLE, Form, Recogniser, form_of
+from reconciler.documents.recognition import CONVERTIBLE, Form, Recogniser, form_of
 from reconciler.errors import UsageError
 from reconciler.model.finding import Finding, has_errors
 

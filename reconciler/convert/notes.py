@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from reconciler.convert.quadlet.units import UnitLocator, is_unit
+from reconciler.convert.quadlet.units import UnitLocator
 from reconciler.convert.rules import RULEBOOK
 from reconciler.documents.locator import Locator
+from reconciler.documents.recognition import is_unit
 from reconciler.model.finding import Finding, Pointer, Severity
 from reconciler.printable import printable_finding
 

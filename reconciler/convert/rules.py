@@ -33,7 +33,7 @@ _ERRORS = {
         "What a conversion writes is valid.",
         "`reconciler validate` and the daemon would refuse it: the platform has limits that the tool has not.",
     ),
-    "compose-outside": (
+    "convert-outside": (
         "A file of a project names files only below the directory of the project, unless --allow-outside is set.",
         "What it names becomes a part of the manifests, and a file of somebody else could name any file.",
     ),
@@ -41,7 +41,7 @@ _ERRORS = {
         "A variable in a compose file is written as Compose reads it, and is set if it is required.",
         "Without it, the value is not known.",
     ),
-    "compose-file": (
+    "convert-file": (
         "A file that a file of a project names can be read.",
         "Services would run without what it has.",
     ),

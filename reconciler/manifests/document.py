@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.documents.locator import Locator
 from reconciler.documents.positions import Position, Positions
+from reconciler.documents.recognition import suggest_command
 from reconciler.documents.schema.validator import MOST, checker
 from reconciler.documents.types import Document, unreadable_paths
 from reconciler.manifests import defaults
@@ -174,7 +175,9 @@ class DocumentDecoder:
         if kind is not None:
             return kind
         if "kind" not in value:
-            self._fault("missing-field", (), "the field `kind` is missing", f"one of {_listed()}")
+            # A file of another tool may lie beside manifests.
+            hint = suggest_command(value) or f"one of {_listed()}"
+            self._fault("missing-field", (), "the field `kind` is missing", hint)
         else:
             # If there are several words, the others may be part of a secret.
             text = written if isinstance(written, str) and len(written.split()) == 1 else ""
@@ -245,7 +248,7 @@ class DocumentDecoder:
 
     def _position(self, at: Pointer, *, on_key: bool = False) -> Position:
         """Where the value at ``at``, or the key that leads to it, begins."""
-        return self.locator.key(self.document, at) if on_key else self._positions.value(at)
+        return self._positions.key(at) if on_key else self._positions.value(at)
 
     def _key_text(self, kind: Kind, value: dict[str, Any]) -> str:
         name, gvc = value.get("name"), value.get("gvc", "")

@@ -10,7 +10,7 @@ from reconciler.input_files import read_file, read_files, shown_name
 from reconciler.model.finding import Pointer
 
 if TYPE_CHECKING:
-    from reconciler.convert.recognition import Recogniser
+    from reconciler.documents.recognition import Recogniser
 
 
 class InputError(ReconcilerError):

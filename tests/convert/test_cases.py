@@ -22,7 +22,7 @@ from tests.support.cases import CASES
 from tests.support.desk import CommandResult, here
 
 FOLDER = CASES / "convert"
-TOO_LARGE_FOR_A_CASE = {"convert-too-large", "compose-outside"}
+TOO_LARGE_FOR_A_CASE = {"convert-too-large", "convert-outside"}
 """Rules of which tests/platform_cli/test_stack_files.py has projects: large ones, and files outside of a folder."""
 FILES = sorted(FOLDER.glob("*.yaml"))
 

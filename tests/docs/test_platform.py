@@ -160,7 +160,8 @@ def _fields(node: Any, root: dict[str, Any], seen: frozenset[str]) -> Iterator[s
             yield from _fields(member, root, seen)
     if not isinstance(node, dict):
         return
-    yield from node.get("properties", {})
+    # The generated table of fields without effect describes the others.
+    yield from (name for name, field in node.get("properties", {}).items() if "x-unmodelled" not in field)
     reference = node.get("$ref", "")
     if reference and reference not in seen:
         file, _, pointer = reference.partition("#")

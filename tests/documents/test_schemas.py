@@ -42,6 +42,7 @@ ANNOTATIONS = {
     "x-unmodelled",
     "x-unmodelled-values",
     "x-inert",
+    "x-since",
 }
 PASSED_ON = {
     "gvc": "/spec/sidecar/envoy",
@@ -110,6 +111,22 @@ def test_every_default_and_every_example_fits_its_own_field(name: str) -> None:
 def test_every_keyword_has_words_or_is_only_a_note(name: str) -> None:
     known = PHRASED | CONDITIONAL | NOTES | ANNOTATIONS
     assert {word for _, node in nodes(load_schema(name)) for word in node} <= known
+
+
+@every_schema
+def test_what_has_no_effect_here_names_the_month_since_when_it_is_public(name: str) -> None:
+    for place, node in nodes(load_schema(name)):
+        is_unmodelled = "x-unmodelled" in node or "x-unmodelled-values" in node
+        assert ("x-since" in node) == is_unmodelled, place
+        assert re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", node.get("x-since", "2025-01")), place
+
+
+@every_schema
+def test_no_schema_uses_what_the_two_validators_read_differently(name: str) -> None:
+    """The validator that words faults passes over the one and fails on the other, so a refusal would have no words."""
+    for place, node in nodes(load_schema(name)):
+        assert "patternProperties" not in node, place
+        assert not re.search(r"\\p\{", node.get("pattern", ""), re.I), place
 
 
 @every_schema

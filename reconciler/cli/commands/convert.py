@@ -38,8 +38,8 @@ def command(files: tuple[str, ...], out: Path | None, force: bool, allow_outside
     the directory of its project. Only errors in the input make the exit code 1; nothing is written then.
     """
     from reconciler.convert.files import ConversionOptions, convert_files, refuse_others
-    from reconciler.convert.quadlet.units import SUFFIXES, drop_in_directories
-    from reconciler.convert.recognition import CONVERTIBLE, Recogniser
+    from reconciler.convert.quadlet.units import drop_in_directories
+    from reconciler.documents.recognition import CONVERTIBLE, UNIT_SUFFIXES, Recogniser
     from reconciler.model.finding import has_errors
 
     chosen = ConversionOptions(
@@ -47,7 +47,7 @@ def command(files: tuple[str, ...], out: Path | None, force: bool, allow_outside
         lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read,
     )
     chosen.check()
-    found = read_beside(read_files(files, SUFFIXES, Recogniser(CONVERTIBLE).advice), drop_in_directories)
+    found = read_beside(read_files(files, UNIT_SUFFIXES, Recogniser(CONVERTIBLE).advice), drop_in_directories)
     contents = chosen.without_destinations(found)
     refuse_others(contents)
     converted = convert_files(contents, chosen, manifest_problems)

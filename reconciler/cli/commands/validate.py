@@ -13,7 +13,7 @@ from reconciler.cli.output.printing import source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
-    from reconciler.convert.recognition import Recogniser
+    from reconciler.documents.recognition import Recogniser
     from reconciler.model.finding import Finding
     from reconciler.model.resource import Resource
     from reconciler.review.folder import FolderCheck
@@ -56,7 +56,7 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
 
 def _recognised(path: Path, settings_file: Path, org: str) -> FolderCheck:
     """The check of ``path``, with the command that takes a file of another tool. Raises RefusedError for one alone."""
-    from reconciler.convert.recognition import MANIFESTS, Recogniser
+    from reconciler.documents.recognition import MANIFESTS, Recogniser
     from reconciler.input_files import advice_below, read_file
 
     recogniser = Recogniser(MANIFESTS)

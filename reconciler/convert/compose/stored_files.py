@@ -136,7 +136,7 @@ class StoredFiles:
         variable = part.required()
         if variable in self._project.environ:
             return self._project.environ[variable].encode("utf-8", "surrogateescape")
-        part.add_note("compose-file", "the variable with the value is not set")
+        part.add_note("convert-file", "the variable with the value is not set")
         return None
 
     def _read_mounted(self, path: str, source: Field) -> StoredFile | None:
@@ -173,7 +173,7 @@ class StoredFiles:
             return _NO_VARIABLES
         except (UnreadableFileError, EnvFileError) as error:
             entry.add_note(
-                "compose-file" if is_required else "convert-missing", f"the env file cannot be read: {error}"
+                "convert-file" if is_required else "convert-missing", f"the env file cannot be read: {error}"
             )
             return _NO_VARIABLES
         texts = {name: text for name, text in found.items() if not CONTROL.search(text)}

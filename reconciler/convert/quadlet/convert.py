@@ -19,7 +19,8 @@ from reconciler.convert.names import fitting
 from reconciler.convert.notes import ConversionNote
 from reconciler.convert.quadlet.calendar import Times, read_times, together
 from reconciler.convert.quadlet.fields import origin_of, unused
-from reconciler.convert.quadlet.units import DROP_IN, Entry, Unit, drop_in_directories, read_unit, with_drop_ins
+from reconciler.convert.quadlet.units import Entry, Unit, drop_in_directories, read_unit, with_drop_ins
+from reconciler.documents.recognition import DROP_IN
 from reconciler.errors import OutsideFileError, UnreadableFileError
 from reconciler.model.finding import Finding, Severity
 from reconciler.printable import is_name

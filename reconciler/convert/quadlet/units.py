@@ -7,13 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from reconciler.documents.recognition import UNIT_SUFFIXES
 from reconciler.model.finding import Fault, Pointer
 
-SUFFIXES = (".container", ".pod", ".volume", ".network", ".image", ".build", ".kube", ".timer")
-"""How the names of quadlets end, and of the timers beside them."""
-DROP_IN = ".conf"
-"""How the name of a drop-in ends, which has more entries of a unit."""
-_DROP_IN = re.compile(rf"(?:^|.*/)(?:[^/]*\.)?(?:{'|'.join(each[1:] for each in SUFFIXES)})\.d/[^/]+\{DROP_IN}")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters that a manifest cannot have, even escaped."""
 MOST_ENTRIES = 10_000
@@ -75,16 +71,11 @@ class UnitLocator:
     value = key
 
 
-def is_unit(path: str) -> bool:
-    """Whether a file is a quadlet, a timer or a drop-in of one, by its name."""
-    return path.endswith(SUFFIXES) or _DROP_IN.fullmatch(path) is not None
-
-
 def drop_in_directories(path: str) -> list[str]:
     """The directories with drop-ins of the unit at ``path``, those first that win; empty for other files."""
     folder, name = posixpath.split(path)
     stem, suffix = posixpath.splitext(name)
-    if suffix not in SUFFIXES:
+    if suffix not in UNIT_SUFFIXES:
         return []
     words = stem.split("-")
     above = ["-".join([*words[:count], ""]) for count in range(len(words) - 1, 0, -1)]

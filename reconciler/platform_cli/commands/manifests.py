@@ -204,14 +204,16 @@ def _converted(
     Raises UsageError and RefusedError.
     """
     from reconciler.convert.files import ConversionOptions, convert_files, refuse_others
-    from reconciler.convert.quadlet.units import SUFFIXES, drop_in_directories
-    from reconciler.convert.recognition import CONVERTIBLE, Recogniser
+    from reconciler.convert.quadlet.units import drop_in_directories
+    from reconciler.documents.recognition import CONVERTIBLE, UNIT_SUFFIXES, Recogniser
 
     options = ConversionOptions(
         wanted_gvc(session), *words, lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read
     )
     options.check()
-    found = read_beside(read_files(files, SUFFIXES, Recogniser(CONVERTIBLE, "platform").advice), drop_in_directories)
+    found = read_beside(
+        read_files(files, UNIT_SUFFIXES, Recogniser(CONVERTIBLE, "platform").advice), drop_in_directories
+    )
     contents = options.without_destinations(found)
     refuse_others(contents, "platform")
     converted = convert_files(contents, options)
@@ -240,7 +242,7 @@ def report(session: Session, findings: Sequence[Finding]) -> None:
 
 
 def _documents(session: Session, files: Sequence[str], *, k8s: bool) -> list[Input]:
-    from reconciler.convert.recognition import MANIFESTS, Recogniser
+    from reconciler.documents.recognition import MANIFESTS, Recogniser
 
     if k8s:
         return [Input(", ".join(files), 1, each) for each in _converted(session, files)]

@@ -180,7 +180,7 @@ def _open(editor: str, path: str) -> None:
 
 def patch(session: Session, kind: str, ref: str, file: str) -> None:
     """Merge an object from a file into a resource."""
-    from reconciler.convert.recognition import MANIFESTS, Recogniser
+    from reconciler.documents.recognition import MANIFESTS, Recogniser
 
     patch_with(session, kind, ref, slim(read_object(file, Recogniser(MANIFESTS, "platform"))))
 

@@ -65,7 +65,7 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
     from reconciler.convert.compose.convert import convert
     from reconciler.convert.compose.project import load
     from reconciler.convert.notes import findings
-    from reconciler.convert.recognition import PROJECTS, Recogniser
+    from reconciler.documents.recognition import PROJECTS, Recogniser
     from reconciler.model.finding import has_errors
 
     paths = [*options.file] or _default_files(session.environ)

@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.dataplane.endpoints import move_endpoints
-from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
-from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.decisions.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import ContainerSpec
 from reconciler.engines.host.state_migration import migrate_state
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Probe, Target
 from tests.engines.host.kit import Host, played
