@@ -63,21 +63,21 @@ class ManifestEditor:
         if after == before:
             return None
         wanted = parse_manifest(self.key, after)
-        was = self._meaning() or {}
+        was = self._meaning(self._writer.known_tip()) or {}
         return self._write(ResourceEdit(self.key, self.path, was, wanted, text=DocumentText(before, after)), options)
 
     def patch(self, patch_of: Callable[[Document], Document], options: ChangeOptions) -> Change | None:
         """Merge into the manifest the patch that ``patch_of`` makes, from the manifest in normal form."""
-        key, was = self.key, self._meaning()
+        key, was = self.key, self._meaning(self._writer.tip())
         if was is None:
             raise RefusedError(f"{key} cannot be read in {self.path}: correct it with `reconciler edit {key}`")
         patch = ManifestPatch(key, patch_of(was), partial(_check_identity, key))
         edit = ResourceEdit(key, self.path, was, patch.apply(was), patch.patches_data, patch.apply)
         return self._write(edit, options)
 
-    def _meaning(self) -> dict[str, Any] | None:
-        """The manifest in normal form, as the newest commit has it; None if it cannot be read."""
-        return self._writer.meaning(self._writer.read(self._writer.tip(), self.path), self.key)
+    def _meaning(self, commit: str) -> dict[str, Any] | None:
+        """The manifest in normal form, as ``commit`` has it; None if it cannot be read."""
+        return self._writer.meaning(self._writer.read(commit, self.path), self.key)
 
     def _write(self, edit: ResourceEdit, options: ChangeOptions) -> Change | None:
         self._writer.renew()

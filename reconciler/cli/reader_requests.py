@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.cli.api_client import ApiClient
 from reconciler.cli.commands.logs import line_form
-from reconciler.cli.commands.plan import CHANGES
+from reconciler.cli.commands.plan import choose_exit_code, print_plans
 from reconciler.cli.options import select_sources
 from reconciler.cli.output.printing import echo_json, source_errors_printed
 from reconciler.cli.overview_commands import draw_live, show_text
@@ -24,6 +24,7 @@ from reconciler.errors import ReconcilerError, RefusedError
 from reconciler.overviews.overview import FOLLOW, Overview
 from reconciler.overviews.table import OVERVIEWS
 from reconciler.printable import write_unguarded
+from reconciler.render.plan.rendered import RenderedPlan
 from reconciler.settings import Settings
 from reconciler.times import iso_milliseconds, parse_time
 
@@ -86,24 +87,18 @@ def _line(encoded: bytes) -> Line:
 def _show_plans(api: ApiClient, settings: Settings, wanted: Parameters) -> int:
     if wanted["out"] is not None:
         raise RefusedError("plan: --out may not be used by readers; redirect the output of --format json")
-    sources, form = select_sources(settings, wanted["name"]), _FORMS[wanted["form"]]
+    sources, form = select_sources(settings, wanted["name"]), wanted["form"]
+    query = _only(wanted, "revision") | {"blame": {True: "true", False: "false"}.get(wanted["blame"])}
     failed: dict[str, ReconcilerError] = {}
-    shown: list[str] = []
-    changes = errors = 0
+    plans: list[RenderedPlan] = []
     for source in sources:
         with source_errors_printed(source.name, failed):
-            query = _only(wanted, "revision") | {"blame": {True: "true", False: "false"}.get(wanted["blame"])}
-            shown.append(api.read(f"source/{source.name}/-plan", query, form))
-            changes += int(api.headers["Plan-Changes"])
-            errors += int(api.headers["Plan-Errors"])
-    if form == JSON:
-        documents = [msgspec.json.decode(each) for each in shown]
-        echo_json(documents if len(sources) > 1 else documents[0])
-    else:
-        click.echo("\n".join(shown), nl=False)
-    if failed or errors:
-        return 1
-    return CHANGES if wanted["detailed_exitcode"] and changes else 0
+            shown = api.read(f"source/{source.name}/-plan", query, _FORMS[form])
+            changes, has_errors = int(api.headers["Plan-Changes"]), api.headers["Plan-Errors"] != "0"
+            document = msgspec.json.decode(shown) if form == "json" else None
+            plans.append(RenderedPlan(changes, has_errors, shown, document=document))
+    print_plans(plans, failed, form, several=len(sources) > 1)
+    return choose_exit_code(plans, failed, is_detailed=wanted["detailed_exitcode"])
 
 
 def _only(wanted: Parameters, *names: str) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """All overviews. The commands for reading, operations of the API, and what readers may run come from this table.
 
-An overview of a new kind is a row here, the function that reads it, and the one that shows it.
+A new one is a row here, the function that reads it, and the one that shows it. `logs` and `plan` have commands and
+operations of their own: lines are not redacted and have a permission of their own, and plans have an exit code.
 """
 
 from __future__ import annotations

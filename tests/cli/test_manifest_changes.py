@@ -182,7 +182,8 @@ def test_an_invalid_text_is_opened_again_with_what_is_wrong_above_it(desk: Desk)
     ended = desk.run("edit", WEB, EDITOR=program, VISUAL="")
     assert ended.code == 0, ended
     notes = [[line for line in text.splitlines() if line.startswith("# reconciler: ")] for text in seen_by_editor(desk)]
-    golden("edit-again.txt", "\n".join("\n".join(lines) for lines in notes) + "\n")
+    above = "".join(f"{line}\n" for lines in notes for line in lines)
+    golden("edit.txt", f"$ reconciler edit {WEB}\n{ended.out}above the text in the editor, each time\n{above}")
     line = int(notes[1][0].partition("line ")[2].partition(":")[0])
     assert "standing" in seen_by_editor(desk)[1].splitlines()[line - 1]
     assert in_git(desk) == (COMMENTED.replace("web:1", "web:2") + BESIDE).strip()
@@ -222,3 +223,15 @@ def test_an_editor_that_fails_changes_nothing(desk: Desk) -> None:
     ended = desk.run("edit", WEB, EDITOR="no-such-editor", VISUAL="")
     assert ended.code == 2
     assert "the editor no-such-editor does not start" in ended.err
+
+
+def test_who_changed_a_manifest_does_not_approve_that(desk: Desk) -> None:
+    desk.settings.write_text(SETTINGS + "approval: deletes\napprovalFourEyes: true\n")
+    ann, bob = ({"LOGNAME": name, "USER": name} for name in ("ann", "bob"))
+    fields = ("spec.type=stateful", "tags.reconciler/allow-replace=true")
+    assert desk.run("patch", WEB, *fields, **ann).code == 0
+    desk.run("apply")
+    digest = desk.plan()["hold_digest"]
+    refused = desk.run("approve", digest, **ann)
+    assert f"ann made the change of {WEB}; another person approves it (approvalFourEyes)" in refused.err
+    assert desk.run("approve", digest, **bob).code == 0
