@@ -19,8 +19,7 @@ from reconciler.cli.commands.plan import CHANGES
 from reconciler.cli.commands.top import NO_REPLICAS
 from reconciler.cli.options import select_sources
 from reconciler.cli.output.printing import echo_json, source_errors_printed
-from reconciler.engines.host.logs.search import Line
-from reconciler.engines.host.logs.segments import Stream
+from reconciler.engines.reading import LogLine, LogStream
 from reconciler.errors import ReconcilerError, RefusedError
 from reconciler.printable import write_unguarded
 from reconciler.settings import Settings
@@ -98,10 +97,10 @@ def _logs(api: ApiClient, _settings: Settings, wanted: Parameters) -> None:
         write_unguarded(sys.stdout, line.decode() if wanted["output"] == "json" else f"{show(_line(line))}\n")
 
 
-def _line(encoded: bytes) -> Line:
+def _line(encoded: bytes) -> LogLine:
     fields = msgspec.json.decode(encoded)
     ms, text = round(parse_time(fields.pop("time")) * 1000), fields.pop("line")
-    return Line(ms, Stream(**fields, directory=""), text.encode())
+    return LogLine(ms, LogStream(**fields), text.encode())
 
 
 def _plan(api: ApiClient, settings: Settings, wanted: Parameters) -> int:

@@ -16,7 +16,7 @@ from reconciler.cli.output.printing import coloured
 from reconciler.terminal.live_display import Live
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.reading.snapshot import ReplicaRow
+    from reconciler.engines.reading import ReplicaRow
     from reconciler.queries.top import ReplicaReader
     from reconciler.settings import Settings
 
@@ -38,6 +38,7 @@ def command(settings_file: Path, gvc: str | None, once: bool, interval: float, o
     127.0.0.1:20001 the replica serves the port that its manifest declares as 8080. Needs no daemon.
     """
     from reconciler.cli.output.printing import echo_json
+    from reconciler.engines.plugin import name_running_engines
     from reconciler.queries.top import ReplicaReader
     from reconciler.render.replicas import replica_document
 
@@ -47,7 +48,7 @@ def command(settings_file: Path, gvc: str | None, once: bool, interval: float, o
         if gvc is not None:
             _check_gvc(settings, gvc)
         if not reader.has_locations:
-            click.echo("the settings bind no location to the engine host", err=True)
+            click.echo(f"the settings bind no location to the engine {name_running_engines()}", err=True)
         if output == "json":
             echo_json(replica_document(_measure(reader)))
         elif once or not sys.stdout.isatty():
