@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.positions import Pointer, Position, Positions
-from reconciler.documents.types import Document
+from reconciler.documents.positions import Positions
 
 if TYPE_CHECKING:
     from reconciler.documents.event_stream import EventStream
@@ -19,15 +17,13 @@ _ENDED = 1 << 62
 class Locator:
     """The positions in the documents of one file; calls in the order of documents parse the file once.
 
-    ``simple``: the file has simple lines only (``line_reader``). ``is_json``: it is read as JSON.
+    ``is_json``: it is read as JSON.
     """
 
-    def __init__(self, raw: bytes, limits: Limits = LIMITS, *, simple: bool = False, is_json: bool = False) -> None:
+    def __init__(self, raw: bytes, limits: Limits = LIMITS, *, is_json: bool = False) -> None:
         self._raw = raw
         self._is_json = is_json
         self._limits = limits
-        self._simple = simple
-        self._line_starts: list[int] = []
         self._stream: EventStream
         self._passed = _ENDED
         self._places = Positions()
@@ -44,25 +40,6 @@ class Locator:
             if walk(self._stream, skipped, self._places):
                 self._passed = index
         return self._places
-
-    def key(self, document: Document, pointer: Pointer) -> Position:
-        """Where the key that leads to ``pointer`` begins in ``document``; see ``Positions.key``."""
-        line = self._line_of(str(pointer[0]), document) if self._simple and len(pointer) == 1 else 0
-        return (line, 1) if line else self.of(document.index).key(pointer)
-
-    def _line_of(self, key: str, document: Document) -> int:
-        """The line of ``document``, in a simple file, that begins with ``key``; 0 for none.
-
-        It is a key of the root: text and values below a key are indented. Thus a secret in plain text, as most are that
-        need a position, is not parsed again.
-        """
-        if not self._line_starts:
-            self._line_starts = [0, *(found.end() for found in re.finditer(b"\n", self._raw))]
-        start = self._line_starts[document.line - 1]
-        found = re.compile(rb"^(?:---\r?$|%b:)" % re.escape(key.encode()), re.MULTILINE).search(self._raw, start)
-        if found is None or found[0].startswith(b"---"):
-            return 0
-        return document.line + self._raw.count(b"\n", start, found.start())
 
     def _begin(self) -> None:
         from reconciler.documents.event_stream import EventStream

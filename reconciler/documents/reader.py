@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.documents.encoding import check_encoding, end_of, fix_json_surrogates
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.line_reader import TEXT_FIELDS, read_lines
 from reconciler.documents.positions import position
-from reconciler.documents.types import Document, Reading
+from reconciler.documents.types import TEXT_FIELDS, Document, Reading
 from reconciler.model.finding import Fault
 
 if TYPE_CHECKING:
@@ -39,10 +38,7 @@ def read(
         return Reading([], [fault], is_json=is_json)
     if is_json:
         return _read_json(raw, limits, text_fields)
-    simple = read_lines(raw, limits, text_fields)
-    if simple is not None:
-        return Reading(simple, [], simple=True)
-    from reconciler.documents.composer import compose  # loads PyYAML, which files of simple lines do not need
+    from reconciler.documents.composer import compose  # loads PyYAML, which files in JSON do not need
 
     raw = fix_json_surrogates(raw)
     return compose(raw, limits, text_fields, partial(_read, raw))

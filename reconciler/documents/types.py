@@ -9,6 +9,9 @@ import msgspec
 
 from reconciler.model.finding import Fault, Pointer
 
+TEXT_FIELDS = frozenset({"tags"})
+"""Top-level mappings in which numbers and booleans stay as written."""
+
 UNREADABLE = "\0"
 """The first character of the replacement for an unreadable text or key; no other text has it."""
 
@@ -29,14 +32,13 @@ class Document(msgspec.Struct, frozen=True, gc=False):
 class Reading(msgspec.Struct, frozen=True):
     """The valid documents of a file, and the faults of the others, sorted by position.
 
-    ``partial`` are those of the others in which only single values are unknown: see ``unreadable_paths``. ``simple``:
-    the file has simple lines only (``line_reader``). ``is_json``: it is read as JSON.
+    ``partial`` are those of the others in which only single values are unknown: see ``unreadable_paths``. ``is_json``:
+    it is read as JSON.
     """
 
     documents: list[Document]
     faults: list[Fault]
     partial: list[Document] = []
-    simple: bool = False
     is_json: bool = False
 
 

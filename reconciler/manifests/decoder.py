@@ -191,7 +191,7 @@ def _decoded(raw: bytes, reading: Reading, dialect: ManifestContext) -> Decoded:
     faults = list(reading.faults)
     owned: list[tuple[Document, str]] = []
     broken: list[Broken] = []
-    locator = Locator(raw, simple=reading.simple, is_json=reading.is_json)
+    locator = Locator(raw, is_json=reading.is_json)
     opened = _opened(raw, reading, dialect) if ENCRYPTED in raw else {}
     for document in reading.documents:
         one = DocumentDecoder(locator, document, dialect, opened.get(document.index))
@@ -279,7 +279,7 @@ def renormalize(kind: Kind, body: bytes) -> bytes:
 def _owned_notice(locator: Locator, owned: list[tuple[Document, str]]) -> Fault:
     document, name = owned[0]
     names = ", ".join(sorted({name for _, name in owned}))
-    line, column = locator.key(document, (name,))
+    line, column = locator.of(document.index).key((name,))
     them = "it" if ", " not in names else "them"
     return Fault("server-owned-field", f"ignored, since the platform sets {them}: {names}", line, column,
                  f"leave {them} out", Severity.NOTICE)  # fmt: skip

@@ -248,7 +248,7 @@ class DocumentDecoder:
 
     def _position(self, at: Pointer, *, on_key: bool = False) -> Position:
         """Where the value at ``at``, or the key that leads to it, begins."""
-        return self.locator.key(self.document, at) if on_key else self._positions.value(at)
+        return self._positions.key(at) if on_key else self._positions.value(at)
 
     def _key_text(self, kind: Kind, value: dict[str, Any]) -> str:
         name, gvc = value.get("name"), value.get("gvc", "")

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.documents.line_reader import TEXT_FIELDS
-from reconciler.documents.types import Document, Reading
+from reconciler.documents.types import TEXT_FIELDS, Document, Reading
 from reconciler.errors import EncryptionError
 from reconciler.model.finding import Pointer
 from reconciler.sops.cipher import DecryptionFailed, Value, additional_data, as_bytes, decrypt_value, parsed

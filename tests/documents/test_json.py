@@ -101,9 +101,9 @@ def test_a_key_may_have_more_characters_than_yaml_allows() -> None:
     ],
 )
 def test_the_limits_of_yaml_hold(raw: bytes, rule: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert read(raw, is_json=True).faults[-1].rule == rule
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_list_may_be_larger_than_a_document() -> None:
@@ -132,6 +132,6 @@ def test_the_content_of_a_file_decides_whether_it_is_a_manifest(case: dict[str, 
     ],
 )
 def test_other_files_cost_little(raw: bytes) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     is_json_manifest(raw)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 2

@@ -17,12 +17,10 @@ from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
 from reconciler.convert.notes import findings
 from reconciler.convert.reader import read_all, read_kubernetes
 from reconciler.convert.rules import RULEBOOK
-from reconciler.documents.composer import Composer
 from reconciler.documents.editing.json_edits import JsonDocuments
 from reconciler.documents.encoding import check_encoding
 from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.line_reader import TEXT_FIELDS, read_lines
 from reconciler.documents.locator import Locator
 from reconciler.documents.reader import read, read_json_events
 from reconciler.documents.redaction import visible_lines
@@ -71,12 +69,8 @@ class Wrong(AssertionError):
 
 
 def reading(raw: bytes) -> None:
-    """The reader: faults within the file and without what they must not quote, values within the limits.
-
-    A file of simple lines is read as the parser reads it.
-    """
+    """The reader: faults within the file and without what they must not quote, values within the limits."""
     found = _timed(read, raw)
-    _as_parsed(raw)
     _within(found.faults, raw)
     _silent(found.faults)
     tight = read(raw, TIGHT)
@@ -91,19 +85,6 @@ def reading(raw: bytes) -> None:
         for pointer in _pointers(document.value):
             for place in (located.value(pointer), located.key(pointer)):
                 _placed(place, ends, f"the place of {pointer}")
-
-
-def _as_parsed(raw: bytes) -> None:
-    try:
-        simple = read_lines(raw, LIMITS, TEXT_FIELDS)
-    except UnicodeDecodeError:  # the reader refuses such a file before
-        return
-    if simple is None:
-        return
-    composer = Composer(raw, LIMITS, TEXT_FIELDS, key_lines=True)
-    parsed = [document for document, _ in composer.documents()]
-    if composer.faults.faults or repr(simple) != repr(parsed):
-        raise Wrong("the lines of a file are not read as the parser reads them")
 
 
 def decoding(raw: bytes) -> None:

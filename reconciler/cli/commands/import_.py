@@ -40,8 +40,8 @@ def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path |
     from reconciler.convert.export.convert import normalise
     from reconciler.convert.notes import findings
     from reconciler.convert.reader import read_all
-    from reconciler.documents.line_reader import TEXT_FIELDS
     from reconciler.documents.recognition import MANIFESTS, Recogniser
+    from reconciler.documents.types import TEXT_FIELDS
     from reconciler.model.finding import has_errors
     from reconciler.model.key import GVC_SCOPED
 

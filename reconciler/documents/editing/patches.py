@@ -15,18 +15,7 @@ _VARIABLES = "env"
 """The member of a manifest that is a list of names and values."""
 
 
-def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
-    """``KEY=VALUE`` texts of ``option`` as a mapping. Raises UsageError."""
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not key or not equals:
-            raise UsageError(f"{option} {text}: write KEY=VALUE")
-        found[key] = value
-    return found
-
-
-def assigned(manifest: Mapping[str, Any], texts: tuple[str, ...]) -> dict[str, Any]:
+def assign_fields(manifest: Mapping[str, Any], texts: tuple[str, ...]) -> dict[str, Any]:
     """``manifest`` after assignments ``PATH=VALUE``, and ``+=`` and ``-=`` for lists. Raises UsageError.
 
     A segment of the path names a member, or the item of a list by its name; ``env.COLOR`` is the value of a variable,
@@ -37,7 +26,7 @@ def assigned(manifest: Mapping[str, Any], texts: tuple[str, ...]) -> dict[str, A
     for text in texts:
         parsed = _ASSIGNMENT.fullmatch(text)
         if parsed is None:
-            raise UsageError(f"--set {text}: write PROPERTY=VALUE, or += and -= for lists")
+            raise UsageError(f"{text}: write PROPERTY=VALUE, or += and -= for lists")
         segments = _segments(parsed["path"])
         is_text = segments[0] in ("description", "tags")
         value = parsed["value"] if is_text else _value(parsed["value"])
@@ -45,7 +34,7 @@ def assigned(manifest: Mapping[str, Any], texts: tuple[str, ...]) -> dict[str, A
     return changed
 
 
-def merge_patch(before: Any, after: Any) -> Any:
+def make_patch(before: Any, after: Any) -> Any:
     """The merge patch from ``before`` to ``after``: that of RFC 7396, and ``$add`` and ``$remove`` for lists.
 
     These name single items where they can, so that those that others add meanwhile stay.
@@ -57,7 +46,7 @@ def merge_patch(before: Any, after: Any) -> Any:
         if name in before and before[name] == value:
             continue
         items = _patched_items(name, before.get(name), value)
-        patch |= {name: merge_patch(before.get(name), value)} if items is None else items
+        patch |= {name: make_patch(before.get(name), value)} if items is None else items
     return patch
 
 
@@ -78,7 +67,7 @@ def _patched_items(name: str, before: Any, after: Any) -> dict[str, Any] | None:
 def _patched_item(before: Any, after: Any) -> Any:
     if before is None:
         return after
-    return {"name": after["name"], **merge_patch(before, after)}
+    return {"name": after["name"], **make_patch(before, after)}
 
 
 def _by_identity(items: Any) -> dict[str, Any] | None:
@@ -105,7 +94,7 @@ def _assign(manifest: dict[str, Any], segments: list[str], operator: str, value:
     last = segments[-1]
     if isinstance(place, list):
         if segments[-2] != _VARIABLES or operator != "=":
-            raise UsageError(f"--set {text}: {last!r} is an item of a list; name one of its members")
+            raise UsageError(f"{text}: {last!r} is an item of a list; name one of its members")
         _set_variable(place, last, text.partition("=")[2])
         return
     if operator == "=":
@@ -113,7 +102,7 @@ def _assign(manifest: dict[str, Any], segments: list[str], operator: str, value:
         return
     present, wanted = place.get(last) or [], value if isinstance(value, list) else [value]
     if not isinstance(present, list):
-        raise UsageError(f"--set {text}: {'.'.join(segments)} is no list")
+        raise UsageError(f"{text}: {'.'.join(segments)} is no list")
     missing = [each for each in wanted if each not in present]
     place[last] = [*present, *missing] if operator == "+=" else [each for each in present if each not in wanted]
 
@@ -132,11 +121,11 @@ def _step(place: Any, segment: str, text: str) -> Any:
         found = next((each for each in place if isinstance(each, dict) and each.get("name") == segment), None)
         if found is None:
             names = ", ".join(str(each.get("name")) for each in place if isinstance(each, dict)) or "none"
-            raise UsageError(f"--set {text}: no item has the name {segment!r}; there are: {names}")
+            raise UsageError(f"{text}: no item has the name {segment!r}; there are: {names}")
         return found
     member = place.setdefault(segment, [] if segment == _VARIABLES else {})
     if not isinstance(member, dict | list):
-        raise UsageError(f"--set {text}: {segment} is a single value")
+        raise UsageError(f"{text}: {segment} is a single value")
     return member
 
 
@@ -148,10 +137,3 @@ def _value(text: str) -> Any:
     if not text or reading.faults or len(reading.documents) != 1:
         return text
     return reading.documents[0].value
-
-
-def whole_number(text: str, option: str) -> int:
-    """The number that ``option`` has. Raises UsageError."""
-    if not text.isdecimal() or not text.isascii():
-        raise UsageError(f"{option} {text}: write a whole number")
-    return int(text)
