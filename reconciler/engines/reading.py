@@ -233,3 +233,8 @@ class SupportsTrials(LocationReader, Protocol):
 
     async def end(self) -> None:
         """Stop everything that runs at the location; the next start creates it again. Raises EngineError."""
+
+
+def explain_missing(reader: LocationReader, what: str) -> str:
+    """Why ``reader`` cannot show ``what`` ("sessions"), for people."""
+    return f"{reader.location} has no {what}: its engine is {reader.engine}"

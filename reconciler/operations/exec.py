@@ -13,6 +13,7 @@ from reconciler.engines.reading import (
     ReplicaRow,
     ReplicaState,
     SupportsSessions,
+    explain_missing,
 )
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.model.key import Key, Kind
@@ -63,7 +64,7 @@ def _check_sessions(settings: Settings, location: str) -> SupportsSessions:
     """The reader of ``location``. Raises RefusedError if its engine has no sessions."""
     reader = make_reader(settings, location)
     if not isinstance(reader, SupportsSessions):
-        raise RefusedError(f"no program can be run in a container at {location}: its engine is {reader.engine}")
+        raise RefusedError(explain_missing(reader, "containers that programs can be run in"))
     return reader
 
 
