@@ -18,8 +18,7 @@ from reconciler.cli.commands.plan import choose_exit_code, print_plans
 from reconciler.cli.options import select_sources
 from reconciler.cli.output.printing import echo_json, source_errors_printed
 from reconciler.cli.overview_commands import draw_live, show_text
-from reconciler.engines.host.logs.search import Line
-from reconciler.engines.host.logs.segments import Stream
+from reconciler.engines.reading import LogLine, LogStream
 from reconciler.errors import ReconcilerError, RefusedError
 from reconciler.overviews.overview import FOLLOW, Overview
 from reconciler.overviews.table import OVERVIEWS
@@ -78,10 +77,10 @@ def _show_logs(api: ApiClient, wanted: Parameters) -> None:
         write_unguarded(sys.stdout, line.decode() if wanted["output"] == "json" else f"{show(_line(line))}\n")
 
 
-def _line(encoded: bytes) -> Line:
+def _line(encoded: bytes) -> LogLine:
     fields = msgspec.json.decode(encoded)
     ms, text = round(parse_time(fields.pop("time")) * 1000), fields.pop("line")
-    return Line(ms, Stream(**fields, directory=""), text.encode())
+    return LogLine(ms, LogStream(**fields), text.encode())
 
 
 def _show_plans(api: ApiClient, settings: Settings, wanted: Parameters) -> int:

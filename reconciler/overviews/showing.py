@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.reading.snapshot import ReplicaRow
+    from reconciler.engines.reading import ReplicaRow
     from reconciler.overviews.reading import Snapshots, Status
     from reconciler.queries.resources import ResourceDetails
     from reconciler.queries.top import ReplicaReader
@@ -108,8 +108,10 @@ def show_replicas(rows: Sequence[ReplicaRow], colour: bool) -> str:
 
 def note_locations(reader: ReplicaReader) -> Iterator[str]:
     """A line if no replica can run here."""
+    from reconciler.engines.plugin import name_running_engines
+
     if not reader.has_locations:
-        yield "the settings bind no location to the engine host"
+        yield f"the settings bind no location to the engine {name_running_engines()}"
 
 
 def list_replicas(rows: Sequence[ReplicaRow]) -> list[dict[str, Any]]:

@@ -26,6 +26,7 @@ from reconciler.engines.host.images.gate import ImageGate
 from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.logs.collector import Collector, LogLimits
 from reconciler.engines.host.metrics.scraper import Scraper, Target, find_targets
+from reconciler.engines.host.paths import ENGINE
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
@@ -68,7 +69,7 @@ class HostEngine:
     registries that images name.
     """
 
-    name = "host"
+    name = ENGINE
     parallel = 16
     immediate = False
     can_drift = True

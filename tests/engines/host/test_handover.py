@@ -10,11 +10,11 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
+from reconciler.engines.host.plugin import HostPlugin
 from reconciler.engines.host.runtimes.handover import HandoverRuntime
 from reconciler.engines.host.runtimes.plugins import AUTO, runtime_names, runtime_of, runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.protocol import OnEnd
-from reconciler.engines.registry import ENGINES
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -132,7 +132,7 @@ def test_an_automatic_runtime_stays_while_it_has_containers(tmp_path: Path, monk
     assert runtime_of(settings, "here") == "podman"
 
     records = Records.open(tmp_path / FILE)
-    engine = ENGINES["host"](EngineContext(records, "here", settings, SystemClock(), vault({})))
+    engine = HostPlugin().make(EngineContext(records, "here", settings, SystemClock(), vault({})))
 
     async def wait() -> None:
         for _ in range(2):
