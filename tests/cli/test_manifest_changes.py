@@ -235,3 +235,33 @@ def test_who_changed_a_manifest_does_not_approve_that(desk: Desk) -> None:
     refused = desk.run("approve", digest, **ann)
     assert f"ann made the change of {WEB}; another person approves it (approvalFourEyes)" in refused.err
     assert desk.run("approve", digest, **bob).code == 0
+
+
+def test_a_later_document_of_a_file_is_edited_alone(desk: Desk) -> None:
+    program = editor(desk, "sed -i '$a unknown: 1' \"$1\"", "sed -i 's/^unknown: 1/description: of the page/' \"$1\"")
+    assert desk.run("edit", "identity/shop/web", EDITOR=program, VISUAL="").code == 0
+    first, second = seen_by_editor(desk)
+    assert first.splitlines()[1:] == ["kind: identity", "name: web"]
+    line = int(second.partition("line ")[2].partition(":")[0])
+    assert second.splitlines()[line - 1] == "unknown: 1"
+    assert in_git(desk) == f"{COMMENTED}{BESIDE}description: of the page"
+
+
+def test_a_manifest_in_json_stays_json(desk: Desk) -> None:
+    desk.commit({"shop/more.json": '{\n  "kind": "identity",\n  "name": "more"\n}\n'})
+    desk.applied()
+    program = editor(desk, 'sed -i \'s/"more"$/"more", "description": "one more"/\' "$1"')
+    assert desk.run("edit", "identity/shop/more", EDITOR=program, VISUAL="").code == 0
+    assert desk.run("tag", "identity/shop/more", "team=web").code == 0
+    assert desk.repo.git("show", "main:shop/more.json").startswith('{\n  "kind": "identity",\n  "name": "more", "desc')
+    assert '"team": "web"' in desk.repo.git("show", "main:shop/more.json")
+
+
+@pytest.mark.parametrize("words", [("edit", "secret/db"), ("tag", "secret/db", "team=web")])
+def test_an_encrypted_secret_is_not_edited_as_text(desk: Desk, words: tuple[str, ...]) -> None:
+    sealed = "kind: secret\nname: db\ntype: dictionary\ndata:\n  user: ENC[AES256_GCM,data:x,iv:x,tag:x,type:str]\n"
+    commit = desk.commit({"secrets.yaml": f"{sealed}sops:\n  mac: x\n"})
+    ended = desk.run(*words, EDITOR=editor(desk, ":"), VISUAL="")
+    assert ended.code == 1
+    assert "secret/db" in ended.err
+    assert desk.repo.git("rev-parse", "main") == commit
