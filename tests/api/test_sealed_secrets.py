@@ -229,3 +229,14 @@ def test_any_text_is_encrypted_and_comes_back(content: dict[str, str], patch: di
     assert text is not None
     [document] = read(decrypt_file(text.encode(), sealing.keyring).text).documents
     assert document.value["data"] == content | patch
+
+
+def test_another_identity_counts_from_the_next_change_on(site: ApiSite, tmp_path: Path) -> None:
+    identity = tmp_path / "identity.txt"
+    assert send(site, "PATCH", DB, {"tags": {"tier": "one"}})[0] == 200
+    identity.write_text(fresh()[0])
+    code, answer = send(site, "PATCH", DB, {"tags": {"tier": "two"}})
+    assert (code, "this host cannot open it" in answer["message"]) == (409, True)
+    identity.write_text(IDENTITY)
+    assert send(site, "PATCH", DB, {"tags": {"tier": "three"}})[0] == 200
+    assert "tier: three" in site.repo.git("show", "main:db.yaml")
