@@ -12,7 +12,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.changes.edits import ResourceEdit, edited_files
+from reconciler.changes.edits import ResourceEdit, edit_files
 from reconciler.changes.sealed import Sealing
 from reconciler.documents.reader import read
 from reconciler.model.key import Key, Kind
@@ -223,7 +223,7 @@ def test_any_text_is_encrypted_and_comes_back(content: dict[str, str], patch: di
         ResourceEdit(key, "new.yaml", None, body | {"data": content}),
         ResourceEdit(key, "new.yaml", body, body | {"data": patch}, patches_data=True),
     ):
-        text = edited_files([edit], {"new.yaml": text}.get, sealing).get("new.yaml", text)
+        text = edit_files([edit], {"new.yaml": text}.get, sealing).get("new.yaml", text)
         assert text is not None
         assert "planted" not in text
     assert text is not None
