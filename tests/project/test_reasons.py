@@ -15,7 +15,7 @@ SAME_WORDS = {
     "reconciler/render/replicas.py": {"Loading", "Ready"},
     "reconciler/render/resources.py": {"Applied", "Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
     "reconciler/render/sources.py": {"Applied"},
-    "reconciler/engines/host/cron/executions.py": {"Failed"},
+    "reconciler/engines/host/controllers/executions.py": {"Failed"},
     "reconciler/engines/host/reading/snapshot.py": {"Loading", "Ready"},
     "reconciler/engines/host/state_migration.py": {"LivenessFailed", "StartFailed"},
     "reconciler/model/record.py": {"Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},

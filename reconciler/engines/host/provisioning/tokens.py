@@ -11,6 +11,7 @@ from secrets import token_urlsafe
 from typing import NamedTuple
 
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.engines.host.part import LocationPart
 from reconciler.model.key import Key, Kind
 
 TOKEN_PREFIX = "rw_"
@@ -27,7 +28,7 @@ class TokenOwner(NamedTuple):
     key: Key
 
 
-class Tokens:
+class Tokens(LocationPart):
     """Files ``GVC/WORKLOAD`` below ``directory``, of ``location`` (docs/platform/workload.md#the-workloads-token)."""
 
     def __init__(self, directory: Path, location: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.releases import Releases
@@ -109,4 +110,4 @@ def volume_sets(store: VolumeStore, root: Path, records: Path) -> VolumeSets:
     clock = FakeClock()
     claims = VolumeClaims(Records.open(records, clock_now=clock.now), "here", "acme")
     releases = Releases(root, store, clock)
-    return VolumeSets(claims, releases, lambda: None, lambda: None, lambda _: False, lambda _: None)
+    return VolumeSets(claims, releases, LocationSignals())
