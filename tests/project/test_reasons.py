@@ -23,7 +23,7 @@ SAME_WORDS = {
 """Words that mean something else: health, the state of a replica in a table, a heading, what a file is converted to,
 the condition of an execution."""
 
-APPENDS = {"append", "NewEvent", "EngineEvent", "_recorded_as_event", "_append"}
+APPENDS = {"append", "NewEvent", "EngineEvent", "_recorded_as_event", "_append", "report"}
 """What is called to append an event."""
 
 MAKERS = {

@@ -90,7 +90,7 @@ class HostEngine:
 
     def begin_schedules(self) -> None:
         """Run cron workloads and the schedules of snapshots, and delete snapshots that are over, from now on."""
-        self.location.begin_schedules()
+        self.location.signals.begin_schedules()
 
     def refresh(self) -> None:
         """Replace replicas whose variables, secrets or restarts are not the newest, and reread holds of requests."""

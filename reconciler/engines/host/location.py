@@ -45,7 +45,7 @@ class Location:
     """The parts of the location of ``site``, whose files are below ``root`` and whose containers are in ``runtime``.
 
     ``registry`` is asked in place of the registries that images name. A new part is one line in ``__init__``, and one
-    in ``parts`` if it has hooks.
+    in ``_order``.
     """
 
     def __init__(self, site: EngineContext, root: Path, runtime: Runtime, registry: RegistryClient | None) -> None:
@@ -56,13 +56,11 @@ class Location:
         self.tokens = Tokens(root / FOLDER, site.location)
         self.templates = TemplateStore(TemplateFiles(root / "templates", self.tokens))
         self.volume_sets = make_volume_sets(site, root, self.claims, signals)
-        self.provisioner = Provisioner(
-            Files(root, site.secrets, settings.scheme), site.secrets, runtime, host, self.templates, self.volume_sets
-        )
+        files = Files(root, site.secrets, settings.scheme)
+        self.provisioner = Provisioner(files, site.secrets, runtime, host, self.templates, self.volume_sets)
         self.endpoints = Endpoints(root / ENDPOINTS, runtime.addresses, runtime.publish)
-        self.collector = Collector(
-            root / "logs", site.location, clock, LogLimits(host.log_budget << 20, host.log_retention)
-        )
+        limits = LogLimits(host.log_budget << 20, host.log_retention)
+        self.collector = Collector(root / "logs", site.location, clock, limits)
         checks = CheckContainers(runtime, self.provisioner, self.collector, clock)
         self.volumes = VolumeController(site, root, self.volume_sets, runtime.exec, checks)
         self.publisher = ServicePublisher(site, root, signals, self.collector)
@@ -73,9 +71,13 @@ class Location:
         self.images = ImageGate(site, root, runtime, self.controller, signals, registry)
         self.upkeep = Housekeeping(self.collector, clock, site.location, signals, runtime.take_events)
         storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock, self.controller)
+        self.parts = self._order(storage)
+        self._working: list[asyncio.Task[None]] = []
+
+    def _order(self, storage: EphemeralStorage) -> tuple[LocationPart, ...]:
         # Requests and scale are known before images, and all of them before the controller starts anything. What
         # opens begins with what others stand on: volumes before the replicas that use them.
-        self.parts: tuple[LocationPart, ...] = (
+        return (
             self.publisher,
             self.volumes,
             self.provisioner,
@@ -88,7 +90,6 @@ class Location:
             storage,
             self.controller,
         )
-        self._working: list[asyncio.Task[None]] = []
 
     def _controller_context(self) -> ControllerContext:
         clock, host = self.context.clock, self.context.settings.host
@@ -127,13 +128,6 @@ class Location:
         await cancel_and_wait(working, f"the host engine of {self.context.location}")
         for part in self.parts:
             await part.close()
-
-    def begin_schedules(self) -> None:
-        """Do from now on what manifests schedule; does nothing if called again."""
-        if not self.signals.runs_schedules:
-            self.signals.runs_schedules = True
-            for part in self.parts:
-                part.begin_schedules()
 
     def refresh(self) -> None:
         """Read again what the records have beside workloads. Raises RecordsError."""

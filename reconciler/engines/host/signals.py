@@ -25,8 +25,7 @@ class LocationSignals:
     """
 
     def __init__(self) -> None:
-        self.runs_schedules = False
-        """Whether what manifests schedule runs by itself."""
+        self._runs_schedules = False
         self._events: deque[EngineEvent] = deque(maxlen=MAX_EVENTS)
         self._change = asyncio.Event()
         self._parts: Sequence[LocationPart] = ()
@@ -34,6 +33,18 @@ class LocationSignals:
     def connect(self, parts: Sequence[LocationPart]) -> None:
         """Lead signals to ``parts``, in this order."""
         self._parts = parts
+
+    @property
+    def runs_schedules(self) -> bool:
+        """Whether what manifests schedule runs by itself."""
+        return self._runs_schedules
+
+    def begin_schedules(self) -> None:
+        """What manifests schedule runs from now on; does nothing if called again."""
+        if not self._runs_schedules:
+            self._runs_schedules = True
+            for part in self._parts:
+                part.begin_schedules()
 
     # To the daemon
 

@@ -10,13 +10,13 @@ from reconciler.reasons import Reason
 
 
 class RecordedSignals(LocationSignals):
-    """Appends each event to ``events``; ``heard`` is the only part."""
+    """Appends each event to ``events``; ``listener`` is the only part."""
 
     def __init__(self, events: list[EngineEvent] | None = None) -> None:
         super().__init__()
         self.events = events if events is not None else []
-        self.heard = Listener()
-        self.connect((self.heard,))
+        self.listener = Listener()
+        self.connect((self.listener,))
 
     def report(self, key: Key, reason: Reason, message: str) -> None:
         """An event."""

@@ -29,9 +29,9 @@ def part_that_notes(name: str, calls: list[tuple[str, str]]) -> LocationPart:
     """A part whose hooks do what they do by default, and append ``(name, hook)`` to ``calls``."""
 
     def noting(hook: str) -> Callable[..., Any]:
-        def call(self: LocationPart, *given: Any) -> Any:
+        def call(self: LocationPart, *arguments: Any) -> Any:
             calls.append((name, hook))
-            return getattr(LocationPart, hook)(self, *given)
+            return getattr(LocationPart, hook)(self, *arguments)
 
         return call
 
@@ -47,13 +47,12 @@ def test_each_hook_of_each_part_is_called_in_the_order_of_the_parts(tmp_path: Pa
     async def story() -> None:
         host = Host(tmp_path)
         location = host.engine.location
-        location.signals.runs_schedules = False
-        location.parts = parts
+        location.parts, location.signals = parts, LocationSignals()
         location.signals.connect(parts)
         await location.open([])
         location.begin_work()
-        location.begin_schedules()
-        location.begin_schedules()
+        location.signals.begin_schedules()
+        location.signals.begin_schedules()
         location.refresh()
         location.read_manifest(KEY, b"{}", "")
         location.want(template)

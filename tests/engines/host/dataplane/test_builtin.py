@@ -32,7 +32,7 @@ class Plane:
 
     def __init__(self, path: Path, hold: HoldSettings | None = None, first: int = 18_000, last: int = 19_999) -> None:
         self.signals = RecordedSignals()
-        self.events, self.woken = self.signals.events, self.signals.heard.woken
+        self.events, self.woken = self.signals.events, self.signals.listener.woken
         settings = HostSettings(hold=hold or HoldSettings(), first_service_port=first, last_service_port=last)
         file = path / "dataplane" / "ports.json"
         context = PlaneContext(
@@ -46,7 +46,7 @@ class Plane:
     @property
     def changes(self) -> int:
         """How often an address or an error has changed."""
-        return self.signals.heard.changes
+        return self.signals.listener.changes
 
     async def address(self, service: Service = SERVICE) -> str:
         """Publish ``service``; its address, once it is served."""

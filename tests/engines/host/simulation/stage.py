@@ -64,7 +64,7 @@ class Stage:
     async def open(self) -> None:
         """Let a daemon begin."""
         signals = RecordedSignals(self.news)
-        signals.runs_schedules = True
+        signals.begin_schedules()
         tools = ControllerContext(
             signals=signals,
             runtime=self.make_runtime(),

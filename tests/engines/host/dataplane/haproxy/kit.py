@@ -145,7 +145,7 @@ class Plane:
         user: tuple[int, int] | None = None,
     ) -> None:
         self.signals = RecordedSignals()
-        self.events, self.woken = self.signals.events, self.signals.heard.woken
+        self.events, self.woken = self.signals.events, self.signals.listener.woken
         self.lines: list[tuple[Key, str]] = []
         self.running: asyncio.Task[None] | None = None
         self.directory = path / "haproxy"
@@ -160,7 +160,7 @@ class Plane:
     @property
     def changes(self) -> int:
         """How often an address or an error has changed."""
-        return self.signals.heard.changes
+        return self.signals.listener.changes
 
     async def command(self, line: str) -> str:
         """The answer of HAProxy to a command that comes from somebody else."""

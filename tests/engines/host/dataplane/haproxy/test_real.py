@@ -619,7 +619,7 @@ def test_the_ports_of_a_killed_process_are_never_those_of_another_program(path: 
             def on_serving_change(self) -> None:
                 errors.add(plane.dataplane.error(KEY))
 
-        plane.signals.connect((plane.signals.heard, Errors()))
+        plane.signals.connect((plane.signals.listener, Errors()))
         os.kill(worker, signal.SIGSTOP)
         os.kill(master, signal.SIGKILL)
         await until(lambda: not plane.dataplane._master.running)
