@@ -204,8 +204,6 @@ def test_the_clock_of_the_host_is_remembered_and_readers_know_it(tmp_path: Path)
     file.write_text(json.dumps(seen._replace(since=seen.since - HOLD - 1.0)))
     assert SystemClock(tmp_path, writes=True).expiry().is_steady
     assert reader.expiry().is_steady
-    file.write_text(json.dumps([*seen._replace(since=seen.since - HOLD - 1.0)][:5]))
-    assert reader.expiry().is_steady, "an earlier version has written it"
     for damaged in ("", "[1, 2]", "{", '["a", "b", "c", "d", "e"]'):
         file.write_text(damaged)
         assert not reader.expiry().is_steady

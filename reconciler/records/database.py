@@ -53,13 +53,8 @@ class Database:
         self._has_dropped_secrets = False
 
     @classmethod
-    def open(
-        cls, path: Path | None, migrations: Migrations, *, read_only: bool = False, schema: Sequence[str] = ()
-    ) -> Database:
-        """Open the database at ``path`` (None: in memory) and migrate it to the newest schema. Raises RecordsError.
-
-        ``schema`` are statements that create the newest schema at once, for a new file.
-        """
+    def open(cls, path: Path | None, migrations: Migrations, *, read_only: bool = False) -> Database:
+        """Open the database at ``path`` (None: in memory) and migrate it to the newest schema. Raises RecordsError."""
         try:
             connection = connect(path, read_only)
         except sqlite3.Error as error:
@@ -70,7 +65,7 @@ class Database:
         try:
             for pragma in () if read_only else WRITING:
                 database.write(pragma)
-            migrate(database, migrations, read_only=read_only, schema=schema)
+            migrate(database, migrations, read_only=read_only)
         except RecordsError:
             connection.close()
             raise
@@ -311,11 +306,11 @@ def _empty_log(connection: sqlite3.Connection) -> bool:
     return False
 
 
-def migrate(database: Database, migrations: Migrations, *, read_only: bool = False, schema: Sequence[str] = ()) -> None:
+def migrate(database: Database, migrations: Migrations, *, read_only: bool = False) -> None:
     """Migrate the schema from ``PRAGMA user_version`` to ``len(migrations)``, all steps in one transaction.
 
     ``migrations[n]`` contains the statements from version n to n + 1. Raises RecordsError if the file is newer than
-    this program, or older and opened read-only. A new file gets ``schema`` instead, if there is one.
+    this program, or older and opened read-only.
     """
     newest = len(migrations)
     version: int = database.value("PRAGMA user_version")
@@ -334,7 +329,6 @@ def migrate(database: Database, migrations: Migrations, *, read_only: bool = Fal
     with database.transaction():
         # Read again: another process may have migrated while this one waited for the write lock.
         version = database.value("PRAGMA user_version")
-        steps = [schema] if schema and not version else migrations[version:]
-        for statement in (each for statements in steps for each in statements):
+        for statement in (each for statements in migrations[version:] for each in statements):
             database.write(statement)
         database.write(f"PRAGMA user_version = {newest}")

@@ -36,7 +36,6 @@ from reconciler.engines.host.provisioning.tokens import FOLDER, Tokens
 from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import ExecResult, Runtime
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.volumesets.attachments import parse_holder
 from reconciler.engines.host.volumesets.verifier import CheckRun, CheckRunner
 from reconciler.engines.host.volumesets.volume_controller import VolumeCallbacks, VolumeController
@@ -173,7 +172,6 @@ class HostEngine:
 
     async def _take_over(self) -> None:
         make_private(self._root)
-        migrate_state(self._root)
         self._publisher.open()
         await self._controller.open()
         self._images.open(self._context, self._root, self._runtime, self._controller.images)
