@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ class Database:
         """Open the database at ``path`` (None: in memory) and migrate it to the newest schema. Raises RecordsError."""
         try:
             connection = connect(path, read_only)
+            if path is None:
+                connection.deserialize(_new_image(tuple(migrations)))
         except sqlite3.Error as error:
             raise records_error(error, path) from error
         except OSError as error:
@@ -295,6 +298,17 @@ class Database:
         if isinstance(found, DiskFull):
             self.reserve.release()
         return found
+
+
+@cache
+def _new_image(migrations: Migrations) -> bytes:
+    """The content of a new file: for databases in memory, of which a process may open many."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        database = Database(connection, None)
+        for pragma in WRITING:
+            database.write(pragma)
+        migrate(database, migrations)
+        return connection.serialize()
 
 
 def _empty_log(connection: sqlite3.Connection) -> bool:

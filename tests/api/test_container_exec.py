@@ -121,13 +121,10 @@ def is_running(words: str) -> bool:
     return words.encode().replace(b" ", b"\0") + b"\0" in found
 
 
-def test_a_program_ends_with_its_client(site: HostSite) -> None:
-    async def story() -> None:
-        async with connect(site, "sleep", "987.25") as link:
-            await asyncio.to_thread(eventually, lambda: is_running("sleep 987.25"), "the program runs")
-            link.transport.abort()
-
-    asyncio.run(story())
+async def test_a_program_ends_with_its_client(site: HostSite) -> None:
+    async with connect(site, "sleep", "987.25") as link:
+        await asyncio.to_thread(eventually, lambda: is_running("sleep 987.25"), "the program runs")
+        link.transport.abort()
     eventually(lambda: not is_running("sleep 987.25"), "the program has ended")
 
 

@@ -159,22 +159,19 @@ def test_a_caller_reads_few_overviews_at_once(site: ApiSite) -> None:
     assert site.client().request("GET", f"{ORG}/-runs").status_code == 200
 
 
-def test_overviews_delay_no_list(site: ApiSite) -> None:
+async def test_overviews_delay_no_list(site: ApiSite) -> None:
     async def status(path: str) -> int:
         async with site.watching(f"{ORG}/{path}") as stream:
             return stream.status
 
-    async def story() -> None:
-        for _ in range(service.OVERVIEWS):
-            await site.api.overview_slots.acquire()
-        waiting = asyncio.create_task(status("-runs"))
-        assert await status("workload") == 200
-        assert not waiting.done()
-        for _ in range(service.OVERVIEWS):
-            site.api.overview_slots.release()
-        assert await waiting == 200
-
-    asyncio.run(story())
+    for _ in range(service.OVERVIEWS):
+        await site.api.overview_slots.acquire()
+    waiting = asyncio.create_task(status("-runs"))
+    assert await status("workload") == 200
+    assert not waiting.done()
+    for _ in range(service.OVERVIEWS):
+        site.api.overview_slots.release()
+    assert await waiting == 200
 
 
 def test_a_plan_is_found_by_its_digest(site: ApiSite) -> None:

@@ -71,27 +71,23 @@ def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_hour(tm
     assert (again.clock_jumped, events[1].reason) == ("", "ClockStable")
 
 
-def test_logs_that_are_deleted_by_time_are_an_event(tmp_path: Path) -> None:
+async def test_logs_that_are_deleted_by_time_are_an_event(tmp_path: Path) -> None:
     clock, events = FakeClock(auto=True), list[EngineEvent]()
     segment = tmp_path / "logs/shop/job/job-1/main/1-1.rlog"
     segment.parent.mkdir(parents=True)
     segment.write_bytes(b"")
     os.utime(segment, (clock.now() - RETENTION - 1,) * 2)
     upkeep = Housekeeping(Collector(tmp_path / "logs", "here", clock), clock, "here", events.append)
-
-    async def work() -> None:
-        running = asyncio.create_task(upkeep.run())
-        while not events and clock.monotonic() < 5000.0:
-            await asyncio.sleep(0.001)
-        await cancel_and_wait([running], "the upkeep")
-
-    asyncio.run(work())
+    running = asyncio.create_task(upkeep.run())
+    while not events and clock.monotonic() < 5000.0:
+        await asyncio.sleep(0.001)
+    await cancel_and_wait([running], "the upkeep")
     assert [(str(each.key), each.reason) for each in events] == [("workload/shop/job", "LogsExpired")]
     assert events[0].message == "the logs of removed replicas were deleted, since their time is over: job-1"
     assert not segment.exists()
 
 
-def test_output_that_is_dropped_is_reported_at_once_and_then_once_a_minute(
+async def test_output_that_is_dropped_is_reported_at_once_and_then_once_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail, "MOST_UNREAD", 2 << 20)
@@ -100,15 +96,11 @@ def test_output_that_is_dropped_is_reported_at_once_and_then_once_a_minute(
     collector = Collector(tmp_path / "logs", "here", clock)
     collector.watch(ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main"), output)
     upkeep = Housekeeping(collector, clock, "here", events.append)
-
-    async def flood() -> None:
-        running = asyncio.create_task(upkeep.run())
-        for count in (1, 2, 2, 2):
-            output.write_bytes((output.read_bytes() if output.exists() else b"") + b"noise\n" * (1 << 19))
-            while len(events) < count and clock.monotonic() < 200.0:
-                await asyncio.sleep(0.001)
-        await cancel_and_wait([running], "the upkeep")
-
-    asyncio.run(flood())
+    running = asyncio.create_task(upkeep.run())
+    for count in (1, 2, 2, 2):
+        output.write_bytes((output.read_bytes() if output.exists() else b"") + b"noise\n" * (1 << 19))
+        while len(events) < count and clock.monotonic() < 200.0:
+            await asyncio.sleep(0.001)
+    await cancel_and_wait([running], "the upkeep")
     assert [(str(each.key), each.reason) for each in events] == [("workload/shop/web", "OutputDropped")] * 2
     assert events[0].message.startswith("web-1: 3 MiB of the output of main are dropped: ")

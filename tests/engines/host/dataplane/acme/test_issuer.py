@@ -116,37 +116,33 @@ def test_an_authority_that_is_down_or_overloaded(tmp_path: Path) -> None:
     assert "cannot be reached" in place_order(order).problem
 
 
-def test_an_order_that_runs_has_not_failed_unless_its_daemon_has_ended(tmp_path: Path) -> None:
+async def test_an_order_that_runs_has_not_failed_unless_its_daemon_has_ended(tmp_path: Path) -> None:
     connected = asyncio.Event()
+    clients: list[asyncio.StreamWriter] = []
 
-    async def story() -> None:
-        clients: list[asyncio.StreamWriter] = []
+    def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        clients.append(writer)
+        connected.set()
 
-        def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            clients.append(writer)
-            connected.set()
-
-        server = await asyncio.start_server(hold, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        host = Host(tmp_path, AcmeSettings(f"https://localhost:{port}/dir"))
-        host.proven.add("seven.example")
-        host.issuer.want({"www.seven.example": "seven.example"})
-        running = asyncio.create_task(host.issuer.work())
-        await asyncio.wait_for(connected.wait(), 60)
-        assert read_failures(host.directory) == {}
-        assert host.issuer.problems == {}
-        # A daemon after a crash finds the order that was interrupted, and does not repeat it at once.
-        former, after = host.issuer, host.restart()
-        after.want({"www.seven.example": "seven.example"})
-        await after.work()
-        assert after.problems == {"www.seven.example": "the order was interrupted"}
-        server.close()
-        for each in clients:
-            each.close()
-        await running
-        assert "of the authority" in former.problems["www.seven.example"]
-
-    asyncio.run(story())
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    host = Host(tmp_path, AcmeSettings(f"https://localhost:{port}/dir"))
+    host.proven.add("seven.example")
+    host.issuer.want({"www.seven.example": "seven.example"})
+    running = asyncio.create_task(host.issuer.work())
+    await asyncio.wait_for(connected.wait(), 60)
+    assert read_failures(host.directory) == {}
+    assert host.issuer.problems == {}
+    # A daemon after a crash finds the order that was interrupted, and does not repeat it at once.
+    former, after = host.issuer, host.restart()
+    after.want({"www.seven.example": "seven.example"})
+    await after.work()
+    assert after.problems == {"www.seven.example": "the order was interrupted"}
+    server.close()
+    for each in clients:
+        each.close()
+    await running
+    assert "of the authority" in former.problems["www.seven.example"]
 
 
 def test_an_order_is_ended_after_its_time(tmp_path: Path) -> None:
