@@ -96,7 +96,7 @@ def test_a_mebibyte_comes_back_as_it_went(site: HostSite) -> None:
     assert run(site, ["cat"], content).output[1] == content
 
 
-def test_a_terminal_has_its_size_and_gets_another_one(site: HostSite) -> None:
+async def test_a_terminal_has_its_size_and_gets_another_one(site: HostSite) -> None:
     async def story() -> Ended:
         async with connect(site, "sh", tty="true", rows="40", columns="132") as link:
             await link.send(bytes([STDIN]) + b"stty size\n")
@@ -107,7 +107,7 @@ def test_a_terminal_has_its_size_and_gets_another_one(site: HostSite) -> None:
             await link.send(bytes([STDIN]) + b"stty size; exit 7\n")
             return await to_end(link)
 
-    found = asyncio.run(story())
+    found = await story()
     assert b"33 99" in found.output[1]
     assert found.status == exit_status(7)
 

@@ -28,7 +28,7 @@ class SetClock(FakeClock):
         return super().now() + self.ahead
 
 
-def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) -> None:
+async def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) -> None:
     clock = SetClock()
     events: list[EngineEvent] = []
     upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append)
@@ -39,13 +39,15 @@ def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) ->
     assert "+3600 s" in events[0].message
     assert "-3660 s" in events[1].message
     assert upkeep.clock_jumped == events[1].message
-    asyncio.run(clock.advance(3600))
+    await clock.advance(3600)
     upkeep.check_clock()
     assert (upkeep.clock_jumped, events[2].reason) == ("", "ClockStable")
 
 
 @pytest.mark.parametrize("jump", [7200.0, -7200.0])
-def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_hour(tmp_path: Path, jump: float) -> None:
+async def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_hour(
+    tmp_path: Path, jump: float
+) -> None:
     clock, events = FakeClock(), list[EngineEvent]()
 
     def start() -> Housekeeping:
@@ -56,17 +58,17 @@ def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_hour(tm
 
     assert start().clock_jumped == ""
     # The daemon has ended, and the clock has its knowledge from the file.
-    asyncio.run(clock.advance(10.0))
+    await clock.advance(10.0)
     clock.set(jump)
     found = start()
     assert [each.reason for each in events] == ["ClockJumped"]
     assert f"set by {jump:+.0f} s" in found.clock_jumped
-    asyncio.run(clock.advance(1800.0))
+    await clock.advance(1800.0)
     # One more start knows it, and reports it no second time.
     again = start()
     assert again.clock_jumped == found.clock_jumped
     assert len(events) == 1
-    asyncio.run(clock.advance(1801.0))
+    await clock.advance(1801.0)
     again.check_clock()
     assert (again.clock_jumped, events[1].reason) == ("", "ClockStable")
 

@@ -71,8 +71,8 @@ async def test_an_image_leads_to_no_address_of_the_host_however_it_is_written(sp
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "100.100.100.200:80"])
-def test_an_image_leads_to_no_metadata_of_a_cloud(host: str) -> None:
-    error = asyncio.run(refusal(ImageReference(host, "x/y", "1")))
+async def test_an_image_leads_to_no_metadata_of_a_cloud(host: str) -> None:
+    error = await refusal(ImageReference(host, "x/y", "1"))
     assert (error.reason, "is not asked" in str(error)) == (Reason.IMAGE_NOT_ALLOWED, True)
 
 
@@ -115,7 +115,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_used(monkeypatch:
         assert peers == []
 
 
-def test_the_certificate_and_the_request_are_of_the_host_and_not_of_its_address(tmp_path: Path) -> None:
+async def test_the_certificate_and_the_request_are_of_the_host_and_not_of_its_address(tmp_path: Path) -> None:
     context, authority = certificate(tmp_path, "registry.test")
 
     async def story() -> None:
@@ -132,7 +132,7 @@ def test_the_certificate_and_the_request_are_of_the_host_and_not_of_its_address(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(authority))
-        asyncio.run(story())
+        await story()
 
 
 async def test_a_closed_port_and_one_that_is_no_registry_have_the_same_error(own_address: str) -> None:

@@ -164,7 +164,7 @@ def test_a_bug_in_one_scrape_leaves_the_others() -> None:
     play(story, GOOD)
 
 
-def test_nothing_is_scraped_without_an_address() -> None:
+async def test_nothing_is_scraped_without_an_address() -> None:
     scraper = Scraper(MetricsSettings(), FakeClock(), lambda _: None)
     containers = ContainerSpec("plain"), ContainerSpec("main", metrics=Metrics(9102))
     wanted = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, containers, Options())
@@ -173,5 +173,5 @@ def test_nothing_is_scraped_without_an_address() -> None:
     assert list(scraper.limitations(replace(wanted, containers=containers[:1]))) == []
     with_address = Scraper(MetricsSettings("127.0.0.1:9464"), FakeClock(), lambda _: None)
     assert list(with_address.limitations(wanted)) == []
-    asyncio.run(scraper.run(lambda: pytest.fail("no targets are asked for")))
+    await scraper.run(lambda: pytest.fail("no targets are asked for"))
     assert scraper.results() == []

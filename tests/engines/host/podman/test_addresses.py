@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 from pathlib import Path
 
@@ -51,7 +50,7 @@ async def test_containers_and_programs_of_this_host_have_files_of_their_own(tmp_
     assert list(tmp_path.glob("*endpoints/*/*")) == []
 
 
-def test_a_program_of_this_host_is_reached_where_it_listens_at_all_addresses(tmp_path: Path) -> None:
+async def test_a_program_of_this_host_is_reached_where_it_listens_at_all_addresses(tmp_path: Path) -> None:
     async def story(rootless: bool) -> dict[int, str]:
         security = {"rootless": rootless, "seccompEnabled": True}
         service = Libpod({**INFO, "host": {**INFO["host"], "security": security}})
@@ -64,8 +63,8 @@ def test_a_program_of_this_host_is_reached_where_it_listens_at_all_addresses(tmp
 
     with socket.create_server(("", 0)) as public, socket.create_server(("127.0.0.1", 0)) as private:
         port, local = public.getsockname()[1], private.getsockname()[1]
-        assert asyncio.run(story(rootless=False)) == {80: f"10.89.0.1:{port}"}
-        assert asyncio.run(story(rootless=True)) == {}
+        assert await story(rootless=False) == {80: f"10.89.0.1:{port}"}
+        assert await story(rootless=True) == {}
 
 
 async def test_a_change_of_the_runtime_has_a_limitation_until_it_is_complete(tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def capabilities(status: str) -> dict[str, int]:
     return {name: int(number, 16) for name, number in re.findall(r"^Cap(\w+):\s*([0-9a-f]+)$", status, re.MULTILINE)}
 
 
-def test_a_disk_without_inodes_fails_only_what_needs_a_file(tmp_path: Path) -> None:
+async def test_a_disk_without_inodes_fails_only_what_needs_a_file(tmp_path: Path) -> None:
     async def story(disk: Path) -> None:
         service = Libpod()
         async with opened(disk, disk / "socket", service.transport()) as host:
@@ -183,7 +183,7 @@ def test_a_disk_without_inodes_fails_only_what_needs_a_file(tmp_path: Path) -> N
             assert len(service.boxes) == 2
 
     with small_disk(tmp_path / "disk", "size=4m,nr_inodes=60") as disk:
-        asyncio.run(story(disk))
+        await story(disk)
 
 
 @pytest.mark.parametrize(("version", "rootless"), [("", False), ("", True), ("v1", True)])

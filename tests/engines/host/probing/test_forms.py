@@ -189,10 +189,10 @@ def test_a_port_that_is_not_declared_is_asked_itself() -> None:
         assert answer({"tcpSocket": {"port": port}}, closed_port()) == ProbeResult(True)
 
 
-def test_a_container_without_ports_has_none_to_ask() -> None:
+async def test_a_container_without_ports_has_none_to_ask() -> None:
     asked = ProbeTarget(PLACE, ContainerSpec("main"), {})
     probe = msgspec.convert({"tcpSocket": {}}, Probe)
-    assert asyncio.run(run_probe(Shell(), asked, probe)) == ProbeResult(False, "no port to ask")
+    assert await run_probe(Shell(), asked, probe) == ProbeResult(False, "no port to ask")
 
 
 HEALTH = HealthCheckResponse.ServingStatus.Value
@@ -276,7 +276,7 @@ def test_a_runtime_that_cannot_probe_gives_no_verdict() -> None:
     assert answer({"exec": {"command": ["no-such-program"]}}, 1) == ProbeResult(None, "not asked: ExecFailed")
 
 
-def test_a_host_without_free_file_descriptors_gives_no_verdict() -> None:
+async def test_a_host_without_free_file_descriptors_gives_no_verdict() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     async def scenario(port: int) -> list[ProbeResult]:
@@ -288,17 +288,17 @@ def test_a_host_without_free_file_descriptors_gives_no_verdict() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        answers = asyncio.run(scenario(listener.getsockname()[1]))
+        answers = await scenario(listener.getsockname()[1])
     assert answers == [ProbeResult(None, "too many open files")] * 3
 
 
-def test_a_daemon_that_was_delayed_gives_no_verdict() -> None:
+async def test_a_daemon_that_was_delayed_gives_no_verdict() -> None:
     async def scenario(port: int) -> ProbeResult:
         asyncio.get_running_loop().call_later(0.1, time.sleep, 1.8)
         return await run_probe(Shell(), asked_of(port), msgspec.convert({"httpGet": {}}, Probe))
 
     with speaker(b"", keeps_open=True) as port:
-        assert asyncio.run(scenario(port)) == ProbeResult(None, "this host was too busy to ask")
+        assert await scenario(port) == ProbeResult(None, "this host was too busy to ask")
 
 
 async def test_no_probe_leaves_a_file_open() -> None:

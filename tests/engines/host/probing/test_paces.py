@@ -197,7 +197,7 @@ class Faulty(Scripted):
         return result
 
 
-def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
+async def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
     forget_logged()
 
     async def scenario() -> None:
@@ -211,7 +211,7 @@ def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
         await prober.close()
 
     with capture_logs() as logged:
-        asyncio.run(scenario())
+        await scenario()
     assert [(each["part"], each["error"]) for each in logged] == [(f"readiness probe of {PLACE}", "KeyError")]
 
 

@@ -126,7 +126,7 @@ async def test_a_disk_that_fills_up_while_the_start_is_written_down(tmp_path: Pa
 
 
 @as_root
-def test_the_code_is_recorded_though_the_disk_is_full_by_then(tmp_path: Path) -> None:
+async def test_the_code_is_recorded_though_the_disk_is_full_by_then(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(small) as host:
             await host.runtime.start(shell(f"echo; until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 9"))
@@ -137,7 +137,7 @@ def test_the_code_is_recorded_though_the_disk_is_full_by_then(tmp_path: Path) ->
             assert (await host.over()).code == 9
 
     with small_disk(tmp_path / "small", "size=256k") as small:
-        asyncio.run(story())
+        await story()
 
 
 NO_MORE = """

@@ -35,7 +35,7 @@ async def test_the_runtime_reports_how_a_program_ended(tmp_path: Path, script: s
         assert host.output() == ""
 
 
-def test_no_signal_is_ignored_when_a_program_begins(tmp_path: Path) -> None:
+async def test_no_signal_is_ignored_when_a_program_begins(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path) as host:
             await host.runtime.start(shell("grep SigIgn /proc/self/status"))
@@ -44,12 +44,12 @@ def test_no_signal_is_ignored_when_a_program_begins(tmp_path: Path) -> None:
 
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as below nohup
     try:
-        asyncio.run(story())
+        await story()
     finally:
         signal.signal(signal.SIGHUP, former)
 
 
-def test_a_command_that_the_shell_cannot_run_has_not_started(tmp_path: Path) -> None:
+async def test_a_command_that_the_shell_cannot_run_has_not_started(tmp_path: Path) -> None:
     async def story(env: dict[str, str], reason: str) -> None:
         async with opened(tmp_path / reason) as host:
             await host.runtime.start(launch(str(program), env=env))
@@ -60,8 +60,8 @@ def test_a_command_that_the_shell_cannot_run_has_not_started(tmp_path: Path) -> 
     program = tmp_path / "program"
     program.write_text("#!/no/such/interpreter\n")
     program.chmod(0o755)
-    asyncio.run(story({}, "StartFailed" if os.readlink("/bin/sh").endswith("dash") else "Error"))
-    asyncio.run(story({"a.name": "that only bash hands on"}, "Error"))
+    await story({}, "StartFailed" if os.readlink("/bin/sh").endswith("dash") else "Error")
+    await story({"a.name": "that only bash hands on"}, "Error")
 
 
 async def test_a_program_gets_its_own_environment_and_nothing_of_the_daemons(

@@ -187,7 +187,7 @@ async def test_a_shell_on_a_terminal_controls_its_jobs(tmp_path: Path) -> None:
         assert b"can't access tty" not in found.out
 
 
-def test_a_closed_session_ends_its_program_and_not_the_container(tmp_path: Path) -> None:
+async def test_a_closed_session_ends_its_program_and_not_the_container(tmp_path: Path) -> None:
     async def story(terminal: TerminalSize | None) -> None:
         async with container(tmp_path) as host:
             await until(lambda: len(marked(tmp_path)) == 2)
@@ -197,8 +197,8 @@ def test_a_closed_session_ends_its_program_and_not_the_container(tmp_path: Path)
             await until(lambda: sorted(marked(tmp_path)) == sorted(before), "the end of the program")
             assert (await host.running()).alive
 
-    asyncio.run(story(None))
-    asyncio.run(story(TerminalSize()))
+    await story(None)
+    await story(TerminalSize())
 
 
 async def test_a_program_that_no_longer_reads_refuses_more_input(tmp_path: Path) -> None:

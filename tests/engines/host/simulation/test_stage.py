@@ -92,7 +92,7 @@ def test_any_schedule_is_carried_out_as_decided(schedule: Schedule) -> None:
     assert "WorkloadError" not in {each.reason for each in stage.news}
 
 
-def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
+async def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
     async def whole() -> Stage:
         stage = Stage(tmp_path, Schedule())
         await stage.open()
@@ -104,7 +104,7 @@ def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
         await stage.close()
         return stage
 
-    stage = asyncio.run(whole())
+    stage = await whole()
     assert [(each.at - 100, each.verb) for each in stage.programs.calls if each.at > 100] == [
         (45, "terminate"),
         (90, "kill"),
