@@ -25,7 +25,7 @@ ReconcilerError
 ├── EngineError           a location refused or failed a step; ``retry`` says whether trying again can help
 │   ├── ForeignMemberError  a container of others uses a replica's network (engines/host/runtimes/podman/sweep.py)
 │   └── PodmanError         Podman refuses a request, or does not answer (engines/host/runtimes/podman/api/answers.py)
-│   └── ImageError          an image cannot be provided (engines/host/images/protocol.py)
+│   └── ImageError          an image cannot be provided (engines/workload/image_reference.py)
 ├── ProbeError            an invalid response to a probe (engines/host/probes/response.py)
 ├── ScrapeError           the metrics of a container cannot be used (engines/host/metrics/exposition.py)
 ├── CertificateError    a certificate cannot be used (engines/host/dataplane/certificates/pem.py)

@@ -8,9 +8,9 @@ from pathlib import Path
 from docs.generate.hosted import MEANINGS, ROOT, course, sentences, surges, variables, waits
 from docs.generate.tables import table
 from reconciler.daemon import metrics_server
-from reconciler.engines.host import ephemeral_storage
-from reconciler.engines.host.action_errors import ERROR_RETRY_SECONDS
 from reconciler.engines.host.autoscaling import capacity, decide
+from reconciler.engines.host.controllers import ephemeral_storage
+from reconciler.engines.host.controllers.action_errors import ERROR_RETRY_SECONDS
 from reconciler.engines.host.dataplane import error_log, protocol
 from reconciler.engines.host.decisions import availability
 from reconciler.engines.host.decisions.timing import Timing

@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Terminate
+from reconciler.engines.host.decisions.replica import Container as Running
+from reconciler.engines.host.decisions.replica import Ended, Phase, Replica
 from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import apply_action, hook_finished
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.provisioning.environment import PlatformEnvContext, environment
-from reconciler.engines.host.provisioning.spec_builder import rollout_of
-from reconciler.engines.host.replica import Container as Running
-from reconciler.engines.host.replica import Ended, Phase, Replica
 from reconciler.engines.host.runtimes.plugins import runtime_names
 from reconciler.engines.host.runtimes.process.container_view import describe_view
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, ContainerStart
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.environment import PlatformEnvContext, environment
+from reconciler.engines.workload.spec import ContainerSpec
+from reconciler.engines.workload.spec_builder import rollout_of
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.secret import SecretValue
 from reconciler.model.kinds.workload import Command, Container, Port, Specification
@@ -95,7 +95,7 @@ def sentences() -> dict[str, list[str]]:
             *_written(f"{package}/dataplane/routing/router.py", "unserved_routes"),
             *_written(f"{package}/dataplane/routing/router.py", "unserved_ingress"),
             *_written(f"{package}/dataplane/routing/router.py", "endpoint_without_tls"),
-            *_written(f"{package}/provisioning/environment.py", "unset_variables"),
+            *_written("reconciler/engines/workload/environment.py", "unset_variables"),
             *_written(f"{package}/decisions/volumes.py", "limitations"),
             *_written(f"{package}/dataplane/domains.py", "limitations"),
             *_written(f"{package}/metrics/scraper.py", "limitations"),

@@ -16,7 +16,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from reconciler.daemon.measurements import Measurements
-from reconciler.engines.host.snapshot import ReplicaRow, State
+from reconciler.engines.host.reading.snapshot import ReplicaRow, State
 from reconciler.engines.volumes import newest_snapshot, read_volumes
 from reconciler.model.key import Kind
 from reconciler.records.store import Records

@@ -98,7 +98,7 @@ class SourceWriter:
             what = "is read-only" if source.read_only else "follows no branch"
             raise RefusedError(f"the source {source.name} {what}, so nothing can be written to it")
         self.records = records
-        self._pipeline = SourcePipeline(settings, source, records, clock)
+        self.pipeline = SourcePipeline(settings, source, records, clock)
         self._clock = clock
         self._settings = source
         self._signing_key = settings.api.signing_key if settings.api is not None else None
@@ -108,7 +108,7 @@ class SourceWriter:
 
     def renew(self) -> None:
         """Begin another use: what others changed on this host since the last one counts."""
-        self._pipeline.renew_identity()
+        self.pipeline.renew_identity()
         self._decoded.clear()  # with another identity, a text may mean something else
         # An open repository never lets go of packs that Git has merged.
         self._git = open_git(self._repository.commondir)
@@ -119,7 +119,7 @@ class SourceWriter:
 
     @property
     def _repository(self) -> Repository:
-        return self._pipeline.source.repository
+        return self.pipeline.source.repository
 
     @property
     def name(self) -> str:
@@ -133,7 +133,7 @@ class SourceWriter:
 
     def tip(self) -> str:
         """The newest commit of the branch, also of a remote one."""
-        self._pipeline.source.refresh()
+        self.pipeline.source.refresh()
         return self.known_tip()
 
     def known_tip(self) -> str:
@@ -180,7 +180,7 @@ class SourceWriter:
                 self._decoded.clear()
             found = self._decoded[text] = {}
             raw = text.encode()
-            for manifest in decode(raw, self._pipeline.dialect, is_json=is_json_list(raw)).manifests:
+            for manifest in decode(raw, self.pipeline.dialect, is_json=is_json_list(raw)).manifests:
                 found.setdefault((manifest.kind, manifest.name), []).append(manifest)
         return found
 
@@ -222,7 +222,7 @@ class SourceWriter:
         """
         unread = []
         written = [edit for edit in edits if edit.wanted is not None]
-        dialect = self._pipeline.dialect
+        dialect = self.pipeline.dialect
         old = {path: FileLinks(before.get(path), dialect) for path in {edit.path for edit in written}}
         new = {path: FileLinks(after[path], dialect) if path in after else old[path] for path in old}
         formers = {edit.key: old[edit.path].of(edit.key) for edit in written}
@@ -239,7 +239,7 @@ class SourceWriter:
 
     def adds(self, key: Key) -> bool:
         """Whether the newest commit declares ``key``, and the last good one does not."""
-        return str(key) in self._pipeline.plan_revision(self.tip()).loaded.change_set.added
+        return str(key) in self.pipeline.plan_revision(self.tip()).loaded.change_set.added
 
     def creation_rule(self, commit: str, path: str) -> Creation | None:
         """The first rule for ``path`` in the nearest ``.sops.yaml`` of ``commit``; None if none matches."""
@@ -281,13 +281,13 @@ class SourceWriter:
         Raises RefusedError if the source does not accept its signature.
         """
         try:
-            return self._pipeline.plan_revision(commit.id)
+            return self.pipeline.plan_revision(commit.id)
         except SourceUnverified as error:
             raise RefusedError(f"{error}: set `api.signingKey` in the settings to a key that it allows") from None
 
     def publish(self, commit: Commit) -> None:
         """Move the branch to ``commit``. Raises PushConflict if others moved it since, PushRefused."""
-        mirror = self._pipeline.source.mirror
+        mirror = self.pipeline.source.mirror
         if mirror is not None:
             self._push(mirror, commit)
             return
@@ -326,7 +326,7 @@ class SourceWriter:
         """Create the branch of ``request_id`` at ``commit``, for a review. Raises PushConflict if it exists."""
         branch = f"{REVIEW_BRANCH}{request_id}"
         ref = f"refs/heads/{branch}"
-        mirror = self._pipeline.source.mirror
+        mirror = self.pipeline.source.mirror
         if mirror is not None:
             words = mirror.push(f"{commit.id}:{ref}", "")
             links = [link[0] for line in words if (link := _LINK.search(line))]
@@ -341,7 +341,7 @@ class SourceWriter:
     def find_review(self, request_id: str) -> str:
         """The commit of the branch for a review of ``request_id``, "" if there is no such branch."""
         ref = f"refs/heads/{REVIEW_BRANCH}{request_id}"
-        mirror = self._pipeline.source.mirror
+        mirror = self.pipeline.source.mirror
         if mirror is not None:
             return mirror.fetch_ref(ref)
         try:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconciler.changes.requests import Document, ResourceEdit
+from reconciler.changes.requests import Document, DocumentText, ResourceEdit
 from reconciler.changes.sealed import (
     Sealing,
     check_sealed,
@@ -18,13 +18,16 @@ from reconciler.changes.sealed import (
     seal,
 )
 from reconciler.changes.text import (
+    DocumentBody,
     DocumentList,
     IrregularTextError,
     JsonDocumentList,
     merge_patch,
     new_document,
+    read_body,
     read_documents,
     remove_document,
+    replace_body,
     replace_document,
     split_documents,
 )
@@ -80,7 +83,7 @@ class _EditedFile:
 
     def apply(self, edit: ResourceEdit, sealing: Sealing) -> bool:
         """Apply ``edit``; whether that changes the text. Raises RefusedError."""
-        if self._documents is not None:
+        if self._documents is not None and edit.text is None:
             try:
                 return _applied_alone(edit, self._documents, sealing)
             except IrregularTextError:
@@ -216,6 +219,8 @@ def _applied(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | No
         raise RefusedError(f"{edit.path} is no longer in the branch: {edit.key} was moved or deleted meanwhile")
     if index is None:
         raise RefusedError(f"{edit.path} no longer declares {edit.key}: it was moved or deleted meanwhile")
+    if edit.text is not None:
+        return _rewritten(edit.key, edit.text, text, index)
     encrypted = is_encrypted(_documents(text)[index])
     if edit.wanted is None and encrypted:
         return remove_encrypted(text, index, edit.key, sealing)
@@ -227,6 +232,28 @@ def _applied(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | No
     if edit.key.kind is Kind.SECRET and "data" in edit.wanted:
         return seal(after, edit.key, edit.path, sealing, is_new=False)
     return after
+
+
+def _rewritten(key: Key, written: DocumentText, text: str, index: int) -> str:
+    """``text`` with what an author has ``written`` as document ``index``. Raises EditConflictError."""
+    body = read_body(text, index)
+    if body is None or body.text != written.before:
+        shown = ("", "") if key.kind is Kind.SECRET or body is None else (written.after, body.text)
+        raise EditConflictError(key, *shown)
+    return replace_body(text, index, written.after)
+
+
+def find_document(text: str, key: Key) -> DocumentBody | None:
+    """The text of the document that declares ``key``; None if none does. Raises RefusedError if nobody can edit it."""
+    index = _index(text, key)
+    if index is None:
+        return None
+    if is_encrypted(_documents(text)[index]):
+        raise RefusedError(f"{key} is encrypted in Git: change it there with `reconciler secret edit`")
+    body = read_body(text, index)
+    if body is None:
+        raise RefusedError(f"{key} is an item of a list in JSON: change it with `reconciler patch`, or in Git")
+    return body
 
 
 def _created(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.access.references import ManifestLinks
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 
 Document = Mapping[str, Any]
 Admit = Callable[[ManifestLinks, ManifestLinks, Collection[Key]], None]
@@ -25,6 +25,34 @@ class SeenManifest(NamedTuple):
     author: str = ""
 
 
+class DocumentText(NamedTuple):
+    """The text of a document before and after its author changed it: comments, order and all."""
+
+    before: str
+    after: str
+
+
+class ManifestPatch(NamedTuple):
+    """The merge patch ``patch`` of the manifest of ``key``; ``form`` makes a manifest of the result, or refuses it."""
+
+    key: Key
+    patch: Document
+    form: Callable[[Mapping[str, Any]], Document]
+
+    @property
+    def patches_data(self) -> bool:
+        """Whether it is a merge patch of the data of a secret, which is in no manifest: it is applied to the file."""
+        names = {"data", "$drop/data"}
+        return self.key.kind is Kind.SECRET and "$replace/data" not in self.patch and not names.isdisjoint(self.patch)
+
+    def apply(self, newest: Document) -> Document:
+        """``newest``, a manifest of ``key`` without the data of a secret, with the patch. Raises what ``form`` does."""
+        from reconciler.changes.text import merge_patch  # an API that only reads does without the editor of YAML
+
+        wanted = self.form(merge_patch(newest, self.patch))
+        return {**wanted, "data": self.patch.get("data")} if self.patches_data else wanted
+
+
 class ResourceEdit(NamedTuple):
     """A wanted change of the resource ``key`` in the file ``path``: from ``was`` to ``wanted``.
 
@@ -32,7 +60,8 @@ class ResourceEdit(NamedTuple):
     without it in ``wanted`` it stays as it is. With ``patches_data``, that in ``wanted`` is a merge patch. ``patch``
     makes ``wanted`` from what the newest commit means; without it, ``was`` is what the client saw. With ``if_present``,
     a document that is gone already is as wanted. With ``seen``, a change of what the client did not see is refused.
-    ``admit`` decides on what the commit changes in the newest one.
+    ``admit`` decides on what the commit changes in the newest one. With ``text``, the text of the document is replaced
+    as it is, and a change of it by others is a conflict.
     """
 
     key: Key
@@ -44,6 +73,7 @@ class ResourceEdit(NamedTuple):
     if_present: bool = False
     seen: SeenManifest | None = None
     admit: Admit | None = None
+    text: DocumentText | None = None
 
     def on(self, newest: Document | None) -> ResourceEdit:
         """The same change of ``newest``, what the newest commit means; None if that is not known."""

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -55,13 +55,37 @@ def remove_document(text: str, index: int) -> str:
 
 def pick_documents(text: str, is_picked: Sequence[bool]) -> str | None:
     """``text`` with those of its documents that ``is_picked`` has True for; None if it is no list in JSON."""
-    if not is_json_list(text.encode()) or not _is_json(text):
+    if not _is_list(text):
         return None
     texts = JsonDocuments(text)
     for number, stays in enumerate(is_picked):
         if not stays:
             texts.remove(number)
     return texts.text()
+
+
+class DocumentBody(NamedTuple):
+    """The text of a document without its ``---``, and the number of lines before it in its file."""
+
+    text: str
+    lines_before: int
+
+
+def read_body(text: str, index: int) -> DocumentBody | None:
+    """The text of document ``index``; None in a list in JSON, whose items have no text of their own."""
+    if _is_list(text):
+        return None
+    parts = split_documents(text)
+    start, end = _bounds(parts[index])
+    return DocumentBody(parts[index][start:end], "".join([*parts[:index], parts[index][:start]]).count("\n"))
+
+
+def replace_body(text: str, index: int, after: str) -> str:
+    """``text`` with ``after`` as the text of document ``index``, which ``read_body`` returns."""
+    parts = split_documents(text)
+    start, end = _bounds(parts[index])
+    parts[index] = f"{parts[index][:start]}{after}{parts[index][end:]}"
+    return "".join(parts)
 
 
 def new_document(body: Mapping[str, Any]) -> str:
@@ -74,7 +98,7 @@ def split_documents(text: str) -> list[str]:
 
     Of a list in JSON, the items.
     """
-    if is_json_list(text.encode()) and _is_json(text):
+    if _is_list(text):
         return JsonDocuments(text).texts()
     lines = text.splitlines(keepends=True)
     starts = [
@@ -90,7 +114,7 @@ def split_documents(text: str) -> list[str]:
 
 def read_documents(text: str) -> list[Any]:
     """The values of ``split_documents``, as manifests are read; None for a part that is empty or has a fault."""
-    if is_json_list(text.encode()) and _is_json(text):
+    if _is_list(text):
         return _json_values(text)
     return [_value_of(part) for part in split_documents(text)]
 
@@ -322,6 +346,11 @@ def _checked(index: int, count: int) -> int:
     if not 0 <= index < count:
         raise ValueError(f"the file has no document {index + 1}")
     return index
+
+
+def _is_list(text: str) -> bool:
+    """Whether ``text`` is a list in JSON, whose items are documents."""
+    return is_json_list(text.encode()) and _is_json(text)
 
 
 def _is_json(text: str) -> bool:

@@ -7,10 +7,10 @@ from contextlib import closing
 from typing import NamedTuple
 
 from reconciler.clock import Clock
-from reconciler.engines.host.replica import Container, Phase, Replica
+from reconciler.engines.host.decisions.replica import Container, Phase, Replica
+from reconciler.engines.host.reading.snapshot import ReplicaRow, State
 from reconciler.engines.host.runtimes.plugins import runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.snapshot import ReplicaRow, State
 from reconciler.errors import EngineError, NotFoundError, RefusedError
 from reconciler.model.key import Key, Kind
 from reconciler.queries.existence import check_present, did_you_mean

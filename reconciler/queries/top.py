@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from reconciler.settings import Settings
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.snapshot import HostSnapshot, ReplicaRow
+    from reconciler.engines.host.reading.snapshot import HostSnapshot, ReplicaRow
 
 
 class ReplicaReader:
@@ -35,7 +35,7 @@ class ReplicaReader:
         Blocks while it reads files. Raises PermissionError.
         """
         # An idle API has no use for the host engine, half a megabyte.
-        from reconciler.engines.host.snapshot import rows, take_snapshot
+        from reconciler.engines.host.reading.snapshot import rows, take_snapshot
 
         before = self._before
         self._before = now = {name: take_snapshot(self._root / name, name) for name in self._locations}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reconciler.engines.host.snapshot import ReplicaRow
+from reconciler.engines.host.reading.snapshot import ReplicaRow
 from reconciler.render.layout import columns, strip_control
 from reconciler.times import age
 

@@ -53,7 +53,10 @@ def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> 
     """``review`` with what the host of a location will not enforce, and what it will stop."""
     if review.plan is None or all(each.engine != "host" for each in settings.locations.values()):
         return review
-    from reconciler.engines.host.foreseen import foreseen_limitations, foreseen_stops  # many modules, for hosts only
+    from reconciler.engines.host.reading.foreseen import (  # many modules, for hosts only
+        foreseen_limitations,
+        foreseen_stops,
+    )
 
     steps = review.plan.steps
     limitations, stops = foreseen_limitations(settings, records, steps), foreseen_stops(settings, records, steps)

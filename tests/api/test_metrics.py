@@ -11,8 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.api.metrics import METRICS, Scrape
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.snapshot import ReplicaRow, State
+from reconciler.engines.host.decisions.replica import Replica
+from reconciler.engines.host.reading.snapshot import ReplicaRow, State
 from reconciler.engines.protocol import Result
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health

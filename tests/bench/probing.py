@@ -60,10 +60,10 @@ def measure(seconds: float) -> dict[str, float]:
 async def _probe(ports: list[int], seconds: float) -> float:
     """CPU seconds of this process in a second in which it probes ``ports``."""
     from reconciler.clock import SystemClock
+    from reconciler.engines.host.decisions.replica import Container
     from reconciler.engines.host.probes.prober import Prober
-    from reconciler.engines.host.replica import Container
     from reconciler.engines.host.runtimes.protocol import ContainerId
-    from reconciler.engines.host.spec import ContainerSpec
+    from reconciler.engines.workload.spec import ContainerSpec
     from reconciler.model.key import Key
     from reconciler.model.kinds.workload import Probe
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.replica import Container, Phase, Replica
-from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.decisions.replica import Container, Phase, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.foreseen import foreseen_limitations
+from reconciler.engines.host.reading.foreseen import foreseen_limitations
 from reconciler.model.key import Key
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step

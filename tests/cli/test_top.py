@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.replica import Container, Ended, Phase, Replica
-from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.decisions.replica import Container, Ended, Phase, Replica
 from reconciler.model.key import Key
 from tests.cli.test_readers import GROUP, becoming_another, member
 from tests.support.desk import SETTINGS, golden, here

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.replica import Container
+from reconciler.engines.host.decisions.replica import Container
 from tests.support.host_sandbox import SERVER, HostSite, fetch, host_site, served
 from tests.support.sandbox import eventually
 

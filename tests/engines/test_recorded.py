@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.names import make_alias
 from reconciler.engines.recorded.engine import RecordedEngine
 from reconciler.engines.volumes import read_volumes
+from reconciler.engines.workload.names import make_alias
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.record import Health

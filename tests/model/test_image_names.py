@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.engines.host.images.reference import parse_reference
+from reconciler.engines.workload.image_reference import parse_reference
 from reconciler.model.image_names import full_name, with_registry
 
 DIGEST = f"sha256:{'0' * 64}"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.changes import text as manifest_text
+from reconciler.documents.editing.patches import assign_fields, make_patch
 from reconciler.errors import UsageError
 from reconciler.platform_cli.commands.resources import query_spec
-from reconciler.platform_cli.patches import assigned, merge_patch
 
 NAMES = st.sampled_from("abc")
 VALUES = st.integers(0, 2) | st.text("xy/", max_size=2)
@@ -30,7 +30,7 @@ DOCUMENTS = st.dictionaries(NAMES, st.recursive(VALUES, named, max_leaves=12), m
 
 @given(DOCUMENTS, DOCUMENTS)
 def test_a_patch_leads_from_any_manifest_to_any_other(before: dict[str, Any], after: dict[str, Any]) -> None:
-    assert manifest_text.merge_patch(before, merge_patch(before, after)) == after
+    assert manifest_text.merge_patch(before, make_patch(before, after)) == after
 
 
 @pytest.mark.parametrize(
@@ -56,16 +56,16 @@ def test_a_property_that_is_set_is_all_that_changes(texts: tuple[str, ...], patc
         "spec": {"containers": [{"name": "main", "image": "a", "env": env}, {"name": "bare", "image": "a"}]},
         "memberLinks": ["//user/a"], "tags": {},
     }  # fmt: skip
-    found = merge_patch(before, assigned(before, texts))
+    found = make_patch(before, assign_fields(before, texts))
     # An empty list has no items to name; either way it is empty then.
     assert found in (patch, {"$remove/memberLinks": ["//user/a"]})
-    assert manifest_text.merge_patch(before, found) == assigned(before, texts)
+    assert manifest_text.merge_patch(before, found) == assign_fields(before, texts)
 
 
 @pytest.mark.parametrize("text", ["spec.containers.main=a", "spec.ports.web=1", "spec.containers.main.env.A+=1"])
 def test_an_item_of_another_list_has_no_single_value(text: str) -> None:
     with pytest.raises(UsageError, match="is an item of a list; name one of its members"):
-        assigned({"spec": {"containers": [{"name": "main", "env": []}], "ports": []}}, (text,))
+        assign_fields({"spec": {"containers": [{"name": "main", "env": []}], "ports": []}}, (text,))
 
 
 def test_the_link_of_a_relation_is_the_one_that_documents_have() -> None:

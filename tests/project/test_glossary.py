@@ -22,7 +22,7 @@ VIEWS = ("reconciler/model/kinds/", "reconciler/model/query.py")
 """Classes here are also made of the words of the fields that they stand for, which docs/manifests.md explains."""
 
 PLAIN = frozenset({
-    "certificate", "change", "class", "count", "file", "growth", "id", "ignore", "input", "lifecycle",
+    "certificate", "class", "count", "file", "growth", "id", "ignore", "input", "lifecycle",
     "observed", "place", "planner", "policy", "privacy", "registration", "request", "state", "support", "term", "watch",
 })  # fmt: skip
 """Words of a compound that mean what any dictionary has."""

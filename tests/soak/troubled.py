@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.decisions.replica import Replica
 from tests.soak.manifests import FOUNDATION, Commits
 from tests.support.host_sandbox import HostSite, host_site
 from tests.support.sandbox import Running, eventually

@@ -18,9 +18,9 @@ from typing import Any
 
 from reconciler.clock import SystemClock
 from reconciler.demo import end_all
+from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.replica_store import Store
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from tests.support.git import File
 from tests.support.sandbox import Site

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo, ImageReference
+from reconciler.engines.host.images.protocol import Credentials, ImageInfo
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from tests.support.registry import FakeRegistry
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +29,7 @@ from reconciler.changes.requests import (
     ChangeRequest,
     Document,
     EarlierChange,
+    ManifestPatch,
     ResourceEdit,
     SeenManifest,
 )
@@ -103,30 +104,19 @@ async def put_resource(call: Call) -> Response:
 
 async def patch_resource(call: Call) -> Response:
     """Change fields of a resource by a JSON merge patch."""
-    from reconciler.changes.text import merge_patch
-
     key, source, path, new = await _declared(call, "edit")
     patch = await call.body()
     if not isinstance(patch, dict):
         raise Problem(400, "the body is a merge patch: an object with the fields to change")
-    was = meaning_of(call, key)
-
-    def patched(newest: Document) -> dict[str, Any]:
-        wanted = manifest_from(key, merge_patch(newest, patch))
-        # What is in the data is not read here: a patch of it is applied where the file is.
-        return {**wanted, "data": patch.get("data")} if patches_data else wanted
-
-    patches_data = (
-        key.kind is Kind.SECRET and "$replace/data" not in patch and not {"data", "$drop/data"}.isdisjoint(patch)
-    )
-    admit_change(call, key, was, wanted := patched(was))
+    was, change = meaning_of(call, key), ManifestPatch(key, patch, partial(manifest_from, key))
+    admit_change(call, key, was, wanted := change.apply(was))
     edit = ResourceEdit(
         key,
         path,
         None if new else was,
         wanted,
-        patches_data,
-        None if new else patched,
+        change.patches_data,
+        None if new else change.apply,
         seen=_tagged(call),
         admit=admission_in_git(call, key, wanted),
     )

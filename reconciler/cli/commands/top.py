@@ -16,7 +16,7 @@ from reconciler.cli.output.printing import coloured
 from reconciler.terminal.live_display import Live
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.snapshot import ReplicaRow
+    from reconciler.engines.host.reading.snapshot import ReplicaRow
     from reconciler.queries.top import ReplicaReader
     from reconciler.settings import Settings
 

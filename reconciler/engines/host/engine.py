@@ -12,28 +12,25 @@ from reconciler.engines.context import EngineContext
 from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.host.autoscaling.scaling import Scaling
 from reconciler.engines.host.check_container import CheckContainers
+from reconciler.engines.host.controllers.ephemeral_storage import EphemeralStorage
+from reconciler.engines.host.controllers.location import LocationController
+from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.cron.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
 from reconciler.engines.host.dataplane.publisher import ServicePublisher
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.disk.ownership import make_private
-from reconciler.engines.host.ephemeral_storage import EphemeralStorage
 from reconciler.engines.host.housekeeping import Housekeeping
-from reconciler.engines.host.image_gate import ImageGate
+from reconciler.engines.host.images.gate import ImageGate
 from reconciler.engines.host.images.tags import RegistryClient
-from reconciler.engines.host.location_controller import LocationController
 from reconciler.engines.host.logs.collector import Collector, LogLimits
 from reconciler.engines.host.metrics.scraper import Scraper, Target, find_targets
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
-from reconciler.engines.host.provisioning.template import (
-    TemplateBuilder,
-)
 from reconciler.engines.host.provisioning.template_store import TemplateFiles, TemplateStore
 from reconciler.engines.host.provisioning.tokens import FOLDER, Tokens
-from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import ExecResult, Runtime
 from reconciler.engines.host.services import HostServices
 from reconciler.engines.host.volumesets.attachments import parse_holder
@@ -49,6 +46,9 @@ from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volume_commands import parse_volume_command
 from reconciler.engines.volumes import rejection
+from reconciler.engines.workload.template import (
+    TemplateBuilder,
+)
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
@@ -80,7 +80,7 @@ class HostEngine:
         self._claims = VolumeClaims(site.records, site.location, settings.org)
         self._tokens = Tokens(root / FOLDER, site.location)
         fixed = platform_settings(site, runtime)
-        self._builder = TemplateBuilder(self._claims, site.records, self._tokens, fixed, clock)
+        self._builder = TemplateBuilder(self._claims, site.records, self._tokens.of, fixed, clock)
         self._templates = TemplateStore(TemplateFiles(root / "templates", self._tokens))
         files = Files(root, site.secrets, settings.scheme)
         self._volumes = VolumeController(site, root, self._claims, self._volume_callbacks())

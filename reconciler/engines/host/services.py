@@ -10,14 +10,14 @@ from typing import Protocol
 import msgspec
 
 from reconciler.clock import Clock
+from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.cron.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import Endpoints
+from reconciler.engines.host.decisions.replica import Container, Replica
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.replica import Container, Replica
-from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, OutputForm, Runtime
-from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.model.key import Key
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"

@@ -7,7 +7,11 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.deployment import (
+from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
+from reconciler.engines.host.decisions.execution_results import ExecutionCondition
+from reconciler.engines.host.decisions.progress import Progress, progress
+from reconciler.engines.host.decisions.replica import Container, Hook, Replica
+from reconciler.engines.workload.deployment import (
     Deployment,
     DeploymentTarget,
     Execution,
@@ -16,11 +20,7 @@ from reconciler.engines.deployment import (
     Version,
     WorkloadStatus,
 )
-from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
-from reconciler.engines.host.decisions.execution_results import ExecutionCondition
-from reconciler.engines.host.decisions.progress import Progress, progress
-from reconciler.engines.host.replica import Container, Hook, Replica
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
 from reconciler.times import iso

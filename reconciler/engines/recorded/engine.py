@@ -8,8 +8,6 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.deployment import DeploymentTarget, add_run, build_deployment, read_deployment
-from reconciler.engines.names import make_alias
 from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.recorded.schedules import RecordedSchedules
 from reconciler.engines.release_snapshots import snapshot_before, wants_snapshots, with_snapshot
@@ -17,6 +15,8 @@ from reconciler.engines.run_command import check_run, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volume_commands import CloneVolumeSnapshot, apply_command, parse_volume_command
 from reconciler.engines.volumes import VolumeSetState, find_snapshot, read_volumes, rejection
+from reconciler.engines.workload.deployment import DeploymentTarget, add_run, build_deployment, read_deployment
+from reconciler.engines.workload.names import make_alias
 from reconciler.errors import EngineError
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity

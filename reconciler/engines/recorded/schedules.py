@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.engines.deployment import add_execution, read_deployment
 from reconciler.engines.due_times import AHEAD, DueTimes, begins_anew, due_times, missed_message, next_due
+from reconciler.engines.workload.deployment import add_execution, read_deployment
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import options_at, read_specification
 from reconciler.model.record import Record

@@ -13,7 +13,7 @@ from typing import Any
 from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import STDIN, shown_name
 from reconciler.platform_cli.documents import read_object
-from reconciler.platform_cli.patches import whole_number
+from reconciler.platform_cli.option_values import whole_number
 from reconciler.platform_cli.session import Session
 
 FIELDS = ("agentId", "agentLink", "hubEndpoint", "registrationToken")

@@ -9,7 +9,7 @@ from reconciler.errors import UsageError
 from reconciler.input_files import STDIN
 from reconciler.platform_cli.commands.resources import create, query_spec, tags_of
 from reconciler.platform_cli.documents import read_text
-from reconciler.platform_cli.patches import pairs, whole_number
+from reconciler.platform_cli.option_values import pairs, whole_number
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
 

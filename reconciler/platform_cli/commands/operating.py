@@ -11,8 +11,8 @@ from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.client import TEXT
 from reconciler.platform_cli.commands.placing import REPLICA_COLUMNS
 from reconciler.platform_cli.durations import future_time, parse_length
+from reconciler.platform_cli.option_values import whole_number
 from reconciler.platform_cli.output import at
-from reconciler.platform_cli.patches import whole_number
 from reconciler.platform_cli.references import SOURCE
 from reconciler.platform_cli.session import Session
 

@@ -10,8 +10,8 @@ from reconciler.errors import RefusedError
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
 from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.resources import patch_with, read, tags_of
+from reconciler.platform_cli.option_values import whole_number
 from reconciler.platform_cli.output import Columns, advice, at
-from reconciler.platform_cli.patches import whole_number
 from reconciler.platform_cli.session import Session
 from reconciler.times import age, iso
 

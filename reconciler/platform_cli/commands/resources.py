@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reconciler.documents.editing.patches import assign_fields, make_patch
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.input_files import read_files
 from reconciler.platform_cli.documents import read_documents, read_object
+from reconciler.platform_cli.option_values import pairs
 from reconciler.platform_cli.output import Columns, advice, at, slim
-from reconciler.platform_cli.patches import assigned, merge_patch, pairs
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
@@ -132,7 +133,7 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
         elif replace:
             put(session, kind, ref, after, seen=answer.headers.get("etag", ""))
         else:
-            patch_with(session, kind, ref, merge_patch(before, after))
+            patch_with(session, kind, ref, make_patch(before, after))
     except ReconcilerError as error:
         if not _has_changed(name, text):
             raise
@@ -196,7 +197,10 @@ def tag(session: Session, kind: str, ref: tuple[str, ...], tag: tuple[str, ...],
 def update(session: Session, kind: str, ref: str, set_: tuple[str, ...]) -> None:
     """Set single properties."""
     before = slim(read(session, kind, ref))
-    change = merge_patch(before, assigned(before, set_))
+    try:
+        change = make_patch(before, assign_fields(before, set_))
+    except UsageError as error:
+        raise UsageError(f"--set {error}") from None
     if change:
         patch_with(session, kind, ref, change)
     else:

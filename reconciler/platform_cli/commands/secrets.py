@@ -10,7 +10,7 @@ from reconciler.input_files import STDIN
 from reconciler.platform_cli.commands.creating import envelope
 from reconciler.platform_cli.commands.resources import create, patch_with
 from reconciler.platform_cli.documents import read_hidden, read_object, read_text
-from reconciler.platform_cli.patches import pairs
+from reconciler.platform_cli.option_values import pairs
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.session import Session
 

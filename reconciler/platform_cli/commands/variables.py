@@ -6,8 +6,8 @@ from typing import Any
 
 from reconciler.errors import RefusedError, UsageError
 from reconciler.platform_cli.commands.resources import patch_with, read
+from reconciler.platform_cli.option_values import pairs, whole_number
 from reconciler.platform_cli.output import at
-from reconciler.platform_cli.patches import pairs, whole_number
 from reconciler.platform_cli.session import Session
 
 

@@ -15,15 +15,14 @@ from typing import Any
 
 import msgspec
 
+from reconciler.engines.host.decisions.replica import Container, Replica
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
-from reconciler.engines.host.replica import Container, Replica
 from reconciler.engines.host.runtimes.limitations import HostPrograms
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,
     ContainerStart,
-    ContainerView,
     ExecResult,
     OnEnd,
     OutputFile,
@@ -31,7 +30,8 @@ from reconciler.engines.host.runtimes.protocol import (
     RunningContainer,
     Usage,
 )
-from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
+from reconciler.engines.workload.environment import ContainerView
+from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

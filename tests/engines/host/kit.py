@@ -10,11 +10,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.deployment import Version, read_deployment
+from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.replica_store import Store
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.deployment import Version, read_deployment
 from reconciler.planning.plan import Action
 from reconciler.settings import DomainSettings, HostSettings, IngressSettings, LocationSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock

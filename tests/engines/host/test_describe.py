@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from reconciler.engines.deployment import DeploymentTarget
 from reconciler.engines.host.decisions.actions import Start, StopReplica
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.transitions import apply_action, container_exited, hook_finished, new_replica
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.engines.host.status import HostStatus, StatusContext, workload_status
+from reconciler.engines.workload.deployment import DeploymentTarget
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Command, Options
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.deployment import read_deployment
+from reconciler.engines.workload.deployment import read_deployment
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action
 from reconciler.reasons import Reason

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.dataplane.endpoints import Endpoints
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.container_view import ContainerViews
 from reconciler.engines.host.runtimes.process.state_dir import StartRecord, StateDirectory
 from reconciler.engines.host.runtimes.protocol import ContainerId

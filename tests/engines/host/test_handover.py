@@ -13,8 +13,8 @@ from reconciler.engines.host.runtimes.handover import HandoverRuntime
 from reconciler.engines.host.runtimes.plugins import AUTO, runtime_names, runtime_of, runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.protocol import OnEnd
-from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.registry import ENGINES
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from reconciler.engines.host.replica import Hook
+from reconciler.engines.host.decisions.replica import Hook
 from tests.engines.host.kit import Host, played
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
+from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, OnEnd
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Options

@@ -6,7 +6,7 @@ import gc
 import shutil
 from pathlib import Path
 
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.times import iso
 from tests.engines.host.kit import WEB, Host, played
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.deployment import DeploymentTarget
 from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.autoscaling.scaling import Autoscaler
 from reconciler.engines.host.decisions.actions import Start, StopReplica
 from reconciler.engines.host.decisions.availability import START_SECONDS, exit_words
 from reconciler.engines.host.decisions.decide import decide
+from reconciler.engines.host.decisions.replica import Ended, Replica
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import (
     apply_action,
@@ -21,15 +21,15 @@ from reconciler.engines.host.decisions.transitions import (
     new_replica,
     readiness_changed,
 )
-from reconciler.engines.host.provisioning.environment import unset_variables
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
-from reconciler.engines.host.replica import Ended, Replica
+from reconciler.engines.host.reading.snapshot import State, state_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
-from reconciler.engines.host.snapshot import State, state_of
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.engines.host.status import HostStatus, StatusContext, workload_status
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.deployment import DeploymentTarget
+from reconciler.engines.workload.environment import unset_variables
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Options, read_specification

@@ -15,7 +15,7 @@ from math import ceil
 import msgspec
 
 from reconciler.engines.host.autoscaling.metrics import Used
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
 
 SLOT = 300.0

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
 
 TOLERANCE = 0.1

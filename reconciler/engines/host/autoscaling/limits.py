@@ -16,11 +16,11 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.capacity import HEADROOM, MEBIBYTE, Amount, whole
 from reconciler.engines.host.autoscaling.metrics import Used
+from reconciler.engines.host.decisions.replica import Container, Phase, Replica
 from reconciler.engines.host.disk.atomic import write_atomic
-from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason

@@ -9,10 +9,10 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.decide import LATENCY, MetricReading
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
-from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
 from reconciler.reasons import Reason

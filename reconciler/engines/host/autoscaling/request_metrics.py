@@ -17,7 +17,7 @@ from reconciler.engines.host.autoscaling.decide import (
 )
 from reconciler.engines.host.autoscaling.latency import Latencies
 from reconciler.engines.host.dataplane.protocol import LatencyListener, Traffic
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
 

@@ -35,12 +35,12 @@ from reconciler.engines.host.autoscaling.metrics import (
     counted_replicas,
 )
 from reconciler.engines.host.autoscaling.request_metrics import SAMPLE, RequestMetrics, TrafficSource
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.disk.atomic import write_atomic
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
-from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of

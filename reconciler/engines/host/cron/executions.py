@@ -12,7 +12,6 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.engines.deployment import Execution
 from reconciler.engines.host.decisions.actions import Create, Decision, Remove, soonest
 from reconciler.engines.host.decisions.cron import add_due, add_run, next_due, record_start
 from reconciler.engines.host.decisions.execution_log import Events, ExecutionEntry, ExecutionLog, ExecutionState
@@ -23,12 +22,13 @@ from reconciler.engines.host.decisions.execution_results import (
     record_results,
 )
 from reconciler.engines.host.decisions.executions import decide_executions
+from reconciler.engines.host.decisions.replica import Replica, Run
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
-from reconciler.engines.host.replica import Replica, Run
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.run_command import ContainerOverride
+from reconciler.engines.workload.deployment import Execution
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence, Set
 from itertools import islice
 
 from reconciler.engines.host.decisions.actions import Create, Decision
-from reconciler.engines.host.replica import Phase, Replica
+from reconciler.engines.host.decisions.replica import Phase, Replica
 from reconciler.model.key import Key
 
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from reconciler.bugs import contained
+from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.limitations import builtin_limitations
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, Service, Traffic, refused_event
-from reconciler.engines.host.fair_turn import event_or_time
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.tasks import cancel_and_wait

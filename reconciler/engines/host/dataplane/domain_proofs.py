@@ -12,8 +12,8 @@ import msgspec
 from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.domain_proof import find_proof
+from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.disk.atomic import write_atomic
-from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.errors import EngineError
 
 PASS_SECONDS = 60.0

@@ -9,7 +9,7 @@ import msgspec
 from reconciler.engines.domain_status import DomainCondition, DomainEndpoint, DomainReport
 from reconciler.engines.host.dataplane.certificates.selection import expires_soon
 from reconciler.engines.host.dataplane.certificates.store import Served
-from reconciler.engines.host.dataplane.routing.table import HTTP, HTTPS, RouteTable, Site
+from reconciler.engines.workload.routing.table import HTTP, HTTPS, RouteTable, Site
 from reconciler.model.kinds.domain import Domain
 from reconciler.reasons import ConditionType, Reason
 from reconciler.times import iso

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.host.disk.directories import LISTED, make_traversable
-from reconciler.engines.host.replica import Replica
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 

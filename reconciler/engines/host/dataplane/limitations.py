@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler.engines.host.dataplane.haproxy.program import OLDEST, Program
 from reconciler.engines.host.dataplane.haproxy.rendering.retries import failures_without_retry
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.kinds.workload import metric_of
 
 NOT_COUNTED = ("rps", "latency")

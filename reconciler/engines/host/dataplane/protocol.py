@@ -12,9 +12,9 @@ from reconciler.engines.host.autoscaling.decide import scales_by_requests
 from reconciler.engines.host.dataplane.certificates.store import CertificateStore
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.ports import ServicePorts
-from reconciler.engines.host.dataplane.routing.table import Outside, RouteTable
-from reconciler.engines.host.spec import Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.routing.table import Outside, RouteTable
+from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification, metric_of
 from reconciler.model.no_wake import NoWake

@@ -22,13 +22,13 @@ from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, Service, service_of
 from reconciler.engines.host.dataplane.routing.domains import KnownDomains
 from reconciler.engines.host.dataplane.routing.router import Router, endpoint_without_tls, unserved_ingress
-from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.dataplane.secure_routes import SecureRoutes
 from reconciler.engines.host.dataplane.split import Splits
 from reconciler.engines.host.logs.collector import Collector
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
-from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.routing.table import RouteTable
+from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.no_wake import NoWake, read_no_wake

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reconciler.engines.host.replica import Container, Ended, Phase, Replica
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.decisions.replica import Container, Ended, Phase, Replica
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.reasons import Reason
 
 MIN_UNPROBED_UPTIME = 1.0

@@ -22,8 +22,8 @@ from reconciler.engines.host.decisions.execution_log import (
     trimmed,
 )
 from reconciler.engines.host.decisions.execution_results import count_replaced, count_skipped, with_running
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.decisions.replica import Replica
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.kinds.workload import Job
 from reconciler.reasons import Reason
 from reconciler.times import iso

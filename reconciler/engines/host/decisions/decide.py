@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 from reconciler.engines.host.decisions.actions import Create, Decision, Resize, StopReplica, soonest
 from reconciler.engines.host.decisions.availability import availability_times, is_resizable, start_ends
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.rollout import rollout
 from reconciler.engines.host.decisions.stateful import ordered_rollout
 from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import resized
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.reasons import Reason
 
 

@@ -16,8 +16,8 @@ from reconciler.engines.host.decisions.execution_log import (
     ended,
     trimmed,
 )
-from reconciler.engines.host.replica import Phase, Replica
-from reconciler.engines.host.spec import ImageFault
+from reconciler.engines.host.decisions.replica import Phase, Replica
+from reconciler.engines.workload.spec import ImageFault
 from reconciler.reasons import ConditionType, Reason
 from reconciler.times import iso
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from reconciler.engines.host.decisions.actions import Action, Create, Decision, StopReplica, soonest
 from reconciler.engines.host.decisions.execution_log import ExecutionLog, ExecutionState
 from reconciler.engines.host.decisions.execution_results import is_finished, restarts
+from reconciler.engines.host.decisions.replica import Phase, Replica
 from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.replica import Phase, Replica
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.reasons import Reason
 
 

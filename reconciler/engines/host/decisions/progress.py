@@ -13,8 +13,8 @@ from reconciler.engines.host.decisions.availability import (
     is_failing,
     is_starting,
 )
-from reconciler.engines.host.replica import Phase, Replica
-from reconciler.engines.host.spec import Type, WorkloadSpec
+from reconciler.engines.host.decisions.replica import Phase, Replica
+from reconciler.engines.workload.spec import Type, WorkloadSpec
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from reconciler.engines.execution.retry import RetryPolicy, longest_wait
 from reconciler.engines.host.decisions.actions import Action, Decision, Kill, ScheduleRestart, Start, Terminate, soonest
+from reconciler.engines.host.decisions.replica import Container, Phase, Replica
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.replica import Container, Phase, Replica
 from reconciler.reasons import Reason
 
 

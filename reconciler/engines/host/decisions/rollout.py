@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from reconciler.engines.host.decisions.actions import Action, Create, StopReplica
 from reconciler.engines.host.decisions.availability import is_available, is_current, is_failing
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.decisions.replica import Replica
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.reasons import Reason
 
 

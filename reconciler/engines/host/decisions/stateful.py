@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from reconciler.engines.host.decisions.actions import Action, Create, StopReplica
 from reconciler.engines.host.decisions.availability import is_available, is_current
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.decisions.replica import Replica
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.reasons import Reason
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.engines.host.decisions.actions import Decision, Kill, Remove, RunPreStop, Terminate, soonest
+from reconciler.engines.host.decisions.replica import Container, Hook, Phase, Replica
 from reconciler.engines.host.decisions.restarts import due
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.replica import Container, Hook, Phase, Replica
 from reconciler.reasons import Reason
 
 

@@ -10,8 +10,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Start, StopReplica, Terminate
-from reconciler.engines.host.probes.state import ProbeKind, Verdict
-from reconciler.engines.host.replica import (
+from reconciler.engines.host.decisions.replica import (
     Container,
     Ended,
     Hook,
@@ -20,7 +19,8 @@ from reconciler.engines.host.replica import (
     container_of,
     with_container,
 )
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.probes.state import ProbeKind, Verdict
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.reasons import Reason
 
 Begun = StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart

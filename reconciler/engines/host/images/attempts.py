@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from reconciler.clock import Clock
 from reconciler.engines.execution.retry import RetryPolicy, longest_wait
-from reconciler.engines.host.images.protocol import ImageError
+from reconciler.engines.workload.image_reference import ImageError
 
 POLICY = RetryPolicy(base=10.0, cap=300.0)
 """Waits in seconds after failures in a row; the real ones are at least half as long."""

@@ -11,7 +11,8 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.images.connection import Answer, Connection, Request
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 CHALLENGE_SECONDS = 3600.0
 """Seconds for which the type of login of a registry is remembered."""

@@ -17,7 +17,8 @@ import httpx2
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.protocol import ImageError, Stream
+from reconciler.engines.host.images.protocol import Stream
+from reconciler.engines.workload.image_reference import ImageError
 from reconciler.logs import log
 from reconciler.model.addresses import is_internal
 from reconciler.printable import printable

@@ -11,8 +11,9 @@ from typing import NoReturn
 
 import msgspec
 
-from reconciler.engines.host.images.protocol import DOCKER_HOST, DOCKER_HUB, Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.protocol import Credentials
 from reconciler.engines.protocol import SecretReader
+from reconciler.engines.workload.image_reference import DOCKER_HOST, DOCKER_HUB, ImageError, ImageReference
 from reconciler.model.key import Key
 from reconciler.secrets.host_files import HostSecretError, read_private_file
 

@@ -18,15 +18,15 @@ from reconciler.engines.host.images.attempts import Attempts
 from reconciler.engines.host.images.credentials import Keychain
 from reconciler.engines.host.images.digests import DigestStore, Pin, VersionPins
 from reconciler.engines.host.images.manifests import Platform, host_platform
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference, ImageStore
+from reconciler.engines.host.images.protocol import Credentials, ImageStore
 from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
 from reconciler.engines.host.images.pulled import PulledImages, pulled_path
 from reconciler.engines.host.images.puller import Puller, missing_here
-from reconciler.engines.host.images.reference import parse_reference
 from reconciler.engines.host.images.refresh import OnError, OnMoved, TagRefresh, WatchedTag
 from reconciler.engines.host.images.space import SWEEP_SECONDS, ImageSpace
 from reconciler.engines.host.images.tags import FOLLOWED_SECONDS, SHARED_SECONDS, RegistryClient, TagResolver
 from reconciler.engines.protocol import SecretReader
+from reconciler.engines.workload.image_reference import ImageError, ImageReference, parse_reference
 from reconciler.errors import EngineError
 from reconciler.model.image_names import exact_hosts, is_allowed
 from reconciler.model.key import Key

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from reconciler.engines.host.images.protocol import ImageError
+from reconciler.engines.workload.image_reference import ImageError
 from reconciler.reasons import Reason
 
 INDEX_TYPES = (

@@ -1,4 +1,4 @@
-"""Shared types of this package: references, credentials, errors, and the protocol of image stores."""
+"""Shared types of this package: credentials, parts of images, answers, and the protocol of image stores."""
 
 from __future__ import annotations
 
@@ -7,67 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from reconciler.errors import EngineError
-from reconciler.reasons import Reason
-
-DOCKER_HUB = "docker.io"
-"""The registry with several names; requests go to ``DOCKER_HOST``."""
-DOCKER_HOST = "registry-1.docker.io"
-
-
-LOCAL = "localhost"
-"""In place of a registry: the image was built or loaded on this host, and is never pulled."""
-
-
-class ImageError(EngineError):
-    """An image cannot be provided. ``wait`` is the seconds to wait before a retry, None if the registry sets none.
-
-    ``missing``: the registry answers that it does not have the image.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        reason: Reason = Reason.IMAGE_PULL_FAILED,
-        retry: bool = True,
-        wait: float | None = None,
-        missing: bool = False,
-    ) -> None:
-        super().__init__(message, reason=reason, retry=retry)
-        self.wait = wait
-        self.missing = missing
-
-
-class ImageReference(msgspec.Struct, frozen=True, order=True):
-    """An image in a registry: a ``tag``, a ``digest`` (``sha256:…``), or both; then the digest counts."""
-
-    registry: str
-    repository: str
-    tag: str = ""
-    digest: str = ""
-
-    @property
-    def name(self) -> str:
-        """The image without tag and digest: ``docker.io/library/nginx``."""
-        return f"{self.registry}/{self.repository}"
-
-    @property
-    def host(self) -> str:
-        """The host, and the port if there is one, that serves the registry."""
-        return DOCKER_HOST if self.registry == DOCKER_HUB else self.registry
-
-    @property
-    def is_local(self) -> bool:
-        """Whether no registry has the image."""
-        return self.registry == LOCAL
-
-    def at(self, digest: str) -> ImageReference:
-        """The image with exactly ``digest``."""
-        return ImageReference(self.registry, self.repository, digest=digest)
-
-    def __str__(self) -> str:
-        return "".join((self.name, self.tag and f":{self.tag}", self.digest and f"@{self.digest}"))
+from reconciler.engines.workload.image_reference import ImageReference
 
 
 class Credentials(msgspec.Struct, frozen=True):

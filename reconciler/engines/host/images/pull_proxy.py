@@ -16,7 +16,8 @@ from typing import Protocol
 import msgspec
 
 from reconciler.bugs import contained
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImagePart, ImageReference, Stream
+from reconciler.engines.host.images.protocol import Credentials, ImagePart, Stream
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.tasks import cancel_and_wait
 
 ADDRESS = "127.0.0.1"

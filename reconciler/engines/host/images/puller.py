@@ -9,10 +9,11 @@ from weakref import WeakValueDictionary
 
 from reconciler.engines.host.images.attempts import Attempts
 from reconciler.engines.host.images.manifests import Platform, check_platform
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo, ImageReference, ImageStore
+from reconciler.engines.host.images.protocol import Credentials, ImageInfo, ImageStore
 from reconciler.engines.host.images.pull_proxy import ServedImage
 from reconciler.engines.host.images.pulled import PulledImages
 from reconciler.engines.host.images.single_flight import SingleFlight
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 PARALLEL = 4
 """The number of pulls at once."""

@@ -13,8 +13,9 @@ import msgspec
 from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.host.images.credentials import Keychain
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.protocol import Credentials
 from reconciler.engines.host.images.tags import TagResolver
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key
 

@@ -20,7 +20,8 @@ from reconciler.engines.host.images.manifests import (
     Platform,
     parse_index,
 )
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImagePart, ImageReference, Stream
+from reconciler.engines.host.images.protocol import Credentials, ImagePart, Stream
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NO_HEAD = frozenset({405, 501})

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
-from reconciler.engines.host.images.protocol import ImageError
+from reconciler.engines.workload.image_reference import ImageError
 from reconciler.tasks import cancel_and_wait
 
 V = TypeVar("V")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.protocol import ImageError, ImageStore
+from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.images.pulled import PulledImage, PulledImages
 from reconciler.engines.host.images.puller import Puller
+from reconciler.engines.workload.image_reference import ImageError
 from reconciler.times import FIRST_DAY
 
 SWEEP_SECONDS = 600.0

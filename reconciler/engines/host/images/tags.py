@@ -7,9 +7,10 @@ from typing import NamedTuple, Protocol, TypeVar
 from reconciler.clock import Clock
 from reconciler.engines.host.images.attempts import Attempts
 from reconciler.engines.host.images.manifests import Manifest, Platform, check_platform
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.protocol import Credentials
 from reconciler.engines.host.images.pull_proxy import ImageSource
 from reconciler.engines.host.images.single_flight import SingleFlight
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 SHARED_SECONDS = 5.0
 """Seconds for which an answer also counts for other requests for the same image with the same login."""

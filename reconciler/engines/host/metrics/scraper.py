@@ -12,15 +12,15 @@ import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
+from reconciler.engines.host.decisions.replica import Phase, Replica
 from reconciler.engines.host.metrics.exposition import TARGET_LABELS
 from reconciler.engines.host.metrics.scrape import scrape
-from reconciler.engines.host.provisioning.environment import PlatformEnvContext
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
-from reconciler.engines.host.replica import Phase, Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.target_metrics import TargetMetrics, label_text
+from reconciler.engines.workload.environment import PlatformEnvContext
+from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.settings import MetricsSettings

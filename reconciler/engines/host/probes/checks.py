@@ -16,7 +16,7 @@ from reconciler.engines.host.probes.grpc import check
 from reconciler.engines.host.probes.http import get
 from reconciler.engines.host.probes.response import ProbeError
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Command, Probe, Target
 

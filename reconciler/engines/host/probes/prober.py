@@ -10,11 +10,11 @@ import msgspec
 
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
+from reconciler.engines.host.decisions.replica import Container
 from reconciler.engines.host.probes.checks import ExecRuntime, ProbeTarget, run_probe
 from reconciler.engines.host.probes.state import ProbeKind, ProbeState, Verdict, after, initial, next_due
-from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.kinds.workload import Probe
 from reconciler.tasks import cancel_and_wait
 

@@ -22,10 +22,10 @@ from reconciler.engines.host.disk.directories import (
 )
 from reconciler.engines.host.disk.ownership import Owner, allow_traversal, make_for_images, make_readable, make_shared
 from reconciler.engines.host.disk.removal import remove
-from reconciler.engines.host.provisioning.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, Mount
 from reconciler.engines.host.volumes.layout import VolumeFiles
 from reconciler.engines.protocol import SecretReader
+from reconciler.engines.workload.mounts import Planned, ScratchMount, SecretMount, VolumeMount, plan_mounts
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind

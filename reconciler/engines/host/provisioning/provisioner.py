@@ -9,21 +9,22 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.dataplane.ports import bindable, free_ports
+from reconciler.engines.host.decisions.replica import Phase, Replica, container_of
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.provisioning.environment import environment, unset_variables
 from reconciler.engines.host.provisioning.files import Files
-from reconciler.engines.host.provisioning.stores import store_mounts, unmounted_stores
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
+from reconciler.engines.host.provisioning.stores import store_mounts
 from reconciler.engines.host.provisioning.template_store import TemplateStore
-from reconciler.engines.host.provisioning.variable_expansion import expand_arguments
-from reconciler.engines.host.replica import Phase, Replica, container_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Runtime
-from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.host.volumesets.attachments import holder_name
 from reconciler.engines.host.volumesets.verifier import CheckRun
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import SecretReader
+from reconciler.engines.workload.environment import environment, unset_variables
+from reconciler.engines.workload.object_stores import unmounted_stores
+from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.template import ReplicaTemplate
+from reconciler.engines.workload.variable_expansion import expand_arguments
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container, Variable, mounted_in, mounted_volumesets

@@ -1,32 +1,22 @@
-"""Object stores as volumes: whose keys read them, and what a program that mounts them is given.
-
-See docs/platform/workload.md#object-stores. The cloud account of the workload's identity names the keys: the settings
-bind it to a secret, and that of Azure names one itself.
-"""
+"""Object stores as volumes: the options of rclone, which mounts them (docs/platform/workload.md#object-stores)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
-from reconciler.engines.host.provisioning.mounts import normal_path
-from reconciler.engines.host.provisioning.secrets import unusable
 from reconciler.engines.host.runtimes.protocol import StoreMount
 from reconciler.engines.protocol import SecretReader
+from reconciler.engines.workload.mounts import normal_path
+from reconciler.engines.workload.object_stores import CloudAccess, missing_access, provider_of
+from reconciler.engines.workload.secrets import unusable
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.cloudaccount import CloudAccount
-from reconciler.model.kinds.identity import Identity
 from reconciler.model.kinds.secret import SecretValue
-from reconciler.model.kinds.workload import Container, Specification, Volume
-from reconciler.model.platform import FILE_SHARE_URI, STORE_PROVIDERS, STORE_URIS
-from reconciler.settings import CloudAccountSettings
-
-ReadBody = Callable[[Key], bytes | None]
-"""The body of a recorded resource in normal form; None if it is not recorded."""
-
+from reconciler.model.kinds.workload import Container, Volume
+from reconciler.model.platform import STORE_URIS
 
 _GOOGLE_FIELDS = (
     "type",
@@ -40,66 +30,13 @@ _GOOGLE_FIELDS = (
 _GOOGLE_HOSTS = frozenset({"oauth2.googleapis.com", "accounts.google.com", "www.googleapis.com"})
 
 
-class CloudAccess(msgspec.Struct, frozen=True):
-    """The cloud account of an identity, and the name of the secret with its keys; "" if nothing names one."""
-
-    account: str
-    secret: str = ""
-    endpoint: str = ""
-    region: str = ""
-
-
-def cloud_access(
-    spec: Specification, gvc: str, read: ReadBody, accounts: Mapping[str, CloudAccountSettings]
-) -> dict[str, CloudAccess]:
-    """The access of the identity of ``spec`` by provider, for the object stores that its containers mount."""
-    providers = {_provider(volume) for volume in _stores(spec)}
-    body = read(Key(Kind.IDENTITY, gvc, _name(spec.identity_link))) if providers and spec.identity_link else None
-    identity = msgspec.json.decode(body, type=Identity) if body is not None else Identity()
-    found = {}
-    for provider, access in identity.accesses():
-        if provider in providers:
-            found[provider] = _access(_name(access.cloud_account_link), read, accounts)
-    return found
-
-
-def store_secrets(access: Mapping[str, CloudAccess]) -> tuple[Key, ...]:
-    """The secrets with the keys of object stores."""
-    return tuple(Key(Kind.SECRET, "", each.secret) for _, each in sorted(access.items()) if each.secret)
-
-
 def store_mounts(
     container: Container, access: Mapping[str, CloudAccess], reveal: SecretReader
 ) -> tuple[StoreMount, ...]:
     """The object stores of ``container`` that can be mounted. Raises EngineError if a secret cannot be used."""
     volumes = [volume for volume in container.volumes if volume.uri.startswith(STORE_URIS)]
-    return tuple(_mount(each, access[_provider(each)], reveal) for each in volumes if not _missing(each, access))
-
-
-def unmounted_stores(spec: Specification, access: Mapping[str, CloudAccess]) -> Iterator[str]:
-    """A sentence for each object store without keys."""
-    for volume in _stores(spec):
-        if not volume.uri.startswith(FILE_SHARE_URI) and (why := _missing(volume, access)):
-            yield f"{volume.uri} is not mounted at {volume.path}: {why}."
-
-
-def _access(account: str, read: ReadBody, accounts: Mapping[str, CloudAccountSettings]) -> CloudAccess:
-    bound = accounts.get(account, CloudAccountSettings())
-    body = read(Key(Kind.CLOUDACCOUNT, "", account))
-    own = _name(msgspec.json.decode(body, type=CloudAccount).data.secret_link) if body is not None else ""
-    return CloudAccess(account, bound.secret or own, bound.endpoint, bound.region)
-
-
-def _missing(volume: Volume, access: Mapping[str, CloudAccess]) -> str:
-    """Why a store cannot be mounted, whatever this host has; "" if it can."""
-    found = access.get(_provider(volume))
-    if volume.uri.startswith(FILE_SHARE_URI):
-        return "file shares are not supported"
-    if found is None:
-        return f"the identity has no access to a cloud account of {_provider(volume)}"
-    if not found.secret:
-        return f"nothing names the keys of cloudaccount/{found.account}; set cloudAccounts.{found.account}.secret"
-    return ""
+    usable = [volume for volume in volumes if not missing_access(volume, access)]
+    return tuple(_mount(volume, access[provider_of(volume)], reveal) for volume in usable)
 
 
 def _mount(volume: Volume, access: CloudAccess, reveal: SecretReader) -> StoreMount:
@@ -175,15 +112,3 @@ def _text(key: Key, content: Mapping[str, Any], name: str) -> str:
     if not isinstance(value, str) or not value or not value.isprintable():
         raise unusable(f"{key} has no {name}")
     return value
-
-
-def _stores(spec: Specification) -> Iterator[Volume]:
-    return (volume for each in spec.containers for volume in each.volumes if volume.uri.startswith(STORE_URIS))
-
-
-def _provider(volume: Volume) -> str:
-    return STORE_PROVIDERS[volume.uri.partition("://")[0]]
-
-
-def _name(link: str) -> str:
-    return link.rpartition("/")[2]

@@ -13,9 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.engines.host.disk.atomic import write_atomic
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.provisioning.tokens import Tokens
-from reconciler.engines.host.spec import Type
+from reconciler.engines.workload.spec import Type
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Specification, read_specification

@@ -16,7 +16,6 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,
     ContainerStart,
-    ContainerView,
     ExecResult,
     OnEnd,
     OutputFile,
@@ -25,7 +24,8 @@ from reconciler.engines.host.runtimes.protocol import (
     Runtime,
     Usage,
 )
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.environment import ContainerView
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.terminal.session import ExecSession, TerminalSize

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

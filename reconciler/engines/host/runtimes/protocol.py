@@ -12,7 +12,8 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import IdRange, Owner
 from reconciler.engines.host.images.protocol import ImageStore
-from reconciler.engines.host.spec import UNRESTRICTED, Restriction, WorkloadSpec
+from reconciler.engines.workload.environment import ContainerView
+from reconciler.engines.workload.spec import UNRESTRICTED, Restriction, WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from reconciler.settings import Settings
@@ -64,22 +65,6 @@ class ContainerFiles(msgspec.Struct, frozen=True):
     owner: Owner
     private: Path
     endpoints: Path
-
-
-class ContainerView(msgspec.Struct, frozen=True):
-    """What the program of a container sees: paths and ports inside the container.
-
-    ``volumes`` is the directory below which its mounts are at their paths, "" if they are at the paths themselves.
-    ``endpoints`` is the directory of the endpoints files. ``ports`` maps each declared port of the replica to the one
-    that its program must listen on. ``directory`` is the working directory, "" for that of the image. ``defaults`` are
-    variables that an image would set; those of a manifest override them.
-    """
-
-    volumes: str
-    endpoints: str
-    ports: Mapping[int, int]
-    directory: str
-    defaults: Mapping[str, str] = {}
 
 
 class ContainerStart(msgspec.Struct, frozen=True):

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from reconciler.bugs import internal_error
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
-from reconciler.engines.host.spec import Type
 from reconciler.engines.host.status import ending_message
 from reconciler.engines.host.workloads.observer import WorkloadObserver
 from reconciler.engines.host.workloads.parts import LocationParts
 from reconciler.engines.protocol import EngineEvent, Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload, check_run
+from reconciler.engines.workload.spec import Type
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError, RecordsError
 from reconciler.manifests.field_schema import recorded_sentences
 from reconciler.model.key import Key

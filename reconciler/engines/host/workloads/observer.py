@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.bugs import contained
-from reconciler.engines.deployment import DeploymentTarget, Execution
 from reconciler.engines.host.decisions.execution_results import ExecutionCondition
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
 from reconciler.engines.host.workloads.parts import LocationParts
 from reconciler.engines.protocol import Observation
+from reconciler.engines.workload.deployment import DeploymentTarget, Execution
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 

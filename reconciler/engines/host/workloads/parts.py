@@ -8,19 +8,19 @@ import msgspec
 
 from reconciler.engines.context import EngineContext
 from reconciler.engines.host.autoscaling.scaling import Scaling
+from reconciler.engines.host.controllers.location import LocationController
 from reconciler.engines.host.dataplane.publisher import ServicePublisher
 from reconciler.engines.host.housekeeping import Housekeeping
-from reconciler.engines.host.image_gate import ImageGate
-from reconciler.engines.host.location_controller import LocationController
+from reconciler.engines.host.images.gate import ImageGate
 from reconciler.engines.host.metrics.scraper import Scraper
 from reconciler.engines.host.provisioning.provisioner import Provisioner
-from reconciler.engines.host.provisioning.template import PlatformSettings, TemplateBuilder
 from reconciler.engines.host.provisioning.template_store import TemplateStore
 from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.workload.template import PlatformSettings, TemplateBuilder
 
 
 class LocationParts(msgspec.Struct, frozen=True):

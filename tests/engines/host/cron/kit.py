@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.deployment import Execution, read_deployment
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.deployment import Execution, read_deployment
 from reconciler.planning.plan import Action
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import WEB, Host, play_on

@@ -10,10 +10,10 @@ from typing import Any
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
-from reconciler.engines.deployment import Execution, read_deployment
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.logs.search import Search
 from reconciler.engines.host.runtimes.protocol import Runtime
+from reconciler.engines.workload.deployment import Execution, read_deployment
 from reconciler.model.key import Key
 from reconciler.settings import HostSettings, LocationSettings, Settings
 from tests.engines.host.provisioning.kit import vault

@@ -6,10 +6,10 @@ import random
 from pathlib import Path
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.deployment import read_deployment
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.workload.deployment import read_deployment
 from reconciler.settings import LocationSettings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.provisioning.kit import vault

@@ -15,8 +15,8 @@ from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import UNPROVEN, PlaneContext, Service, Traffic
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling, Options
 from reconciler.model.no_wake import parse_no_wake

@@ -12,7 +12,7 @@ from reconciler.engines.host.dataplane.certificates.pem import Certificate
 from reconciler.engines.host.dataplane.certificates.selection import Match
 from reconciler.engines.host.dataplane.certificates.store import Served
 from reconciler.engines.host.dataplane.domains import DomainFacts, report_domains, report_without_ingress
-from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import read_domain
 from reconciler.model.record import Health, Record

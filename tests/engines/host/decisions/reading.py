@@ -15,9 +15,9 @@ from reconciler.engines.host.decisions.actions import (
     ScheduleRestart,
     StopReplica,
 )
+from reconciler.engines.host.decisions.replica import Container, Ended, Hook, Phase, Replica
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.replica import Container, Ended, Hook, Phase, Replica
-from reconciler.engines.host.spec import ContainerSpec, Rollout, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Rollout, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Command, Options, Probe
 

@@ -10,8 +10,8 @@ import pytest
 
 from reconciler.engines.host.decisions import transitions
 from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Start, StopReplica, Terminate
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
-from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from tests.engines.host.decisions.reading import HOOK, PROBE, wanted_from
 from tests.support.cases import cases

@@ -10,9 +10,9 @@ import pytest
 from reconciler.engines.host.decisions.cron import add_due
 from reconciler.engines.host.decisions.execution_log import ExecutionEntry, ExecutionLog, ExecutionState
 from reconciler.engines.host.decisions.execution_results import execution_conditions, record_results
-from reconciler.engines.host.replica import Container, Ended, Phase, Replica, Run
-from reconciler.engines.host.spec import ImageFault, Type, WorkloadSpec
+from reconciler.engines.host.decisions.replica import Container, Ended, Phase, Replica, Run
 from reconciler.engines.run_command import ContainerOverride
+from reconciler.engines.workload.spec import ImageFault, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Job, Options
 from reconciler.times import parse_time
 from tests.engines.host.decisions.reading import KEY

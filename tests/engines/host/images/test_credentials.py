@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from reconciler.engines.host.images.credentials import Keychain
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.secret import SecretValue

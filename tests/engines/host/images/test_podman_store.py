@@ -19,10 +19,11 @@ import httpx2
 import pytest
 
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.protocol import Credentials, ImageError
+from reconciler.engines.host.images.protocol import Credentials
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
+from reconciler.engines.workload.image_reference import ImageError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.settings import ImageSettings

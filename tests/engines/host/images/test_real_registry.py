@@ -10,8 +10,9 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.images.manifests import Manifest, Platform
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.protocol import Credentials
 from reconciler.engines.host.images.registry import Registry
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry, image
 
 

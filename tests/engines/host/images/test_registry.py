@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from reconciler.engines.host.images.manifests import Manifest, Platform, check_platform, host_platform
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageReference
+from reconciler.engines.host.images.protocol import Credentials
 from reconciler.engines.host.images.registry import Registry
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.reasons import Reason
 from tests.support.clock import START, FakeClock
 from tests.support.registry import Asked, FakeRegistry, Reply, index, manifest, refused

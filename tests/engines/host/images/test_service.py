@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.images.image_service import WorkloadImages
-from reconciler.engines.host.images.protocol import Credentials, ImageError
+from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.workload.image_reference import ImageError
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.secret import SecretValue

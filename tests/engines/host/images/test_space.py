@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.images.image_service import WorkloadImages
-from reconciler.engines.host.images.protocol import ImageError
 from reconciler.engines.host.images.space import SWEEP_SECONDS
+from reconciler.engines.workload.image_reference import ImageError
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.images.kit import API, HOST, WEB, Stage, pinned, played

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.engines.host.metrics.scraper import CHECK, FAILURES, INTERVAL, Scraper, Target, next_due
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Metrics, Options
 from reconciler.settings import MetricsSettings

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.dataplane.endpoints import Endpoints
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.runtimes.handover import HandoverRuntime
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.podman.kit import KEY, launch, opened, place
 from tests.engines.host.podman.libpod import INFO, Libpod

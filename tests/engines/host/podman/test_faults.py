@@ -18,7 +18,7 @@ from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.podman.network.port_rules import port_rules
 from reconciler.engines.host.runtimes.podman.network.sandbox import _wider
 from reconciler.engines.host.runtimes.protocol import Mount
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.kinds.workload import Options
 from reconciler.reasons import Reason

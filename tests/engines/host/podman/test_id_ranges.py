@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.disk.ownership import IdRange
-from reconciler.engines.host.provisioning.template import users_of
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.users.mapped_mounts import lacks_for_mapped_mounts, lacks_for_namespaces
 from reconciler.engines.host.runtimes.podman.users.rules import FIRST, check_users, has_namespace, id_range
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.template import users_of
 from reconciler.settings import LocationSettings, PodmanSettings, Settings, UserNamespaceSettings
 from tests.engines.host.podman.kit import KEY
 from tests.engines.host.podman.test_plugin import PODMAN, sentences, wanted

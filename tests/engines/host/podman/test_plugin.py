@@ -16,7 +16,7 @@ from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.limitations import limitations
 from reconciler.engines.host.runtimes.podman.plugin import socket_path
 from reconciler.engines.host.runtimes.podman.spec import Ulimits
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Command, External, Firewall, Options
 from reconciler.settings import PodmanSettings, Settings
 from tests.engines.host.podman.kit import KEY

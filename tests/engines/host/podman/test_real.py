@@ -23,17 +23,17 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
+from reconciler.engines.host.controllers.ephemeral_storage import storage_used
+from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.dataplane.ports import bindable, free_ports
+from reconciler.engines.host.decisions.replica import Container, Phase, Replica
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.ephemeral_storage import storage_used
-from reconciler.engines.host.replica import Container, Phase, Replica
-from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount, StoreMount
-from reconciler.engines.host.spec import ContainerSpec, Restriction
 from reconciler.engines.protocol import Engine
+from reconciler.engines.workload.spec import ContainerSpec, Restriction
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import External, Firewall, Internal

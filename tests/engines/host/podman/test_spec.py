@@ -26,7 +26,7 @@ from reconciler.engines.host.runtimes.podman.spec import (
     sandbox_body,
 )
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Mount
-from reconciler.engines.host.spec import Restriction
+from reconciler.engines.workload.spec import Restriction
 from reconciler.errors import EngineError
 from reconciler.model.platform import BLOCKED_PORTS
 from tests.engines.host.podman.kit import KEY, launch, place

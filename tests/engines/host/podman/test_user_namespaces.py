@@ -18,20 +18,20 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext
+from reconciler.engines.host.controllers.ephemeral_storage import storage_used
 from reconciler.engines.host.dataplane.ports import free_ports
 from reconciler.engines.host.disk.ownership import IdRange, Owner
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.host.ephemeral_storage import storage_used
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.runtimes.podman import runtime as podman_runtime
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.podman.users.rules import id_range
 from reconciler.engines.host.runtimes.protocol import Mount
-from reconciler.engines.host.spec import Restriction
 from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
+from reconciler.engines.workload.spec import Restriction
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action

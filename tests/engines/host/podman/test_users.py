@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.provisioning.template_store import TemplateStore
-from reconciler.engines.host.replica import Replica
 from reconciler.engines.host.runtimes.podman.programs import drop_packets
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
+from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings

@@ -22,14 +22,14 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.clock import SystemClock
+from reconciler.engines.host.decisions.replica import Container
 from reconciler.engines.host.probes.checks import ProbeResult, ProbeTarget, run_probe
 from reconciler.engines.host.probes.grpc import serving_status
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.probes.response import ProbeError
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
-from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Probe

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from reconciler.engines.host.decisions.replica import Container
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.probes.state import ProbeKind, Verdict, after, initial, next_due
-from reconciler.engines.host.replica import Container
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model import key
 from reconciler.model.kinds.workload import Command, Probe

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Autoscaling, Command, Firewall, Internal, Options, Probe
 from tests.engines.host.processes.kit import KEY
 

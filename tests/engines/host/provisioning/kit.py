@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.host.disk.ownership import Owner
-from reconciler.engines.host.provisioning.environment import PlatformEnvContext
 from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import SecretReader
 from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.workload.environment import PlatformEnvContext
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode
 from reconciler.manifests.normalize import ManifestContext

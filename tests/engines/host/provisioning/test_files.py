@@ -17,11 +17,11 @@ import pytest
 
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.files import MEMORY, Files
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.host.runtimes.process.container_view import ContainerViews, unreachable
 from reconciler.engines.host.runtimes.process.limitations import limitations
 from reconciler.engines.host.runtimes.process.plugin import ABLE
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
+from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Container

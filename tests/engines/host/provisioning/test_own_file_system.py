@@ -12,10 +12,10 @@ from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.provisioning.template_store import TemplateStore
 from reconciler.engines.host.runtimes.protocol import ContainerStart
+from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key
 from reconciler.settings import HostSettings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock

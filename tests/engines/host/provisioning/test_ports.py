@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.ports import REPLICA_PORTS, bindable, free_ports
+from reconciler.engines.host.decisions.replica import Container, Replica
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.template_store import TemplateStore
-from reconciler.engines.host.replica import Container, Replica
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Metrics, Options

@@ -8,13 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.provisioning.stores import (
-    CloudAccess,
-    cloud_access,
-    store_mounts,
-    store_secrets,
-    unmounted_stores,
-)
+from reconciler.engines.host.provisioning.stores import store_mounts
+from reconciler.engines.workload.object_stores import CloudAccess, cloud_access, store_secrets, unmounted_stores
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import Specification

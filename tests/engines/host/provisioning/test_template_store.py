@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.provisioning.environment import PlatformEnvContext
-from reconciler.engines.host.provisioning.stores import CloudAccess
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
 from reconciler.engines.host.provisioning.template_store import TemplateFiles, TemplateStore
 from reconciler.engines.host.provisioning.tokens import Tokens
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.environment import PlatformEnvContext
+from reconciler.engines.workload.object_stores import CloudAccess
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Job, Options, Variable, read_specification

@@ -10,7 +10,7 @@ import pytest
 from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.host.autoscaling.scaling import CapacityRecommender
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.kinds.workload import Autoscaling
 from tests.engines.host.scaling.test_autoscaling import KEY, wanted_of
 

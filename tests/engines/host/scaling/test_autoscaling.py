@@ -23,7 +23,7 @@ from reconciler.engines.host.autoscaling.decide import (
     recommend,
     recommend_weighted,
 )
-from reconciler.engines.host.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling, Options
 from tests.support.cases import cases

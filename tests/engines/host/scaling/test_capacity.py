@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.engines.host.autoscaling.capacity import SLOTS, Amount, History, applies, recommend_amount, record_usage
 from reconciler.engines.host.autoscaling.metrics import Used
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.kinds.workload import Autoscaling
 from tests.engines.host.scaling.test_autoscaling import wanted_of
 from tests.support.cases import cases

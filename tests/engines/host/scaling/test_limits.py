@@ -12,7 +12,7 @@ from reconciler.engines.host.autoscaling.capacity import Amount
 from reconciler.engines.host.autoscaling.limits import next_limits
 from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.reasons import Reason
 from tests.engines.host.kit import WEB, Host, played
 from tests.engines.host.test_resize import Resizing, verbs

@@ -10,10 +10,10 @@ import pytest
 
 from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.autoscaling.metrics import UnknownMetrics, UsageMetric, Used, counted_replicas
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
-from reconciler.engines.host.spec import ContainerSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling

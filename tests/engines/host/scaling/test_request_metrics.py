@@ -12,7 +12,7 @@ import pytest
 from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.autoscaling.request_metrics import PERIOD, SAMPLE, RequestMetrics
 from reconciler.engines.host.dataplane.protocol import LatencyListener, Traffic
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling

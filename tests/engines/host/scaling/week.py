@@ -13,10 +13,10 @@ from reconciler.engines.host.autoscaling.metrics import MetricSources
 from reconciler.engines.host.autoscaling.request_metrics import SAMPLE, RequestMetrics
 from reconciler.engines.host.autoscaling.scaling import Autoscaler
 from reconciler.engines.host.dataplane.protocol import LatencyListener, Traffic
-from reconciler.engines.host.provisioning.spec_builder import AppliedWorkload, workload_spec
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import read_specification

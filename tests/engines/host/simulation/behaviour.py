@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from reconciler.engines.host.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.kinds.workload import Command, Probe
 
 NEVER = math.inf

@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.engines.host.decisions.availability import is_available, is_current
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.spec import Rollout, Type, WorkloadSpec
+from reconciler.engines.workload.spec import Rollout, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Options
 from tests.engines.host.simulation.behaviour import SOUND
 from tests.engines.host.simulation.world import KEY, World

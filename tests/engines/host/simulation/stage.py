@@ -8,17 +8,17 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.controllers.location import LocationController
+from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.cron.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import Endpoints
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.location_controller import LocationController
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
-from reconciler.engines.host.replica import Replica
-from reconciler.engines.host.replica_store import Store
 from reconciler.engines.host.runtimes.protocol import ContainerId, Runtime
 from reconciler.engines.host.services import HostServices
-from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import WorkloadSpec
 from tests.engines.host.fake import FakeLogging, FakeProbing, FakeProvisioner, FakeRuntime, Programs, QuickClock
 from tests.engines.host.simulation.behaviour import containers_of
 from tests.engines.host.simulation.schedule import Schedule, wanted_at_first

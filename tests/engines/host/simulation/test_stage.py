@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from reconciler.engines.host import workload_replicas
+from reconciler.engines.host.controllers import replicas as workload_replicas
 from reconciler.engines.host.runtimes.protocol import ContainerStart
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
@@ -198,7 +198,7 @@ async def test_a_bug_in_deciding_is_an_event_of_its_workload_which_goes_on_later
         await stage.run(60.0)
     [event] = stage.news
     assert (event.reason, stage.replicas()) == ("WorkloadError", ())
-    assert event.message.startswith("InternalError: KeyError at reconciler/engines/host/workload_replicas.py:")
+    assert event.message.startswith("InternalError: KeyError at reconciler/engines/host/controllers/replicas.py:")
     await stage.run(120.0)
     assert [each.ready for each in stage.replicas()] == [True, True]
     await stage.close()

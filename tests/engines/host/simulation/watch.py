@@ -17,9 +17,9 @@ from reconciler.engines.host.decisions.actions import (
     Terminate,
 )
 from reconciler.engines.host.decisions.availability import is_available, is_current
+from reconciler.engines.host.decisions.replica import Hook, Phase, Replica, container_of
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.replica import Hook, Phase, Replica, container_of
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 
 Replicas = Mapping[str, Replica]
 

@@ -22,9 +22,9 @@ from reconciler.engines.host.decisions.actions import (
 )
 from reconciler.engines.host.decisions.availability import is_available, is_failing, is_starting
 from reconciler.engines.host.decisions.decide import decide
+from reconciler.engines.host.decisions.replica import Hook, Phase, Replica
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.host.replica import Hook, Phase, Replica
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key, Kind
 from tests.engines.host.decisions.reading import line
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, Run, containers_of

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler.engines.host.replica import Replica
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
+from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.dataplane.acme.dns_hook import remove_presented
 from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order, thumbprint
 from reconciler.engines.host.dataplane.acme.renewal import Failures, Validity, next_order
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
 from reconciler.engines.host.disk.atomic import write_atomic
-from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import AcmeSettings

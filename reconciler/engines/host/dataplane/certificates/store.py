@@ -20,8 +20,8 @@ from reconciler.engines.host.dataplane.certificates.pem import (
     secret_parts,
 )
 from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions, select
-from reconciler.engines.host.dataplane.routing.table import HTTPS, RouteTable
 from reconciler.engines.protocol import SecretReader
+from reconciler.engines.workload.routing.table import HTTPS, RouteTable
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Tls

@@ -22,8 +22,8 @@ from reconciler.engines.host.dataplane.haproxy.tls import (
     render_list,
     tls_commands,
 )
-from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.private_files import make_directory

@@ -11,7 +11,7 @@ from reconciler.engines.host.dataplane.haproxy.ingress import rule_line
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.outside import change_lines, fault_of, origin_lines, usable_origin
 from reconciler.engines.host.dataplane.haproxy.rendering.quoting import LONGEST_LINE
-from reconciler.engines.host.dataplane.routing.table import Outside, RouteTable, Rule, Site
+from reconciler.engines.workload.routing.table import Outside, RouteTable, Rule, Site
 
 _ALERT = re.compile(r"\[ALERT\].*? parsing \[[^]:]*:(\d+)\] ?: ?(.*)")
 _START = ["defaults", "  mode http", "  timeout client 1s", "frontend check", "  acl outside always_true"]

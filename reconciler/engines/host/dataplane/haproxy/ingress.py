@@ -15,7 +15,7 @@ from reconciler.engines.host.dataplane.haproxy.outside import allowed_clients, n
 from reconciler.engines.host.dataplane.haproxy.rendering.quoting import path_text, quoted
 from reconciler.engines.host.dataplane.haproxy.rendering.render import client_seconds
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.dataplane.routing.table import HTTP, HTTPS, Entry, RouteTable, Rule, Target
+from reconciler.engines.workload.routing.table import HTTP, HTTPS, Entry, RouteTable, Rule, Target
 from reconciler.settings import IngressSettings
 
 HOSTS, SUBDOMAINS, PREFIXES, SECURE = "hosts.map", "subdomains.map", "prefixes.map", "secure.map"

@@ -18,7 +18,7 @@ from reconciler.engines.host.dataplane.haproxy.ingress import (
     subdomain_entries,
 )
 from reconciler.engines.host.dataplane.haproxy.master import Master
-from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 

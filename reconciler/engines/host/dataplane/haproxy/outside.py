@@ -22,7 +22,7 @@ from reconciler.engines.host.dataplane.haproxy.rendering.quoting import (
     quoted,
     references,
 )
-from reconciler.engines.host.dataplane.routing.table import Outside, Rule, Site
+from reconciler.engines.workload.routing.table import Outside, Rule, Site
 from reconciler.model.kinds.domain import Cors, Origin
 from reconciler.model.no_wake import NoWake
 

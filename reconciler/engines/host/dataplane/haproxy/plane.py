@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from reconciler.bugs import contained
+from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.haproxy.certificates import LiveCertificates, RouteCertificates
 from reconciler.engines.host.dataplane.haproxy.config import (
@@ -37,9 +38,8 @@ from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
 from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
 from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic, refused_event
-from reconciler.engines.host.fair_turn import event_or_time
-from reconciler.engines.host.spec import WorkloadSpec
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

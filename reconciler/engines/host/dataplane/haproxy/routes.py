@@ -17,7 +17,7 @@ from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Frontends
 from reconciler.engines.host.dataplane.haproxy.tls import BIND
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.settings import IngressSettings
 
 _BIND = re.compile(r"^frontend _in:.*\n((?:  bind .*\n)+)", re.MULTILINE)

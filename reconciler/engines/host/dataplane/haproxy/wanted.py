@@ -23,8 +23,8 @@ from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
 from reconciler.engines.host.dataplane.haproxy.rendering.render import read_ports
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.dataplane.routing.table import Outside
 from reconciler.engines.host.dataplane.split import server_weights
+from reconciler.engines.workload.routing.table import Outside
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from reconciler.engines.host.dataplane.routing.build import linked_gvc, linked_workload
+from reconciler.engines.workload.routing.build import linked_gvc, linked_workload
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain, read_domain
 from reconciler.records.store import Records

@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from reconciler.engines.host.dataplane.certificates.store import Served, without_tls
-from reconciler.engines.host.dataplane.routing.build import (
+from reconciler.engines.host.dataplane.routing.domains import KnownDomains
+from reconciler.engines.workload.routing.build import (
     GvcRouting,
     RoutingInput,
     ServedWorkload,
     build_table,
 )
-from reconciler.engines.host.dataplane.routing.domains import KnownDomains
-from reconciler.engines.host.dataplane.routing.table import RouteTable
-from reconciler.engines.host.provisioning.template import ReplicaTemplate
-from reconciler.engines.host.spec import Type
+from reconciler.engines.workload.routing.table import RouteTable
+from reconciler.engines.workload.spec import Type
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain
 from reconciler.model.kinds.gvc import Gvc

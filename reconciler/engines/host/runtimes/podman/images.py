@@ -13,10 +13,11 @@ from pathlib import Path
 import httpx2
 import msgspec
 
-from reconciler.engines.host.images.protocol import Credentials, ImageError, ImageInfo, ImageReference
+from reconciler.engines.host.images.protocol import Credentials, ImageInfo
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError, read
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
 from reconciler.engines.host.runtimes.podman.registry_config import has_own_rules
+from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.printable import printable
 from reconciler.reasons import Reason
 

@@ -12,7 +12,7 @@ from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
 from reconciler.engines.host.runtimes.podman.programs import can_restrict, find_tool
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
 from reconciler.engines.host.runtimes.podman.users.rules import lacks_for_users
-from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.model.platform import FILE_SHARE_URI
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.podman.users.rules import check_users
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.listing import list_paths
 from reconciler.model.key import Key
 from reconciler.settings import Settings

@@ -16,8 +16,9 @@ from reconciler.engines.host.disk.directories import make_replacement, replace_d
 from reconciler.engines.host.disk.ownership import Owner, make
 from reconciler.engines.host.disk.removal import remove
 from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH, identity
-from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerView
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.host.runtimes.protocol import ContainerFiles
+from reconciler.engines.workload.environment import ContainerView
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 

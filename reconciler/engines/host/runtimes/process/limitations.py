@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from reconciler.engines.host.runtimes.limitations import object_stores
-from reconciler.engines.host.spec import ContainerSpec, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.model.kinds.workload import Firewall
 
 

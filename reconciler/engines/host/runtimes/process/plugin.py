@@ -15,7 +15,7 @@ from reconciler.engines.host.runtimes.process.limitations import HostRights, lim
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.engines.host.runtimes.process.usage import usage
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.settings import Settings
 

@@ -41,7 +41,6 @@ from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,
     ContainerStart,
-    ContainerView,
     ExecResult,
     OnEnd,
     OutputFile,
@@ -49,7 +48,8 @@ from reconciler.engines.host.runtimes.protocol import (
     RunningContainer,
     Usage,
 )
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.environment import ContainerView
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason

@@ -20,9 +20,9 @@ from reconciler.engines.host.dataplane.haproxy.discovery import Setup, find_mast
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
-from reconciler.engines.host.dataplane.routing.table import RouteTable
 from reconciler.engines.host.runtimes.procfs import children, find_process
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings, HostSettings, IngressSettings

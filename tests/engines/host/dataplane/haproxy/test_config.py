@@ -47,7 +47,7 @@ from reconciler.engines.host.dataplane.haproxy.rendering.render import (
 from reconciler.engines.host.dataplane.haproxy.runtime import needs_of, next_load
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.model.key import Key, Kind
 from tests.support.cases import cases
 from tests.support.programs import tool

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.dataplane.routing.build import ServedWorkload
+from reconciler.engines.workload.routing.build import ServedWorkload
 from reconciler.model.key import Key
 from reconciler.model.kinds.domain import read_domain
 from tests.engines.host.dataplane.haproxy.kit import KEY, Plane, play

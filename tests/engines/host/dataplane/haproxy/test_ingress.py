@@ -15,8 +15,8 @@ import pytest
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.ingress import HOSTS, PREFIXES
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
-from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain, read_domain
 from reconciler.model.no_wake import NoWake

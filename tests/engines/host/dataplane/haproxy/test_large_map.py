@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.dataplane.haproxy.ingress import HOSTS
-from reconciler.engines.host.dataplane.routing.table import Entry, RouteTable, Target
+from reconciler.engines.workload.routing.table import Entry, RouteTable, Target
 from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Answer, Plane, WebReplica, get, play
 from tests.engines.host.dataplane.kit import until

@@ -19,8 +19,8 @@ from reconciler.engines.host.dataplane.certificates.store import CertificateFold
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.host.dataplane.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
-from reconciler.engines.host.dataplane.routing.table import RouteTable
+from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
+from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.domain import Domain, read_domain

@@ -18,8 +18,8 @@ import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
+from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.disk.atomic import write_atomic
-from reconciler.engines.host.fair_turn import event_or_time
 from reconciler.engines.host.runtimes.podman.network.firewall_rules import Known, Policy, table_rules
 from reconciler.engines.host.runtimes.podman.network.name_servers import (
     AnswerReader,

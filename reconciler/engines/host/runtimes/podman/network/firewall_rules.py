@@ -12,7 +12,7 @@ from ipaddress import IPv4Network
 
 import msgspec
 
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.addresses import networks_of_version_4
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Firewall, Internal

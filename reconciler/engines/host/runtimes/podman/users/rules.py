@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from reconciler.engines.host.disk.ownership import IDS, IdRange
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.protocol import HostProblem
-from reconciler.engines.host.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.settings import Settings
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Controllers: of a workload, of its replicas, and of a location."""

@@ -1,0 +1,143 @@
+"""Limits the ephemeral storage of replicas: measures their usage and evicts replicas above the limit."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from stat import S_ISDIR
+
+from reconciler.bugs import contained
+from reconciler.clock import Clock
+from reconciler.engines.host.decisions.replica import Replica
+from reconciler.engines.host.runtimes.protocol import ContainerId
+
+GIGABYTE = 10**9
+MEASURE_SECONDS = 10.0
+"""Seconds between two measurements."""
+CHECK_SECONDS = 1.0
+"""Seconds between two looks at the free space of the disks; one that shrinks quickly is measured at once."""
+SHRUNK = 100_000_000
+"""Bytes by which the free space shrinks before that."""
+SHARE = 0.005
+"""The share of one core that measuring may take; with many files, measurements are less frequent."""
+SHARE_IN_NEED = 0.05
+"""The same while a disk shrinks quickly."""
+LEAST = 4096
+"""The least number of bytes that a file or directory counts for, so that measuring countless empty ones ends."""
+_BLOCK = 512
+
+
+def storage_limit(replica: Replica) -> int:
+    """Bytes that ``replica`` may use: 1 GB, and with more than one core 1 GB for each core (the platform's limits)."""
+    return max(GIGABYTE, sum(each.wanted.cpu for each in replica.containers) * GIGABYTE // 1000)
+
+
+def storage_used(paths: Iterable[Path], enough: int) -> int:
+    """Bytes on disk of all files below ``paths``; counting stops at ``enough``. Follows no symlink.
+
+    A tree that is too deep to read counts as ``enough``.
+    """
+    used, folders = 0, []
+    for path in paths:
+        with suppress(OSError):
+            found = path.lstat()
+            used += _size(found)
+            folders += [str(path)] if S_ISDIR(found.st_mode) else []
+    while folders and used < enough:
+        try:
+            size, inner = _list_directory(folders.pop())
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
+        except OSError:
+            return enough
+        used += size
+        folders += inner
+    return used
+
+
+def _list_directory(folder: str) -> tuple[int, list[str]]:
+    """The size of a directory's entries, and its subdirectories. Raises OSError."""
+    used, folders = 0, []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):
+                used += _size(entry.stat(follow_symlinks=False))
+                folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
+    return used, folders
+
+
+def _size(found: os.stat_result) -> int:
+    return max(LEAST, found.st_blocks * _BLOCK)
+
+
+class EphemeralStorage:
+    """Measures the storage of a location's replicas at intervals and evicts those that use too much.
+
+    ``scratch`` is the directory of the replicas' private files; ``written`` returns what else a container fills, such
+    as the file of its output that is not collected yet. Deleted files that a program holds open do not count.
+    """
+
+    def __init__(self, scratch: Path, written: Callable[[ContainerId], tuple[Path, ...]], clock: Clock) -> None:
+        self._scratch = scratch
+        self._written = written
+        self._clock = clock
+        self._cost = 0.0
+        self._disks: dict[int, tuple[Path, int]] = {}
+
+    async def run(self, replicas: Callable[[], Sequence[Replica]], evict: Callable[[Replica, str], None]) -> None:
+        """Measure until cancelled; ``evict`` is called with each replica that uses too much and with the reason."""
+        measured = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(CHECK_SECONDS)
+            now = self._clock.monotonic()
+            if now - measured < self.pause(shrinking=self._is_shrinking()):
+                continue
+            measured = now
+            with contained("the measurement of ephemeral storage"):
+                for replica, used in await asyncio.to_thread(self.find_excess, replicas()):
+                    limit = f"{storage_limit(replica) / GIGABYTE:.1f} GB"
+                    evict(replica, f"it uses {used / GIGABYTE:.1f} GB of ephemeral storage and may use {limit}")
+
+    def pause(self, *, shrinking: bool) -> float:
+        """The seconds between two measurements, by what the last one has cost."""
+        return self._cost / SHARE_IN_NEED if shrinking else max(MEASURE_SECONDS, self._cost / SHARE)
+
+    def _is_shrinking(self) -> bool:
+        """Whether a disk has much less room than at the last measurement; costs a call of the kernel for each."""
+        return any(free - _free(path) > SHRUNK for path, free in self._disks.values())
+
+    def find_excess(self, replicas: Sequence[Replica]) -> list[tuple[Replica, int]]:
+        """Those of ``replicas`` that exceed their limit, with their bytes. Blocks while it reads their directories."""
+        begun = time.thread_time()
+        found = []
+        disks: dict[int, Path] = {}
+        for replica in replicas:
+            limit, paths = storage_limit(replica), self._paths(replica)
+            for path in paths:
+                with suppress(OSError):
+                    disks.setdefault(path.lstat().st_dev, path.parent)
+            used = storage_used(paths, limit + 1)
+            if used > limit:
+                found.append((replica, used))
+        self._disks = {device: (path, _free(path)) for device, path in disks.items()}
+        self._cost = time.thread_time() - begun
+        return found
+
+    def _paths(self, replica: Replica) -> list[Path]:
+        places = (ContainerId(replica.key, replica.name, each.name) for each in replica.containers)
+        private = self._scratch / replica.key.gvc / replica.key.name / replica.name
+        return [private, *chain.from_iterable(map(self._written, places))]
+
+
+def _free(path: Path) -> int:
+    """Free bytes of the disk of ``path``; 0 if that is unknown, as after its removal."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_bavail * found.f_frsize

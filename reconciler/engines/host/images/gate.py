@@ -1,0 +1,236 @@
+"""Holds a version back until its images are on this host, and pins each version to the digests of its tags."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from random import Random
+
+import msgspec
+
+from reconciler.bugs import internal_error
+from reconciler.clock import Clock
+from reconciler.engines.context import EngineContext
+from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
+from reconciler.engines.host.images.refresh import WatchedTag
+from reconciler.engines.host.images.tags import RegistryClient
+from reconciler.engines.host.runtimes.protocol import Runtime
+from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.workload.deployment import ResolvedImage, ResolvedImages
+from reconciler.engines.workload.image_reference import ImageError
+from reconciler.engines.workload.spec import ImageFault, Type, WorkloadSpec
+from reconciler.engines.workload.template import ReplicaTemplate
+from reconciler.errors import EngineError, ReconcilerError
+from reconciler.model.key import Key, Kind
+from reconciler.reasons import Reason
+from reconciler.tasks import cancel_and_wait
+from reconciler.times import iso
+
+RETRY_SECONDS = 30.0
+"""Seconds until the images of a version are tried again, where the registry asks for no other time."""
+
+
+class ImageGate:
+    """Prepares the images of the workloads at one location.
+
+    ``changed`` is called when a workload must be wanted again: its images are ready, or a tag of it moved. ``registry``
+    is asked in place of the registries that images name.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        changed: Callable[[Key], None],
+        append_event: Callable[[EngineEvent], None],
+        registry: RegistryClient | None = None,
+    ) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._changed = changed
+        self._append_event = append_event
+        self._service: ImageService | None = None
+        self._pulls = False
+        self._images: dict[Key, WorkloadImages] = {}
+        self._ready: set[Key] = set()
+        self._errors: dict[Key, ImageFault] = {}
+        self._tasks: dict[Key, asyncio.Task[None]] = {}
+
+    def open(self, site: EngineContext, root: Path, runtime: Runtime, in_use: Callable[[], Collection[str]]) -> None:
+        """Take images from the store of ``runtime`` for the location at ``root``; without one, hold nothing back.
+
+        In an idle store, images are only removed. ``in_use`` returns the images of existing replicas, which stay.
+        """
+        # An earlier try to open may have failed halfway, and have been closed.
+        for known in (self._images, self._ready, self._errors):
+            known.clear()
+        self._pulls = runtime.image_store is not None
+        store = runtime.image_store or runtime.idle_store
+        if store is not None:
+            context = ImageContext(root, site.settings.org, site.settings.images, site.secrets, site.clock, Random())
+            key = Key(Kind.LOCATION, "", site.location)
+            events = ImageEvents(self._moved, self._failed, in_use, lambda image: self._expired(key, image))
+            self._service = ImageService(context, store, events, self._registry)
+
+    async def run(self) -> None:
+        """Follow tags and remove unused images, until cancelled."""
+        if self._service is not None:
+            await self._service.run()
+
+    async def close(self) -> None:
+        """Stop all preparations; the next daemon begins them again."""
+        await cancel_and_wait(self._tasks.values(), "the preparation of images")
+        self._tasks.clear()
+        if self._service is not None:
+            await self._service.close()
+
+    def _expired(self, key: Key, image: str) -> None:
+        self._append_event(EngineEvent(key, Reason.IMAGE_EXPIRED, f"the image {image} is unused, and was deleted"))
+
+    def error(self, key: Key) -> str:
+        """Why the images of the newest version are not ready; "" while nothing failed."""
+        found = self._errors.get(key)
+        return f"{found.reason}: {found.message}" if found is not None else ""
+
+    def digests(self, key: Key, version: int) -> tuple[str, ...]:
+        """The pinned references of a version, in order of its containers; empty before they are known."""
+        return tuple(image for _, image in sorted(self._pinned(key, version).items()))
+
+    def resolved(self, key: Key, version: int) -> ResolvedImages | None:
+        """What the images of a version mean; None where nothing runs from images."""
+        if self._service is None or not self._pulls:
+            return None
+        pins, error = self._service.pinned(key, version), self.error(key)
+        errors = (error,) if error else ()
+        if pins is None or not pins.containers:
+            return ResolvedImages(error_messages=errors)
+        found = [ResolvedImage(pin.image, pin.pinned.partition("@")[2]) for _, pin in sorted(pins.containers.items())]
+        return ResolvedImages(tuple(dict.fromkeys(found)), iso(pins.resolved), errors)
+
+    def admit(
+        self, template: ReplicaTemplate, wanted: WorkloadSpec, running: Collection[int], images_now: Mapping[str, str]
+    ) -> WorkloadSpec:
+        """``wanted`` with pinned images; pending until they are on this host.
+
+        ``running`` are the versions of existing replicas: their digests stay pinned. ``images_now`` are the images by
+        container of those of the wanted version, which pin it if the pins were lost.
+        """
+        if self._service is not None and not self._pulls:
+            self._service.forget(wanted.key, {*running, wanted.version})
+            return wanted
+        if self._service is None or not any(each.image for each in wanted.containers) or not _starts(wanted):
+            return wanted
+        containers = {each.name: each.image for each in template.spec.containers}
+        images = WorkloadImages(wanted.key, wanted.version, containers, template.pull_secrets, wanted.dynamic_tags)
+        if self._images.get(wanted.key) != images:
+            self._service.adopt(images, images_now)
+            self._begin(images, {*running, wanted.version})
+        pinned = self._pinned(wanted.key, wanted.version)
+        if wanted.key not in self._ready and not self._ran_before(wanted.key, wanted.version, containers):
+            fault = self._errors.get(wanted.key)
+            return msgspec.structs.replace(wanted, pending=_pending(containers), image_fault=fault)
+        members = (msgspec.structs.replace(each, image=pinned.get(each.name, each.image)) for each in wanted.containers)
+        return msgspec.structs.replace(wanted, containers=tuple(members))
+
+    def provide_again(self, key: Key) -> None:
+        """Pull the images of a workload again, unless that is under way: one that was here is gone."""
+        images = self._images.get(key)
+        if images is not None and key in self._ready:
+            self._start(images)
+
+    def _moved(self, tag: WatchedTag, digest: str) -> None:
+        """Pull what a tag means now; when it is here, a rollout to it begins."""
+        images = self._images.get(tag.key)
+        if images is not None and tag.key in self._ready and images.version == tag.version:
+            message = f"{tag.reference} of {tag.container} is {digest} now"
+            self._append_event(EngineEvent(tag.key, Reason.IMAGE_CHANGED, message))
+            self._start(images, follow=True)
+
+    def _failed(self, key: Key, error: EngineError) -> None:
+        """Report that the tags of a workload cannot be followed; what runs goes on."""
+        self._append_event(_event(key, error))
+
+    def forget_others(self, keys: Collection[Key]) -> None:
+        """Forget all workloads but ``keys``: those that ended while no daemon ran. Raises EngineError."""
+        if self._service is not None:
+            self._service.forget_others(keys)
+
+    def forget(self, key: Key) -> None:
+        """Forget a deleted workload. Raises EngineError."""
+        self._cancel(key)
+        self._images.pop(key, None)
+        if self._service is not None:
+            self._service.forget(key)
+
+    def _begin(self, images: WorkloadImages, versions: Collection[int]) -> None:
+        assert self._service is not None
+        self._service.forget(images.key, versions)
+        self._images[images.key] = images
+        self._start(images)
+
+    def _start(self, images: WorkloadImages, *, follow: bool = False) -> None:
+        self._cancel(images.key)
+        self._tasks[images.key] = asyncio.create_task(self._prepare(images, follow), name=f"images of {images.key}")
+
+    def _cancel(self, key: Key) -> None:
+        self._ready.discard(key)
+        self._errors.pop(key, None)
+        task = self._tasks.pop(key, None)
+        if task is not None:
+            task.cancel()
+
+    async def _prepare(self, images: WorkloadImages, follow: bool) -> None:
+        """Try until the images are here; each new error is an event."""
+        assert self._service is not None
+        while True:
+            try:
+                await self._service.ensure(images, follow=follow)
+            except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
+                wait = self._note(images.key, error)
+            else:
+                self._ready.add(images.key)
+                self._errors.pop(images.key, None)
+                self._changed(images.key)
+                return
+            await self._clock.sleep(wait)
+
+    def _note(self, key: Key, error: Exception) -> float:
+        """Record a failure; returns the seconds until the next try."""
+        known = error if isinstance(error, EngineError) else internal_error(error, f"images of {key}")
+        final = isinstance(known, EngineError) and not known.retry
+        final = final or (isinstance(known, ImageError) and known.missing)
+        fault = ImageFault(str(known.reason), str(known), final)
+        if fault != self._errors.get(key):
+            self._errors[key] = fault
+            self._append_event(_event(key, known))
+            self._changed(key)
+        wait = error.wait if isinstance(error, ImageError) else None
+        return max(1.0, wait) if wait is not None else RETRY_SECONDS
+
+    def _pinned(self, key: Key, version: int) -> Mapping[str, str]:
+        pins = self._service.pinned(key, version) if self._service is not None and self._pulls else None
+        return {name: each.pinned for name, each in pins.containers.items()} if pins is not None else {}
+
+    def _ran_before(self, key: Key, version: int, containers: Mapping[str, str]) -> bool:
+        """Whether all images of the version were on this host before: its replicas need not wait for another look."""
+        pins = self._service.pinned(key, version) if self._service is not None else None
+        known = pins.containers if pins is not None else {}
+        return all(
+            name in known and known[name].image == image and known[name].pulled for name, image in containers.items()
+        )
+
+
+def _event(key: Key, error: ReconcilerError) -> EngineEvent:
+    if error.reason == Reason.IMAGE_PULL_FAILED:
+        return EngineEvent(key, Reason.IMAGE_PULL_FAILED, str(error))
+    return EngineEvent(key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
+
+
+def _starts(wanted: WorkloadSpec) -> bool:
+    """Whether containers of it start: of a suspended cron workload on demand."""
+    return bool(wanted.replicas) or wanted.type is Type.CRON
+
+
+def _pending(containers: Mapping[str, str]) -> str:
+    subject = "the image of {} is" if len(containers) == 1 else "the images of {} are"
+    return f"{subject.format(', '.join(containers))} being pulled"

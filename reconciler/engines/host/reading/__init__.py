@@ -1,0 +1,1 @@
+"""What others read of a location of this host, without its engine."""

@@ -1,0 +1,87 @@
+"""What this host will not enforce of a workload, and which replicas it will stop for their volumes; for plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import msgspec
+
+from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
+from reconciler.engines.host.runtimes.protocol import RuntimePlugin
+from reconciler.engines.volumes import Lifecycle, read_volumes
+from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.volumeset import read_capacity
+from reconciler.model.kinds.workload import read_specification
+from reconciler.planning.plan import Action, Step
+from reconciler.records.store import Records
+from reconciler.settings import Settings
+
+
+class ForeseenLimitation(msgspec.Struct, frozen=True, order=True):
+    """One sentence of a future NotEnforced condition, with the location and the affected workloads."""
+
+    message: str
+    location: str
+    keys: tuple[Key, ...]
+
+
+def foreseen_limitations(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenLimitation]:
+    """The limitations that ``steps`` add to those of the recorded workloads; workloads with the same one share an
+    entry."""
+    bound = settings.locations
+    hosted = {name: runtime_plugin(runtime_of(settings, name)) for name, each in bound.items() if each.engine == "host"}
+    found = sorted(
+        (message, step.location, step.key)
+        for step in steps
+        if step.key.kind is Kind.WORKLOAD and step.location in hosted and step.action is not Action.DELETE
+        for message in _new_sentences(records, step, hosted[step.location])
+    )
+    return [
+        ForeseenLimitation(message, location, tuple(key for _, _, key in members))
+        for (message, location), members in groupby(found, key=lambda each: each[:2])
+    ]
+
+
+class ForeseenStop(msgspec.Struct, frozen=True, order=True):
+    """A replica that stops while a volume of ``key`` grows."""
+
+    location: str
+    key: Key
+    message: str
+
+
+def foreseen_stops(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenStop]:
+    """The replicas that stop since ``steps`` make their volumes larger, which cannot grow in use."""
+    hosted = {name for name, each in settings.locations.items() if each.engine == "host"}
+    return sorted(
+        ForeseenStop(step.location, step.key, message)
+        for step in steps
+        if step.key.kind is Kind.VOLUMESET and step.location in hosted and step.action is Action.UPDATE
+        for message in _stops(records, step)
+    )
+
+
+def _stops(records: Records, step: Step) -> Iterator[str]:
+    past = records.applied.at(step.key, step.location)
+    state, capacity = read_volumes(past.state) if past is not None else None, read_capacity(step.body)
+    for volume in state.volumes if state is not None else ():
+        bound = volume.lifecycle is Lifecycle.BOUND
+        if bound and volume.grows_detached is True and volume.current_size < capacity:
+            yield (
+                f"volume {volume.index} grows from {volume.current_size:g} to {capacity:g} GB, and its replica stops "
+                "meanwhile: ext4 grows in use only with CAP_SYS_RESOURCE"
+            )
+
+
+def _new_sentences(records: Records, step: Step, runtime: RuntimePlugin) -> Iterator[str]:
+    past = records.applied.at(step.key, step.location)
+    known = set(_sentences(step, past.body, runtime)) if past is not None and past.engine == step.engine else set()
+    return (sentence for sentence in _sentences(step, step.body, runtime) if sentence not in known)
+
+
+def _sentences(step: Step, body: bytes, runtime: RuntimePlugin) -> Iterator[str]:
+    spec = read_specification(body)
+    applied = AppliedWorkload(step.key, step.location, spec, step.version, step.digest)
+    return runtime.foreseen_limitations(workload_spec(applied, ""))

@@ -1,0 +1,128 @@
+"""The replicas of a location and their usage, readable from outside, with or without a running daemon."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from reconciler.clock import SystemClock
+from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.decisions.availability import is_failing, is_starting, notice_of
+from reconciler.engines.host.decisions.replica import Container, Phase, Replica
+from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_plugin
+from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
+
+
+class State(StrEnum):
+    """The state of a replica, as shown to users."""
+
+    LOADING = "Loading"
+    READY = "Ready"
+    NOT_READY = "Not ready"
+    BACKOFF = "Backoff"
+    ENDING = "Ending"
+    UNKNOWN = "Unknown"
+
+
+class HostSnapshot(msgspec.Struct, frozen=True):
+    """The replicas at a moment of the monotonic clock. ``usage`` is by container and run.
+
+    Of containers that are not ``running`` and whose replica is ready, nothing shows that they live.
+    """
+
+    at: float
+    replicas: tuple[Replica, ...]
+    usage: dict[tuple[ContainerId, str], Usage]
+    running: frozenset[ContainerId]
+
+
+class ReplicaRow(msgspec.Struct, frozen=True):
+    """One replica at a moment. ``cpu`` is in millicores since the previous snapshot, None without one.
+
+    ``memory`` is in bytes, None if no container runs; ``age`` is in seconds. ``fault`` is why the replica is not ready,
+    why it ends, or which hook failed.
+    """
+
+    replica: Replica
+    location: str
+    state: State
+    restarts: int
+    cpu: int | None
+    memory: int | None
+    age: float
+    fault: str
+
+
+def take_snapshot(root: Path, location: str) -> HostSnapshot:
+    """The replicas at ``location``, whose directory is ``root``, in whichever runtime they run.
+
+    Blocks while it reads files. Raises PermissionError.
+    """
+    _check_access(root)
+    taken = [runtime_plugin(name).snapshot(root.resolve(), location) for name in runtime_names()]
+    ended = frozenset().union(*(each.ended for each in taken))
+    boots = frozenset().union(*(each.boots for each in taken))
+    replicas = tuple(_without_dead(each, ended) for each in Store(root / "replicas", boots).load()[0])
+    usage = {run: used for each in taken for run, used in each.usage.items()}
+    running = frozenset().union(*(each.running for each in taken))
+    return HostSnapshot(SystemClock().monotonic(), replicas, usage, running)
+
+
+def rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:
+    """A row for each replica, ordered by workload and name; CPU is measured since the snapshot ``before``."""
+    found = (_row(location, replica, now, before) for replica in now.replicas)
+    return sorted(found, key=lambda row: (row.replica.key, row.replica.name))
+
+
+def state_of(replica: Replica, now: float) -> State:
+    """The state of ``replica`` at ``now``."""
+    if replica.ending is not None:
+        return State.ENDING
+    if replica.ready:
+        return State.READY
+    if any(each.phase is Phase.WAITING and each.failures for each in replica.containers):
+        return State.BACKOFF
+    return State.NOT_READY if is_failing(replica) and not is_starting(replica, now) else State.LOADING
+
+
+def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapshot | None) -> ReplicaRow:
+    places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
+    used = {at: each for at, each in now.usage.items() if at[0] in places}
+    state = state_of(replica, now.at)
+    return ReplicaRow(
+        replica,
+        location,
+        State.UNKNOWN if state is State.READY and not places <= now.running else state,
+        restarts=sum(each.restarts for each in replica.containers),
+        cpu=_cpu(used, now, before) if used and before is not None else None,
+        memory=sum(each.memory for each in used.values()) if used else None,
+        age=max(0.0, now.at - replica.created),
+        fault=replica.reason if replica.ending is not None else _notice(replica.containers),
+    )
+
+
+def _cpu(used: dict[tuple[ContainerId, str], Usage], now: HostSnapshot, before: HostSnapshot) -> int:
+    """Millicores; a container that started since counts with all CPU that it has used."""
+    nothing = Usage(0.0, 0)
+    spent = sum(each.cpu_seconds - before.usage.get(at, nothing).cpu_seconds for at, each in used.items())
+    return round(max(0.0, spent) / max(now.at - before.at, 1e-3) * 1000)
+
+
+def _notice(containers: tuple[Container, ...]) -> str:
+    return next((notice for each in containers if (notice := notice_of(each))), "")
+
+
+def _check_access(root: Path) -> None:
+    """Check for access before anything else is reported. Raises PermissionError."""
+    with suppress(FileNotFoundError):
+        os.scandir(root / "replicas").close()
+
+
+def _without_dead(replica: Replica, over: frozenset[ContainerId]) -> Replica:
+    """``replica``, not ready if one of its containers is ``over``: on a full disk its file may be outdated."""
+    places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
+    return msgspec.structs.replace(replica, ready_since=None) if places & over else replica

@@ -1,0 +1,88 @@
+"""The object stores that a workload mounts, and whose keys read them (docs/platform/workload.md#object-stores).
+
+The cloud account of the workload's identity names the keys: the settings bind it to a secret, and that of Azure names
+one itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.cloudaccount import CloudAccount
+from reconciler.model.kinds.identity import Identity
+from reconciler.model.kinds.workload import Specification, Volume
+from reconciler.model.platform import FILE_SHARE_URI, STORE_PROVIDERS, STORE_URIS
+from reconciler.settings import CloudAccountSettings
+
+ReadBody = Callable[[Key], bytes | None]
+"""The body of a recorded resource in normal form; None if it is not recorded."""
+
+
+class CloudAccess(msgspec.Struct, frozen=True):
+    """The cloud account of an identity, and the name of the secret with its keys; "" if nothing names one."""
+
+    account: str
+    secret: str = ""
+    endpoint: str = ""
+    region: str = ""
+
+
+def cloud_access(
+    spec: Specification, gvc: str, read: ReadBody, accounts: Mapping[str, CloudAccountSettings]
+) -> dict[str, CloudAccess]:
+    """The access of the identity of ``spec`` by provider, for the object stores that its containers mount."""
+    providers = {provider_of(volume) for volume in _stores(spec)}
+    body = read(Key(Kind.IDENTITY, gvc, _name(spec.identity_link))) if providers and spec.identity_link else None
+    identity = msgspec.json.decode(body, type=Identity) if body is not None else Identity()
+    found = {}
+    for provider, access in identity.accesses():
+        if provider in providers:
+            found[provider] = _access(_name(access.cloud_account_link), read, accounts)
+    return found
+
+
+def store_secrets(access: Mapping[str, CloudAccess]) -> tuple[Key, ...]:
+    """The secrets with the keys of object stores."""
+    return tuple(Key(Kind.SECRET, "", each.secret) for _, each in sorted(access.items()) if each.secret)
+
+
+def unmounted_stores(spec: Specification, access: Mapping[str, CloudAccess]) -> Iterator[str]:
+    """A sentence for each object store without keys."""
+    for volume in _stores(spec):
+        if not volume.uri.startswith(FILE_SHARE_URI) and (why := missing_access(volume, access)):
+            yield f"{volume.uri} is not mounted at {volume.path}: {why}."
+
+
+def _access(account: str, read: ReadBody, accounts: Mapping[str, CloudAccountSettings]) -> CloudAccess:
+    bound = accounts.get(account, CloudAccountSettings())
+    body = read(Key(Kind.CLOUDACCOUNT, "", account))
+    own = _name(msgspec.json.decode(body, type=CloudAccount).data.secret_link) if body is not None else ""
+    return CloudAccess(account, bound.secret or own, bound.endpoint, bound.region)
+
+
+def missing_access(volume: Volume, access: Mapping[str, CloudAccess]) -> str:
+    """Why a store cannot be mounted, whatever an engine can do; "" if it can."""
+    found = access.get(provider_of(volume))
+    if volume.uri.startswith(FILE_SHARE_URI):
+        return "file shares are not supported"
+    if found is None:
+        return f"the identity has no access to a cloud account of {provider_of(volume)}"
+    if not found.secret:
+        return f"nothing names the keys of cloudaccount/{found.account}; set cloudAccounts.{found.account}.secret"
+    return ""
+
+
+def _stores(spec: Specification) -> Iterator[Volume]:
+    return (volume for each in spec.containers for volume in each.volumes if volume.uri.startswith(STORE_URIS))
+
+
+def provider_of(volume: Volume) -> str:
+    """The provider of the cloud account that an object store belongs to."""
+    return STORE_PROVIDERS[volume.uri.partition("://")[0]]
+
+
+def _name(link: str) -> str:
+    return link.rpartition("/")[2]

@@ -1,0 +1,1 @@
+"""What every engine that runs workloads needs: specifications, environments, references of images, and routes."""
