@@ -12,7 +12,6 @@ from typing import Any
 from reconciler import logs, tracing
 from reconciler.bugs import contained, internal_error
 from reconciler.clock import Clock, SystemClock
-from reconciler.daemon.allocator import fix_mmap_threshold
 from reconciler.daemon.api_process import ApiProcess
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import SIGHUP, Daemon
@@ -144,7 +143,6 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES,
     UsageError for a key that cannot sign.
     """
     check_signing_key(settings)
-    fix_mmap_threshold()
     clock = SystemClock(settings.state, writes=True)
     with StateLock(settings.state) as lock:
         records = Records.open(settings.state / FILE, clock_now=clock.now, expiry=clock.expiry)

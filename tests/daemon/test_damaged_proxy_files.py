@@ -16,7 +16,7 @@ import pytest
 
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
-from tests.daemon.test_damaged_files import KINDS, WAYS, WITNESSES, damage, is_witness_healed
+from tests.daemon.test_damaged_files import KINDS, ONE_WAY, WAYS, WITNESSES, damage, is_witness_healed
 from tests.support.certificates import authority, issue
 from tests.support.host_sandbox import HostSite, fetch, host_site, served
 from tests.support.processes import free_ports
@@ -134,7 +134,7 @@ def play(site: ProxiedSite, way: str, kinds: dict[str, str]) -> None:
 
 
 @skip_unless(find_program() is not None, "HAProxy is not installed")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ONE_WAY)
 def test_what_haproxy_serves_is_served_whatever_files_are_damaged(tmp_path: Path, way: str) -> None:
     with proxied_site(tmp_path) as site:
         play(site, way, ALL)

@@ -18,6 +18,8 @@ from tests.project.tree import ROOT
 from tests.support.once import made_once
 from tests.support.trust import machine_environ
 
+pytestmark = pytest.mark.packaging
+
 CONSTRAINTS = ROOT / "examples" / "ci" / "constraints.txt"
 PINS = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", CONSTRAINTS.read_text(), re.MULTILINE))
 SHIPPED = """
