@@ -22,7 +22,7 @@ from reconciler.daemon.reload import SETTINGS_POLL_SECONDS, Reload
 from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.daemon.timers import LoopTimers
 from reconciler.daemon.wake import STATUS, WakeSocket
-from reconciler.engines.registry import ENGINES, MakeEngine
+from reconciler.engines.registry import MakeEngine
 from reconciler.errors import SourceError, StateLostError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
@@ -41,7 +41,7 @@ class Service:
         self,
         runner: Runner,
         clock: Clock,
-        engines: Mapping[str, MakeEngine],
+        engines: Mapping[str, MakeEngine] | None,
         reload: Reload | None,
         lock: StateLock,
     ) -> None:
@@ -136,7 +136,7 @@ class Service:
         return Runner(settings, self._daemon.runner.records, self._clock, self._engines)
 
 
-async def serve(settings: Settings, engines: Mapping[str, MakeEngine] = ENGINES, file: Path | None = None) -> None:
+async def serve(settings: Settings, engines: Mapping[str, MakeEngine] | None = None, file: Path | None = None) -> None:
     """Run the daemon until a signal ends it; reload ``file``, the source of ``settings``, when it changes.
 
     Raises LockedError if another daemon uses the state directory, StateLostError if that is deleted meanwhile, and

@@ -16,7 +16,7 @@ SAME_WORDS = {
     "reconciler/render/resources.py": {"Applied", "Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
     "reconciler/render/sources.py": {"Applied"},
     "reconciler/engines/host/controllers/executions.py": {"Failed"},
-    "reconciler/engines/host/reading/snapshot.py": {"Loading", "Ready"},
+    "reconciler/engines/reading.py": {"Loading", "Ready"},
     "reconciler/model/record.py": {"Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
 }
 """Words that mean something else: health, the state of a replica in a table, a heading, the condition of an

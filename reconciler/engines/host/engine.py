@@ -13,6 +13,7 @@ from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.disk.ownership import make_private
 from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.location import Location
+from reconciler.engines.host.paths import ENGINE
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.volumesets.volume_sets import as_recorded
 from reconciler.engines.host.workloads.desired import DesiredWorkloads
@@ -36,7 +37,7 @@ class HostEngine:
     registries that images name.
     """
 
-    name = "host"
+    name = ENGINE
     parallel = 16
     immediate = False
     can_drift = True

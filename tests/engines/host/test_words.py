@@ -21,10 +21,11 @@ from reconciler.engines.host.decisions.transitions import (
     new_replica,
     readiness_changed,
 )
-from reconciler.engines.host.reading.snapshot import State, state_of
+from reconciler.engines.host.reading.snapshot import state_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
 from reconciler.engines.host.status import HostStatus, StatusContext, workload_status
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.reading import ReplicaState
 from reconciler.engines.workload.deployment import DeploymentTarget
 from reconciler.engines.workload.environment import unset_variables
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
@@ -67,10 +68,10 @@ def test_a_slow_first_start_is_loading_until_it_has_taken_a_minute() -> None:
     slow = readiness_changed(started(), "main", False, 12.0, REFUSED)
     ends = 10.0 + START_SECONDS
     assert health_at(ONE, [slow], ends - 1) is Health.LOADING
-    assert state_of(slow, ends - 1) is State.LOADING
+    assert state_of(slow, ends - 1) is ReplicaState.LOADING
     assert decide(ONE, [slow], ends - 1, Timing()).wake == ends
     assert health_at(ONE, [slow], ends) is Health.UNHEALTHY
-    assert state_of(slow, ends) is State.NOT_READY
+    assert state_of(slow, ends) is ReplicaState.NOT_READY
     assert decide(ONE, [slow], ends, Timing()).wake is None
 
 

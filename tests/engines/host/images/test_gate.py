@@ -18,8 +18,8 @@ from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pulled_path
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.images.space import SWEEP_SECONDS
+from reconciler.engines.host.plugin import HostPlugin
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
-from reconciler.engines.registry import ENGINES
 from reconciler.engines.workload.spec import Restriction
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -276,7 +276,7 @@ def test_a_location_of_processes_that_pulled_images_still_cares_for_them(tmp_pat
         context = EngineContext(records, "here", settings, SystemClock(), vault({}))
 
         def store() -> object:
-            return ENGINES["host"](context).location.runtime.idle_store  # type: ignore[attr-defined]
+            return HostPlugin().make(context).location.runtime.idle_store  # type: ignore[attr-defined]
 
         assert store() is None
         root = tmp_path / "host" / "here"
