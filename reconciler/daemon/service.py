@@ -21,7 +21,7 @@ from reconciler.daemon.metrics_server import MetricsServer
 from reconciler.daemon.ref_watch import watch_refs
 from reconciler.daemon.reload import SETTINGS_POLL_SECONDS, Reload
 from reconciler.daemon.systemd import SystemdNotifier
-from reconciler.daemon.timers import LoopTimers
+from reconciler.daemon.timers import SchedulerTimers
 from reconciler.daemon.wake import STATUS, WakeSocket
 from reconciler.engines.registry import ENGINES, MakeEngine
 from reconciler.errors import SourceError, StateLostError
@@ -111,7 +111,7 @@ class Service:
         self._daemon.wakes.add(source, reason)
 
     def _make_daemon(self, runner: Runner) -> Daemon:
-        return Daemon(runner, self._clock, LoopTimers(), self._notifier, self._over, self._is_state_lost)
+        return Daemon(runner, self._clock, SchedulerTimers(), self._notifier, self._over, self._is_state_lost)
 
     async def _watch_settings(self) -> None:
         while self._reload is not None:
