@@ -54,7 +54,6 @@ from reconciler.engines.workload.template import (
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
-from reconciler.records.sql import stored_key
 from reconciler.tasks import cancel_and_wait
 
 MAX_EVENTS = 1000
@@ -79,7 +78,7 @@ class HostEngine:
     ) -> None:
         settings, clock = site.settings, site.clock
         self._context, self._root, self._runtime = site, root, runtime
-        self._claims = VolumeClaims(site.records, site.location, settings.org)
+        self._claims = VolumeClaims(site.records, settings.org)
         self._tokens = Tokens(root / FOLDER, site.location)
         fixed = platform_settings(site, runtime)
         self._builder = TemplateBuilder(self._claims, site.records, self._tokens.of, fixed, clock)
@@ -238,8 +237,7 @@ class HostEngine:
 
     def _journaled_keys(self) -> set[Key]:
         """Keys of steps that were started here and not recorded: they are performed again, unless by another engine."""
-        rows = () if self._context.decommissioning else self._context.records.journal.open()
-        return {stored_key(row.key, "journal") for row in rows if row.location == self._context.location}
+        return set() if self._context.decommissioning else self._context.records.journaled_keys()
 
     def news(self) -> list[EngineEvent]:
         """The events since the last call."""
@@ -298,7 +296,7 @@ class HostEngine:
     def _records_here(self) -> list[Record]:
         if self._context.decommissioning:
             return []
-        found = self._context.records.applied.items_at(self._context.location, self.name)
+        found = self._context.records.all_here(self.name)
         return [record for record in found if record.key.kind in (Kind.WORKLOAD, Kind.VOLUMESET)]
 
     def _append_event(self, news: EngineEvent) -> None:

@@ -54,7 +54,7 @@ class VolumeController:
         )
         hooks = SnapshotHookRunner(root, self.sets, callbacks.execute)
         self._verifier = SnapshotVerifier(root, self.sets, clock, callbacks.checks, append_event)
-        self.commands = VolumeCommands(root, self.sets, clock, site.records.commands.is_open, hooks, self._verifier)
+        self.commands = VolumeCommands(root, self.sets, clock, site.records.is_command_open, hooks, self._verifier)
         self._exporter = SnapshotExporter(root, settings.snapshots.export.restic, clock, append_event)
         self._watcher = VolumeWatcher(root, self.sets, self.commands, clock, append_event)
 
