@@ -15,7 +15,7 @@ SAME_WORDS = {
     "reconciler/render/replicas.py": {"Loading", "Ready"},
     "reconciler/render/resources.py": {"Applied", "Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
     "reconciler/render/sources.py": {"Applied"},
-    "reconciler/engines/host/cron/executions.py": {"Failed"},
+    "reconciler/engines/host/controllers/executions.py": {"Failed"},
     "reconciler/engines/reading.py": {"Loading", "Ready"},
     "reconciler/engines/host/state_migration.py": {"LivenessFailed", "StartFailed"},
     "reconciler/model/record.py": {"Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
@@ -23,7 +23,7 @@ SAME_WORDS = {
 """Words that mean something else: health, the state of a replica in a table, a heading, what a file is converted to,
 the condition of an execution."""
 
-APPENDS = {"append", "NewEvent", "EngineEvent", "_recorded_as_event", "_append"}
+APPENDS = {"append", "NewEvent", "EngineEvent", "_recorded_as_event", "_append", "report"}
 """What is called to append an event."""
 
 MAKERS = {

@@ -43,6 +43,7 @@ from tests.engines.host.decisions.reading import PROBE
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import WEB, Host, played
 from tests.engines.host.provisioning.kit import around, body, spec_of, variables
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.engines.host.simulation.schedule import Schedule
 from tests.engines.host.simulation.stage import Stage
 from tests.support.clock import FakeClock
@@ -190,7 +191,7 @@ def test_a_workload_is_wanted_again_only_when_its_number_of_replicas_changes() -
     async def story() -> list[bool]:
         clock, found = FakeClock(), list[bool]()
         source, template = Script(clock), scaled_by_cpu()
-        scaler = Autoscaler(source, clock, list[EngineEvent]().append)
+        scaler = Autoscaler(source, clock, RecordedSignals())
         for source.value in (50.0, 50.0, 140.0, 140.0):
             found.append(scaler.needs_change(template, [started()]))
             scaler.spec_at_scale(template, [started()])
@@ -206,7 +207,7 @@ def test_the_event_of_scaling_names_replicas_and_metric() -> None:
     async def story() -> list[EngineEvent]:
         clock, events = FakeClock(), list[EngineEvent]()
         source = Script(clock)
-        scaler, template = Autoscaler(source, clock, events.append), scaled_by_cpu()
+        scaler, template = Autoscaler(source, clock, RecordedSignals(events)), scaled_by_cpu()
         for source.value in (50.0, 140.0, 140.0, 10.0, *[1.0] * 30):
             scaler.spec_at_scale(template, [started()])
             scaler.spec_at_scale(template, [started()])

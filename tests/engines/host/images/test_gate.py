@@ -276,7 +276,7 @@ def test_a_location_of_processes_that_pulled_images_still_cares_for_them(tmp_pat
         context = EngineContext(LocationRecords(records, "here"), settings, SystemClock(), vault({}))
 
         def store() -> object:
-            return HostPlugin().make(context)._runtime.idle_store  # type: ignore[attr-defined]
+            return HostPlugin().make(context).location.runtime.idle_store  # type: ignore[attr-defined]
 
         assert store() is None
         root = tmp_path / "host" / "here"
@@ -305,8 +305,8 @@ def test_a_workload_whose_image_never_comes_can_be_deleted(tmp_path: Path) -> No
 def test_a_version_that_runs_has_its_image_although_the_record_of_its_digest_is_lost(tmp_path: Path) -> None:
     async def replace(host: ImageHost) -> None:
         """Let a new replica take the place of the one that runs."""
-        [old] = host.engine._controller.live_replicas()
-        host.engine._controller.evict(old, "a test")
+        [old] = host.engine.location.controller.live_replicas()
+        host.engine.location.controller.evict(old, "a test")
         await host.until(lambda found: [each.name != old.name for each in found if each.ready] == [True])
 
     async def story(host: ImageHost) -> None:

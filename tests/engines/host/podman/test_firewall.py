@@ -33,6 +33,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import External, Internal
 from reconciler.model.kinds.workload import Firewall as Rules
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.support.cases import cases
 from tests.support.clock import FakeClock
 from tests.support.podman import firewall_table
@@ -441,7 +442,9 @@ def test_an_event_shows_that_others_removed_the_table(tmp_path: Path) -> None:
     async def story() -> None:
         firewall = Firewall(owner(), tmp_path / "policies.json", clock)
         keeper = FirewallKeeper(firewall, clock)
-        upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append, keeper.take_events)
+        upkeep = Housekeeping(
+            Collector(tmp_path, "here", clock), clock, "here", RecordedSignals(events), keeper.take_events
+        )
         running = asyncio.create_task(upkeep.run())
         try:
             await firewall.open(BRIDGE)

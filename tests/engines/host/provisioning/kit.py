@@ -10,6 +10,7 @@ import msgspec
 
 from reconciler.engines.context import LocationRecords
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.releases import Releases
@@ -110,4 +111,4 @@ def volume_sets(store: VolumeStore, root: Path, records: Path) -> VolumeSets:
     clock = FakeClock()
     claims = VolumeClaims(LocationRecords(Records.open(records, clock_now=clock.now), "here"), "acme")
     releases = Releases(root, store, clock)
-    return VolumeSets(claims, releases, lambda: None, lambda: None, lambda _: False, lambda _: None)
+    return VolumeSets(claims, releases, LocationSignals())
