@@ -26,7 +26,6 @@ from reconciler.engines.volumes import rejection
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
-from reconciler.records.sql import stored_key
 
 
 class HostEngine:
@@ -100,8 +99,7 @@ class HostEngine:
 
     def _journaled_keys(self) -> set[Key]:
         """Keys of steps that were started here and not recorded: they are performed again, unless by another engine."""
-        rows = () if self._context.decommissioning else self._context.records.journal.open()
-        return {stored_key(row.key, "journal") for row in rows if row.location == self._context.location}
+        return set() if self._context.decommissioning else self._context.records.journaled_keys()
 
     def news(self) -> list[EngineEvent]:
         """The events since the last call."""
@@ -156,7 +154,7 @@ class HostEngine:
     def _records_here(self) -> list[Record]:
         if self._context.decommissioning:
             return []
-        found = self._context.records.applied.items_at(self._context.location, self.name)
+        found = self._context.records.all_here(self.name)
         return [record for record in found if record.key.kind in (Kind.WORKLOAD, Kind.VOLUMESET)]
 
 

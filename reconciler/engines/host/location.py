@@ -52,7 +52,7 @@ class Location:
         settings, clock, host = site.settings, site.clock, site.settings.host
         self.context, self.root, self.runtime = site, root, runtime
         self.signals = signals = LocationSignals()
-        self.claims = VolumeClaims(site.records, site.location, settings.org)
+        self.claims = VolumeClaims(site.records, settings.org)
         self.tokens = Tokens(root / FOLDER, site.location)
         self.templates = TemplateStore(TemplateFiles(root / "templates", self.tokens))
         self.volume_sets = make_volume_sets(site, root, self.claims, signals)

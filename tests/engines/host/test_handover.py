@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.plugin import HostPlugin
 from reconciler.engines.host.runtimes.handover import HandoverRuntime
 from reconciler.engines.host.runtimes.plugins import AUTO, runtime_names, runtime_of, runtime_plugin, runtimes_in_use
@@ -133,7 +133,7 @@ async def test_an_automatic_runtime_stays_while_it_has_containers(
     assert runtime_of(settings, "here") == "podman"
 
     records = Records.open(tmp_path / FILE)
-    engine = HostPlugin().make(EngineContext(records, "here", settings, SystemClock(), vault({})))
+    engine = HostPlugin().make(EngineContext(LocationRecords(records, "here"), settings, SystemClock(), vault({})))
     for _ in range(2):
         with pytest.raises(EngineError) as raised:
             await engine.open()

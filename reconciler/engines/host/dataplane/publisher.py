@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.certificates.store import Served
@@ -35,7 +35,6 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.no_wake import NoWake, read_no_wake
 from reconciler.model.record import Record
 from reconciler.reasons import Reason
-from reconciler.records.store import Records
 from reconciler.times import iso
 
 HOLD_SECONDS = 10.0
@@ -52,14 +51,14 @@ class HoldTimes:
         self._new: dict[Key, float] = {}
         self._dirty = asyncio.Event()
 
-    def refresh(self, records: Records) -> None:
+    def refresh(self, records: LocationRecords) -> None:
         """Read all current holds. Raises RecordsError.
 
         A hold that is known already ends when it would have, even if the wall clock was set since.
         """
         ahead = self._clock.monotonic() - self._clock.now()
         known, self._ends = self._ends, {}
-        for each in records.traffic_holds.all():
+        for each in records.traffic_holds():
             former = known.get(each.key)
             unchanged = former is not None and former[0] == each.until
             self._ends[each.key] = former if former is not None and unchanged else (each.until, each.until + ahead)
@@ -105,7 +104,7 @@ class ServicePublisher(LocationPart):
         ports = ServicePorts(root / DATAPLANE / "ports.json", settings.host)
         bound = settings.locations.get(site.location)
         ingress = bound.ingress if bound is not None else None
-        self._router = Router(site.records, site.location, settings.endpoint_domain) if ingress is not None else None
+        self._router = Router(site.records, settings.endpoint_domain) if ingress is not None else None
         routes = self._router.table if self._router is not None else RouteTable
         self._certificates: SecureRoutes | None = None
         if ingress is not None:

@@ -40,7 +40,7 @@ class VolumeController(LocationPart):
         clock, hooks = site.clock, SnapshotHookRunner(root, sets, execute)
         self.sets = sets
         self._verifier = SnapshotVerifier(root, sets, clock, checks)
-        self.commands = VolumeCommands(root, sets, clock, site.records.commands.is_open, hooks, self._verifier)
+        self.commands = VolumeCommands(root, sets, clock, site.records.is_command_open, hooks, self._verifier)
         self._exporter = SnapshotExporter(root, site.settings.snapshots.export.restic, clock, sets.signals)
         self._watcher = VolumeWatcher(root, sets, self.commands, clock)
 
