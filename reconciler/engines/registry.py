@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from reconciler.clock import Clock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.plugin import RECORDED, SupportsLeftovers, list_plugins
 from reconciler.engines.protocol import Engine, SecretReader
 from reconciler.errors import UsageError
@@ -26,7 +26,7 @@ def decommissioned_engines(settings: Settings, records: Records, clock: Clock, r
     At a location that the settings no longer name, everything keeps running: its end was not requested.
     """
     return [
-        plugin.make(EngineContext(records, location, settings, clock, reveal, decommissioning=True))
+        plugin.make(EngineContext(LocationRecords(records, location), settings, clock, reveal, decommissioning=True))
         for plugin in list_plugins()
         if isinstance(plugin, SupportsLeftovers)
         for location in plugin.list_locations(settings)
@@ -46,9 +46,14 @@ def engines_for(
     ``known`` are the engines that there are, None for all plugins. Raises UsageError for one that does not exist.
     """
     known = engine_makers() if known is None else known
-    made = {"": known[RECORDED](EngineContext(records, "", settings, clock, reveal))}
+
+    def make(name: str, location: str) -> Engine:
+        tables = records if name == RECORDED else None
+        return known[name](EngineContext(LocationRecords(records, location), settings, clock, reveal, tables=tables))
+
+    made = {"": make(RECORDED, "")}
     for location, bound in settings.locations.items():
         if bound.engine not in known:
             raise UsageError(f"location {location}: there is no engine {bound.engine!r}; known are {', '.join(known)}")
-        made[location] = known[bound.engine](EngineContext(records, location, settings, clock, reveal))
+        made[location] = make(bound.engine, location)
     return made

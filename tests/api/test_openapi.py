@@ -88,8 +88,9 @@ def test_a_method_that_is_not_listed_is_refused(site: ApiSite) -> None:
 
 
 def test_only_operations_that_can_be_repeated_list_the_idempotency_key(site: ApiSite) -> None:
+    paths = document(site)["paths"]
     for each in OPERATIONS:
-        operation = document(site)["paths"][each.path][each.method.lower()]
+        operation = paths[each.path][each.method.lower()]
         listed = any(parameter["name"] == "Idempotency-Key" for parameter in operation["parameters"])
         assert listed is each.idempotent
     assert {each.method for each in OPERATIONS if each.idempotent} == {"POST", "PUT", "PATCH", "DELETE"}

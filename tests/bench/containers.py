@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.plugin import HostPlugin
 from reconciler.records.store import FILE, Records
@@ -120,7 +120,7 @@ def _observed(site: BenchSite, times: int) -> float:
     async def story() -> float:
         settings, clock = load_settings(site.settings_file), SystemClock()
         with closing(Records.open(site.state / FILE, clock_now=clock.now)) as records:
-            engine = HostPlugin().make(EngineContext(records, "here", settings, clock, vault({})))
+            engine = HostPlugin().make(EngineContext(LocationRecords(records, "here"), settings, clock, vault({})))
             assert isinstance(engine, HostEngine)
             await engine.open()
             found = []

@@ -80,7 +80,7 @@ def test_help_starts_in_a_tenth_of_a_second(tmp_path: Path) -> None:
     assert any(on_quiet_machine(cpu_seconds("--help", cwd=tmp_path)) < 0.1 for _ in range(20))
 
 
-HEAVY = {"httpx", "jsonschema", "referencing", "structlog", "asyncinotify"}
+HEAVY = {"apscheduler", "httpx", "jsonschema", "referencing", "structlog", "watchfiles"}
 
 
 @pytest.mark.parametrize(

@@ -301,7 +301,7 @@ def logs_are_shown_by_stream_and_newest_first(subject: Subject) -> None:
     assert list(subject.reader.search_logs(nothing).backward()) == []
 
 
-def a_session_runs_or_says_why_it_does_not(subject: Subject) -> None:
+def a_session_opens_or_there_is_a_reason(subject: Subject) -> None:
     """In a container that runs, and in one that does not exist."""
     subject.apply(subject.web())
     subject.healthy()
@@ -340,7 +340,7 @@ PROMISES = [
     replicas_are_shown_with_their_workload,
     usage_is_unknown_or_a_number,
     logs_are_shown_by_stream_and_newest_first,
-    a_session_runs_or_says_why_it_does_not,
+    a_session_opens_or_there_is_a_reason,
     no_snapshot_is_final_without_a_deleted_volume,
     a_sender_needs_the_token_of_its_workload,
 ]

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.documents.schema.loader import load_schema
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host import runtimes
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.paths import find_directory
@@ -37,7 +37,9 @@ def context_at(bench: Bench, path: Path, engine: str) -> EngineContext:
 
     host = HostSettings(termination_scale=0.002)
     settings = Settings("acme", (), path, {"here": LocationSettings(engine)}, host=host)
-    return EngineContext(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
+    tables = bench.records if engine == "recorded" else None
+    records = LocationRecords(bench.records, "here")
+    return EngineContext(records, settings, bench.clock, no_secret, tables=tables)  # type: ignore[arg-type]
 
 
 def from_plugin(bench: Bench, path: Path, name: str) -> EnginePair:

@@ -31,8 +31,9 @@ class RecordedPlugin:
         """The engine of one location."""
         from reconciler.engines.recorded.engine import RecordedEngine
 
-        settings = context.settings
-        return RecordedEngine(context.records, context.location, settings.org, settings.endpoint_domain, context.clock)
+        settings, tables = context.settings, context.tables
+        assert tables is not None, "the registry lets this engine write the records"
+        return RecordedEngine(tables, context.location, settings.org, settings.endpoint_domain, context.clock)
 
     def make_reader(self, settings: Settings, location: str) -> RecordedReader:  # noqa: ARG002
         """A reader of nothing."""

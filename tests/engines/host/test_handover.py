@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.plugin import HostPlugin
 from reconciler.engines.host.runtimes.handover import HandoverRuntime
 from reconciler.engines.host.runtimes.plugins import AUTO, runtime_names, runtime_of, runtime_plugin, runtimes_in_use
@@ -122,7 +121,9 @@ def test_a_runtime_that_is_away_leaves_no_other_one_open(tmp_path: Path) -> None
     played(tmp_path, story)
 
 
-def test_an_automatic_runtime_stays_while_it_has_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_automatic_runtime_stays_while_it_has_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client, "PATIENCE", 0.05)
     bound = {"here": LocationSettings("host", runtime=AUTO, dataplane="builtin")}
     settings = Settings("acme", (), tmp_path, locations=bound, podman=PodmanSettings(tmp_path / "no.sock"))
@@ -132,16 +133,12 @@ def test_an_automatic_runtime_stays_while_it_has_containers(tmp_path: Path, monk
     assert runtime_of(settings, "here") == "podman"
 
     records = Records.open(tmp_path / FILE)
-    engine = HostPlugin().make(EngineContext(records, "here", settings, SystemClock(), vault({})))
-
-    async def wait() -> None:
-        for _ in range(2):
-            with pytest.raises(EngineError) as raised:
-                await engine.open()
-            assert raised.value.reason is Reason.RUNTIME_UNAVAILABLE
-        await engine.close()
-
-    asyncio.run(wait())
+    engine = HostPlugin().make(EngineContext(LocationRecords(records, "here"), settings, SystemClock(), vault({})))
+    for _ in range(2):
+        with pytest.raises(EngineError) as raised:
+            await engine.open()
+        assert raised.value.reason is Reason.RUNTIME_UNAVAILABLE
+    await engine.close()
     records.close()
     replica.rmdir()
     assert runtime_of(settings, "here") == "process"

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
+from reconciler.engines.host.part import LocationPart
 from reconciler.engines.workload.tokens import TOKEN_PREFIX, make_token
 from reconciler.model.key import Key
 
@@ -14,7 +15,7 @@ FOLDER = "tokens"
 """The directory of the tokens, in that of the location."""
 
 
-class Tokens:
+class Tokens(LocationPart):
     """Files ``GVC/WORKLOAD`` below ``directory``, of ``location`` (docs/platform/workload.md#the-workloads-token)."""
 
     def __init__(self, directory: Path, location: str) -> None:

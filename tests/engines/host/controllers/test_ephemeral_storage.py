@@ -52,7 +52,23 @@ def storage(root: Path) -> EphemeralStorage:
     def written(place: ContainerId) -> tuple[Path, ...]:
         return (root / "run" / place.replica / place.container / "output",)
 
-    return EphemeralStorage(root / "scratch", written, SystemClock())
+    return EphemeralStorage(root / "scratch", written, SystemClock(), Replicas([]))
+
+
+class Replicas:
+    """``live`` replicas, and the names of those that were evicted."""
+
+    def __init__(self, live: list[Replica]) -> None:
+        self.live = live
+        self.evicted: list[str] = []
+
+    def live_replicas(self) -> list[Replica]:
+        """All of them."""
+        return self.live
+
+    def evict(self, replica: Replica, _message: str) -> None:
+        """It uses too much."""
+        self.evicted.append(replica.name)
 
 
 def test_private_files_and_output_of_replicas_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +135,7 @@ def test_a_replica_that_uses_too_much_is_replaced_and_its_files_are_gone(
     played(tmp_path, story)
 
 
-def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_seconds(
+async def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ephemeral_storage, "GIGABYTE", 3_000_000)
@@ -129,7 +145,7 @@ def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_seconds
     free = iter(range(1 << 40, 0, -700_000))
     flooded: list[int] = []
     monkeypatch.setattr(ephemeral_storage, "_free", lambda _: next(free) if flooded else 1 << 40)
-    clock, measured, evicted = QuickClock(), list[float](), list[str]()
+    clock, measured, replicas = QuickClock(), list[float](), Replicas([replica(50)])
 
     class Measured(EphemeralStorage):
         def find_excess(self, replicas: Sequence[Replica]) -> list[tuple[Replica, int]]:
@@ -138,18 +154,13 @@ def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_seconds
             self._cost = 0.0
             return found
 
-    async def story() -> None:
-        looking = Measured(tmp_path / "scratch", lambda _: (), clock)
-        running = asyncio.create_task(
-            looking.run(lambda: [replica(50)], lambda each, _: evicted.append(each.name)), name="measure"
-        )
-        await clock.advance(30.0)
-        assert measured == [10.0, 20.0, 30.0]
-        flooded.append(1)
-        (files / "flood").write_bytes(bytes(4_000_000))
-        await clock.advance(4.0)
-        await cancel_and_wait([running], "measuring")
-
-    asyncio.run(story())
+    looking = Measured(tmp_path / "scratch", lambda _: (), clock, replicas)
+    running = asyncio.create_task(looking.run(), name="measure")
+    await clock.advance(30.0)
+    assert measured == [10.0, 20.0, 30.0]
+    flooded.append(1)
+    (files / "flood").write_bytes(bytes(4_000_000))
+    await clock.advance(4.0)
+    await cancel_and_wait([running], "measuring")
     assert measured[3] < 34.0
-    assert evicted[0] == "web-1"
+    assert replicas.evicted[0] == "web-1"

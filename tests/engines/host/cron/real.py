@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.logs.search import Search
 from reconciler.engines.host.runtimes.protocol import Runtime
@@ -30,7 +30,7 @@ async def daemon(bench: Bench, root: Path, runtime: Runtime) -> AsyncIterator[Ho
     let_others_through(root)
     host = HostSettings(termination_scale=0.0)
     settings = Settings("acme", (), root, locations={"here": LocationSettings("host", dataplane="builtin")}, host=host)
-    context = EngineContext(bench.records, "here", settings, SystemClock(), vault({}))
+    context = EngineContext(LocationRecords(bench.records, "here"), settings, SystemClock(), vault({}))
     engine = HostEngine(context, root / "here", runtime)
     bench.engines["here"] = engine
     engine.begin_schedules()
