@@ -86,7 +86,7 @@ class Clock(Protocol):
 
 
 class Timers(Protocol):
-    """Repeated and delayed calls: on the event loop in production, by the fake clock in tests."""
+    """Repeated and delayed calls: APScheduler in production, the fake clock in tests."""
 
     def every(self, name: str, seconds: float, jitter: float, call: Callable[[], None]) -> None:
         """Call every ``seconds`` plus up to ``jitter``; replaces the timer ``name``."""

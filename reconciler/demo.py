@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,14 +20,10 @@ from reconciler.cli import cli
 from reconciler.cli.options import load
 from reconciler.cli.output.printing import coloured, print_error
 from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
-from reconciler.listing import list_paths
-from reconciler.reasons import Reason
 from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.runtimes.protocol import Runtime
-    from reconciler.model.key import Key
-    from reconciler.model.kinds.secret import SecretValue
+    from reconciler.engines.reading import SupportsTrials
     from reconciler.settings import Settings
 
 POLL_SECONDS = 0.5
@@ -131,11 +125,15 @@ def guide(directory: Path, colour: bool) -> str:
     return "\n".join(lines)
 
 
-async def announce(state: Path, show: Callable[[str], None]) -> None:
+async def announce(settings: Settings, show: Callable[[str], None]) -> None:
     """Print the address of each workload, whenever the number of its ready replicas changes, until cancelled."""
     known: dict[str, str] = {}
     while True:
-        now = answering(state)
+        now = {
+            f"{name} at {reader.location}": address
+            for reader in list_trials(settings)
+            for name, address in reader.addresses().items()
+        }
         for name in sorted(known.keys() | now.keys()):
             if now.get(name) != known.get(name):
                 show(f"  {name}: {now.get(name, 'no replica is ready')}")
@@ -143,23 +141,12 @@ async def announce(state: Path, show: Callable[[str], None]) -> None:
         await asyncio.sleep(POLL_SECONDS)
 
 
-def answering(state: Path) -> dict[str, str]:
-    """The address of each workload that has ready replicas, with their number, by ``GVC/WORKLOAD at LOCATION``.
+def list_trials(settings: Settings) -> list[SupportsTrials]:
+    """The locations that can be tried on this machine."""
+    from reconciler.engines.plugin import make_readers
+    from reconciler.engines.reading import SupportsTrials
 
-    HAProxy may serve it later than the first replica is ready.
-    """
-    from reconciler.engines.host.dataplane.ports import listening_ports
-
-    found, served = {}, listening_ports()
-    for file in list_paths(state, "host/*/endpoints/*/*.json"):
-        root, name = file.parents[2], f"{file.parent.name}/{file.stem}"
-        with suppress(FileNotFoundError, KeyError):
-            replicas = len(json.loads(file.read_bytes())["replicas"])
-            port = json.loads((root / "dataplane" / "ports.json").read_bytes())[name]
-            if replicas and port in served:
-                count = "1 replica" if replicas == 1 else f"{replicas} replicas"
-                found[f"{name} at {root.name}"] = f"http://127.0.0.1:{port} ({count})"
-    return found
+    return [reader for reader in make_readers(settings) if isinstance(reader, SupportsTrials)]
 
 
 async def follow(settings: Settings, show: Callable[[str], None]) -> None:
@@ -173,45 +160,16 @@ async def follow(settings: Settings, show: Callable[[str], None]) -> None:
     await asyncio.sleep(0)  # the daemon has installed its signal handlers
     # Closing the terminal ends the trial; for the daemon, SIGHUP only means reload.
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
-    announcing = asyncio.create_task(announce(settings.state, show))
+    announcing = asyncio.create_task(announce(settings, show))
     await asyncio.wait([serving])
     announcing.cancel()
     if not isinstance(serving.exception(), LockedError):
-        for location in settings.locations:
+        for reader in list_trials(settings):
             try:
-                await end(settings, location)
+                await reader.end()
             except EngineError as error:
                 print_error(str(error))
     await serving
-
-
-async def end(settings: Settings, location: str) -> None:
-    """Stop the proxy and all replicas at a location; the next start creates them again. Raises EngineError."""
-    from reconciler.clock import SystemClock
-    from reconciler.engines.host.dataplane.choice import proxy_directory
-    from reconciler.engines.host.dataplane.haproxy.discovery import retire
-    from reconciler.engines.host.provisioning.files import Files
-    from reconciler.engines.host.runtimes.plugins import runtime_plugin, runtimes_in_use
-
-    root = settings.state / "host" / location
-    retire(proxy_directory(root), signal.SIGTERM)
-    for name in runtimes_in_use(root):
-        await end_all(runtime_plugin(name).make(root, location, SystemClock(), settings))
-    Files(root, _unopened).prune(())
-    for name in ("replicas", "endpoints"):
-        shutil.rmtree(root / name, ignore_errors=True)
-
-
-async def end_all(runtime: Runtime) -> None:
-    """Stop every replica of a runtime. Raises EngineError."""
-    await runtime.open(lambda _: None)
-    for key, replica in {(each.place.key, each.place.replica) for each in await runtime.list()}:
-        await runtime.remove(key, replica)
-    await runtime.close()
-
-
-def _unopened(key: Key) -> SecretValue:
-    raise EngineError(f"{key} can no longer be used", reason=Reason.SECRET_UNAVAILABLE, retry=False)
 
 
 def farewell(directory: Path) -> str:

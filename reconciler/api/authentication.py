@@ -20,7 +20,9 @@ from reconciler.api.problems import Problem
 from reconciler.api.rate_limits import FailedLogins, network_of
 from reconciler.api.reading import org_of
 from reconciler.clock import Clock
-from reconciler.engines.host.provisioning.tokens import TOKEN_PREFIX, TokenOwner, token_owner
+from reconciler.engines.plugin import make_all_readers
+from reconciler.engines.reading import Sender, SupportsSenders, TcpAddress, TcpLink
+from reconciler.engines.workload.tokens import TOKEN_PREFIX, TokenOwner, parse_token
 from reconciler.manifests.links import parse_link
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Workload
@@ -115,17 +117,25 @@ class Authenticator:
 
         Raises Problem 403 unless a process of that workload sends the request.
         """
-        hosts = self._settings.state / "host"
-        owner = token_owner(hosts, token)
-        records = self._records.applied.get(owner.key) if owner is not None else ()
-        if owner is None or not records:
+        owner = parse_token(token)
+        reader = self._reader_with(owner, token) if owner is not None else None
+        records = self._records.applied.get(owner.key) if owner is not None and reader is not None else ()
+        if owner is None or reader is None or not records:
             return None
-        if not _is_sent_by(request, owner, hosts / owner.location, token):
+        if not _is_sent_by(request, reader, owner.key, token):
             # It is no guess, so the address need not wait.
             raise Problem(403, f"this token is valid for {owner.key} alone, and another program sent the request")
         link = msgspec.json.decode(records[0].body, type=Workload).spec.identity_link
         principal = parse_link(link, self._settings.org, owner.key.gvc, Kind.IDENTITY).target if link else owner.key
         return Caller(str(principal), credential=f"token of {owner.key}", workload=str(owner.key))
+
+    def _reader_with(self, owner: TokenOwner, token: str) -> SupportsSenders | None:
+        """The reader of the engine that made ``token``; None if none did, or if it was deleted."""
+        for reader in make_all_readers(self._settings):
+            here = reader.location == owner.location
+            if here and isinstance(reader, SupportsSenders) and reader.has_token(owner.key, token):
+                return reader
+        return None
 
     def _session(self, credential: str) -> Caller | None:
         found = self._store.session(credential)
@@ -156,22 +166,24 @@ class Authenticator:
         return Caller(f"{Kind.USER}/{user.name}", groups, f"login {login.id}", person_fields(user))
 
 
-def _is_sent_by(request: Request, owner: TokenOwner, root: Path, token: str) -> bool:
-    """Whether a process of the ``owner`` of ``token`` sends the request; found out once for each connection."""
+def _is_sent_by(request: Request, reader: SupportsSenders, key: Key, token: str) -> bool:
+    """Whether a process of the workload ``key`` sends the request; found out once for each connection."""
     known: dict[str, bool] = getattr(request.state, "senders", {})
     if token not in known:
-        # Only workloads need the runtimes, half a megabyte of an idle server.
-        from reconciler.engines.host.runtimes.connections import TcpAddress, TcpLink, belongs_to, comes_from
-
-        peer, client, server = getattr(request.state, "peer", None), request.client, request.scope.get("server")
-        if peer is not None:
-            known[token] = belongs_to(peer.pid, root, owner.key)
-        elif client is None or server is None or server[1] is None:
-            known[token] = False
-        else:
-            link = TcpLink(TcpAddress(client.host, client.port), TcpAddress(*server))
-            known[token] = comes_from(link, root, owner.key, token)
+        sender = _sender_of(request)
+        known[token] = sender is not None and reader.is_sender(key, token, sender)
     return known[token]
+
+
+def _sender_of(request: Request) -> Sender | None:
+    """The process of a unix socket, or the connection; None if the server does not know it."""
+    peer, client, server = getattr(request.state, "peer", None), request.client, request.scope.get("server")
+    if peer is not None:
+        pid: int = peer.pid
+        return pid
+    if client is None or server is None or server[1] is None:
+        return None
+    return TcpLink(TcpAddress(client.host, client.port), TcpAddress(*server))
 
 
 def bearer(header: str) -> str:

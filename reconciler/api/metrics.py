@@ -16,7 +16,7 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from reconciler.daemon.measurements import Measurements
-from reconciler.engines.host.reading.snapshot import ReplicaRow, State
+from reconciler.engines.reading import ReplicaRow, ReplicaState
 from reconciler.engines.volumes import newest_snapshot, read_volumes
 from reconciler.model.key import Kind
 from reconciler.records.store import Records
@@ -140,7 +140,7 @@ def _approvals(scrape: Scrape) -> Iterator[Sample]:
 def _replicas(scrape: Scrape) -> Iterator[Sample]:
     found = Counter((each.location, each.state) for each in scrape.replicas)
     for location in scrape.host_locations:
-        yield from (Sample((location, str(state)), found[location, state]) for state in State)
+        yield from (Sample((location, str(state)), found[location, state]) for state in ReplicaState)
 
 
 def _calls(scrape: Scrape) -> Iterator[Sample]:
@@ -180,7 +180,7 @@ def _drifted(scrape: Scrape) -> Iterator[Sample]:
 
 
 def _resource_replicas(scrape: Scrape) -> Iterator[Sample]:
-    found = Counter((str(each.replica.key), each.location, str(each.state)) for each in scrape.replicas)
+    found = Counter((str(each.key), each.location, str(each.state)) for each in scrape.replicas)
     return (Sample(labels, number) for labels, number in found.items() if labels[0] in scrape.resources)
 
 

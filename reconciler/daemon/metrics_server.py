@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from reconciler.bugs import contained
-from reconciler.engines.host.metrics.page import CONTENT_TYPE, render_page
+from reconciler.engines.metrics_page import CONTENT_TYPE, render_page
 from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.logs import log
 from reconciler.tasks import cancel_and_wait

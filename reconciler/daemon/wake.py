@@ -16,6 +16,8 @@ DRIFT = "/drift"
 """Wake-up name, in place of a source, that checks the locations and the secrets on this host."""
 LOCATIONS_ALONE = frozenset({"noticed", "command"})
 """Reasons for ``DRIFT`` that no secret changes with: a health change must not cost a read of every secret."""
+CERTIFICATES = "/certificates"
+"""Wake-up name, in place of a source, that makes the engines reread their files."""
 COMMANDS = "/commands"
 """Wake-up name, in place of a source, that performs commands on resources."""
 REQUESTS = "/requests"

@@ -8,8 +8,8 @@ from contextlib import closing, suppress
 from itertools import islice
 
 from reconciler.access.store import FILE, AccessStore
+from reconciler.checks import Check, fine, problem, warning
 from reconciler.clock import Clock
-from reconciler.doctor.check import Check, fine, problem, warning
 from reconciler.doctor.repositories import remote_tip
 from reconciler.errors import ReconcilerError, RecordsError, SourceError
 from reconciler.settings import Settings, SourceSettings

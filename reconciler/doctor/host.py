@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.doctor.check import Check, fine, problem, warning
+from reconciler.checks import Check, fine, problem, warning
 from reconciler.settings import Settings
 
 OLDEST_GIT = (2, 29)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from reconciler.doctor.check import Check, problem
+from reconciler.checks import Check, problem
 
 ABOUT = "state directory"
 MOST = 10

@@ -4,51 +4,13 @@ from __future__ import annotations
 
 import grp
 import os
-import pwd
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
-
-from reconciler.doctor.check import Check, fine, problem, warning
+from reconciler.checks import ENTER, WRITE, Check, Identity, fine, identity, problem, unreadable, warning
 from reconciler.records.store import FILE
 from reconciler.settings import Settings, SourceSettings
-
-READ, WRITE, ENTER = 4, 2, 1
-
-
-class Identity(msgspec.Struct, frozen=True):
-    """A user with all groups; ``gid`` is the primary group, -1 where none is known."""
-
-    uid: int
-    name: str
-    groups: frozenset[int]
-    gid: int = -1
-
-    def may(self, path: Path, wanted: int) -> bool:
-        """Whether the mode bits of ``path`` and the directories above permit access; False if it does not exist."""
-        if self.uid == os.geteuid():
-            return os.access(path, wanted, effective_ids=True)
-        try:
-            above = all(self._lets(folder, ENTER) for folder in path.resolve().parents)
-            return above and self._lets(path, wanted)
-        except OSError:
-            return False
-
-    def _lets(self, path: Path, wanted: int) -> bool:
-        found = path.stat()
-        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid in self.groups else 0
-        return self.uid == 0 or found.st_mode >> shift & wanted == wanted
-
-
-def identity(uid: int) -> Identity:
-    """The user with this uid, even if the system has no name for it."""
-    try:
-        entry = pwd.getpwuid(uid)
-    except KeyError:
-        return Identity(uid, f"uid {uid}", frozenset())
-    return Identity(uid, entry.pw_name, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)), entry.pw_gid)
 
 
 def daemon_user(settings: Settings) -> Identity:
@@ -148,18 +110,3 @@ def _protected(path: Path, about: str, who: Identity) -> Check:
     if mode & 0o020 and path.stat().st_gid != 0:
         return warning(about, f"its group may change {path} (mode {mode:o})", f"chmod g-w {path}")
     return fine(about, f"{path} can be read by {who.name}, but not changed by others")
-
-
-def unreadable(path: Path, about: str, who: Identity) -> Check | None:
-    """Return the check that explains why ``who`` cannot read ``path``; None if ``who`` can."""
-    try:
-        path.stat()
-    except PermissionError:
-        return problem(
-            about, f"{path} is in a directory that this user may not enter", "run this as the daemon's user or as root"
-        )
-    except OSError as error:
-        return problem(about, f"{path}: {error.strerror}", "put it there, or correct the settings")
-    if not who.may(path, READ):
-        return problem(about, f"{who.name} may not read {path}", f"chgrp {who.name} {path}; chmod g+r {path}")
-    return None

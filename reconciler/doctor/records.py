@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.doctor.check import Check, fine, problem, warning
+from reconciler.checks import Check, fine, problem, warning
 from reconciler.errors import RecordsError
 from reconciler.model.key import Kind
 from reconciler.planning.placement import locations_of

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.checks import WRITE, Check, Identity, fine, problem, warning
 from reconciler.clock import Clock
-from reconciler.doctor.check import Check, fine, problem, warning
-from reconciler.doctor.permissions import WRITE, Identity
 from reconciler.errors import ReconcilerError, SourceError
 from reconciler.listing import list_paths
 from reconciler.reasons import Reason

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from reconciler.checks import Check, Identity, fine, problem, unreadable
 from reconciler.clock import Clock
-from reconciler.doctor.check import Check, fine, problem
-from reconciler.doctor.permissions import Identity, unreadable
 from reconciler.errors import RecordsError, SourceError
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.source_pipeline import SourcePipeline

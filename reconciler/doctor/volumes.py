@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.doctor.check import Check, warning
-from reconciler.doctor.permissions import Identity
+from reconciler.checks import Check, Identity, warning
 from reconciler.doctor.secrets import readable_records
 from reconciler.engines.engine_state import engine_conditions
 from reconciler.model.key import Kind

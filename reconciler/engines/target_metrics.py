@@ -13,6 +13,9 @@ GAP = "\0"
 REPORT_PREFIX = "platform_"
 """The beginning of metric names that belong to the platform: they are dropped from what containers expose."""
 
+SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
+"""The ends of the names of samples that belong to a metric of the type."""
+
 
 class Family(msgspec.Struct, frozen=True, gc=False):
     """The samples of one metric of a target, in the text format 0.0.4.

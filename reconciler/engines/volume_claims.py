@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from reconciler.engines.context import LocationRecords
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volumes import VolumeSetState, bind, read_volumes, release
 from reconciler.model.key import Key, Kind
@@ -14,8 +15,6 @@ from reconciler.model.kinds.workload import Specification, mounted_volumesets, r
 from reconciler.model.platform import VOLUMESET_URI
 from reconciler.model.record import Record
 from reconciler.planning.plan import Step
-from reconciler.records.sql import stored_key
-from reconciler.records.store import Records
 
 _encode = msgspec.json.Encoder().encode
 _MOUNT = VOLUMESET_URI.encode()
@@ -24,9 +23,9 @@ _MOUNT = VOLUMESET_URI.encode()
 class VolumeClaims:
     """The volume sets of one location and their users (docs/platform/volumeset.md#who-uses-a-volume-set)."""
 
-    def __init__(self, records: Records, location: str, org: str) -> None:
+    def __init__(self, records: LocationRecords, org: str) -> None:
         self._records = records
-        self._location = location
+        self._location = records.location
         self._org = org
 
     def state(self, step: Step, past: Record | None) -> bytes:
@@ -64,22 +63,23 @@ class VolumeClaims:
             if changed != state:
                 yield _observation(record, changed)
 
-    def record(self, key: Key, location: str | None = None) -> Record | None:
-        """The record of ``key`` at ``location`` (None: this one)."""
-        return self._records.applied.at(key, self._location if location is None else location)
+    def record(self, key: Key) -> Record | None:
+        """The record of ``key`` at this location."""
+        return self._records.here(key)
+
+    def shared(self, key: Key) -> Record | None:
+        """The record of ``key`` without a location."""
+        return self._records.shared(key)
 
     def revision(self, source: str) -> str:
         """The revision that ``source`` applies now."""
-        run = self._records.runs.last(source)
-        return run.revision if run is not None else ""
+        return self._records.revision(source)
 
     def _user(self, volumeset: Key, known: str) -> Record | None:
         """The workload that uses ``volumeset`` here: the known one, or else one that refers to it."""
         candidates = [known.rpartition("/")[2]] if known else []
-        for text in self._records.desired.referrers(volumeset):
-            key = stored_key(text, "referrers")
-            if key.kind is Kind.WORKLOAD and key.gvc == volumeset.gvc:
-                candidates.append(key.name)
+        referrers = self._records.referrers(volumeset)
+        candidates += [key.name for key in referrers if key.kind is Kind.WORKLOAD and key.gvc == volumeset.gvc]
         for name in candidates:
             record = self.record(Key(Kind.WORKLOAD, volumeset.gvc, name))
             if record is not None and volumeset.name in _mounts(record.body):

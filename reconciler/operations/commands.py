@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 from reconciler.clock import Clock
+from reconciler.engines.plugin import name_running_engines, runs_workloads
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import options_at, read_specification
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 
 PREVIOUS = "--previous"
 """Stands for the last good revision before the one that is applied."""
-RESTARTABLE = "host"
-"""The engine whose replicas can be restarted, and whose requests can be held."""
 LONGEST_HOLD = 3600.0
 """Seconds: clients give up long before, and more and more requests are refused."""
 
@@ -273,7 +272,7 @@ def running_here(settings: Settings, records: Records, key: Key, what: str) -> l
         raise RefusedError(f"{key} runs on a schedule: there are executions of it, and no {what}")
     here = [record for record in found if _runs_here(settings, record)]
     if not here:
-        raise RefusedError(f"{key} runs nowhere with the engine {RESTARTABLE}; {_where(found)}")
+        raise RefusedError(f"{key} runs nowhere with the engine {name_running_engines()}; {_where(found)}")
     running = [record for record in here if not options_at(spec, record.location).suspend]
     if not running:
         raise RefusedError(f"{key} is stopped by `suspend` in its options; {nothing}")
@@ -288,7 +287,7 @@ def _check_suspended(records: Records, key: Key, source: str) -> None:
 
 def _runs_here(settings: Settings, record: Record) -> bool:
     bound = settings.locations.get(record.location)
-    return record.engine == RESTARTABLE and bound is not None and bound.engine == RESTARTABLE
+    return bound is not None and bound.engine == record.engine and runs_workloads(record.engine)
 
 
 def _where(found: tuple[Record, ...]) -> str:

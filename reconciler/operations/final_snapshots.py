@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from reconciler.clock import Clock
-from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.model.key import Key
 from reconciler.queries.existence import did_you_mean
@@ -21,23 +19,24 @@ class FinalSnapshot:
 
     def __init__(self, settings: Settings, key: Key, name: str, location: str) -> None:
         known = list(find_final_snapshots(settings, key))
-        found = [each for each in known if each[1].name == name and location in ("", each[0].name)]
+        found = [each for each in known if each[1].snapshot.name == name and location in ("", each[1].location)]
         if not found:
-            there = [each.name for _, each in known]
+            there = [snapshot.snapshot.name for _, snapshot in known]
             hint = did_you_mean(name, there) or f"; see: reconciler snapshots {key} --deleted"
             raise NotFoundError(f"{key} has no final snapshot {name}{hint}")
         if len(found) > 1:
-            places = ", ".join(root.name for root, _ in found)
+            places = ", ".join(snapshot.location for _, snapshot in found)
             raise RefusedError(f"{places} have a final snapshot {name} of {key}; name one with --location")
-        [(self._root, self._volume)] = found
+        [(self._reader, self._found)] = found
 
     def __str__(self) -> str:
-        volume = self._volume
-        return f"the final snapshot {volume.name} of volume {volume.index} of {volume.volumeset} at {self._root.name}"
+        found = self._found
+        return f"the final snapshot {found.snapshot.name} of volume {found.index} of {found.key} at {found.location}"
 
-    def delete(self, records: Records, clock: Clock, by: str) -> str:
+    def delete(self, records: Records, by: str) -> str:
         """Delete it, with an event; returns the message for the operator. Raises EngineError."""
-        VolumeStore(self._root, "auto", clock).delete_final_snapshot(self._volume)
-        key, location = self._volume.volumeset, self._root.name
-        records.events.append(key, Reason.FINAL_SNAPSHOT_DELETED, f"{by}: {self._volume.name}", location=location)
+        found = self._found
+        self._reader.delete_final_snapshot(found)
+        message = f"{by}: {found.snapshot.name}"
+        records.events.append(found.key, Reason.FINAL_SNAPSHOT_DELETED, message, location=found.location)
         return f"{self} is deleted"

@@ -11,6 +11,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.documents.scalars import Problem, plain
 from reconciler.engines.command_types import COMMANDS, check_command, is_text, without_secrets
+from reconciler.engines.plugin import RECORDED
 from reconciler.engines.volume_commands import MAKING_ROOM, check_expiration
 from reconciler.errors import EngineError, NotFoundError, RefusedError, UsageError
 from reconciler.model.key import Key, Kind
@@ -133,7 +134,7 @@ class ResourceCommands:
     def needs_daemon(self, command: StoredCommand) -> bool:
         """Whether only a daemon performs it, and no `reconciler apply`."""
         bound = self._settings.locations.get(command.location)
-        return bound is not None and bound.engine != "recorded"
+        return bound is not None and bound.engine != RECORDED
 
     def _targets(self, key: Key, name: str, location: object) -> list[Record]:
         """The records of ``key`` that the command is for: at ``location``, at the only one, or at all."""

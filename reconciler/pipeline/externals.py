@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.engines.host.runtimes.plugins import AUTO, runtime_plugin
+from reconciler.engines.plugin import SupportsHostPrograms, find_plugin
 from reconciler.errors import UsageError
 from reconciler.manifests.links import LinkError, parse_link
-from reconciler.settings import Settings
+from reconciler.settings import LocationSettings, Settings
 
 
 class ExternalResources(msgspec.Struct, frozen=True):
@@ -31,7 +31,11 @@ class ExternalResources(msgspec.Struct, frozen=True):
         except LinkError as error:
             raise UsageError(f"external: {error}") from None
         bound = settings.locations
-        hosted = {name: each.runtime for name, each in bound.items() if each.engine == "host"}
-        # With `auto`, the machine of the daemon decides whether images run, and this may be another machine.
-        processes = {name for name, each in hosted.items() if each != AUTO and not runtime_plugin(each).uses_images}
-        return cls(frozenset(bound), external, not settings.prune.enabled, process_locations=frozenset(processes))
+        processes = frozenset(name for name, each in bound.items() if _runs_host_programs(each))
+        return cls(frozenset(bound), external, not settings.prune.enabled, process_locations=processes)
+
+
+def _runs_host_programs(bound: LocationSettings) -> bool:
+    """Whether a location surely runs programs of its host; this may be another machine than that of the daemon."""
+    plugin = find_plugin(bound.engine)
+    return isinstance(plugin, SupportsHostPrograms) and plugin.runs_host_programs(bound)

@@ -15,7 +15,7 @@ from reconciler.engines.execution.command_queue import CommandQueue
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.protocol import ReplicaCounts, SupportsLifecycle, SupportsReplicas, SupportsSchedules
-from reconciler.engines.registry import ENGINES, MakeEngine, decommissioned_engines, engines_for
+from reconciler.engines.registry import MakeEngine, decommissioned_engines, engines_for
 from reconciler.engines.target_metrics import SupportsMetrics, TargetMetrics
 from reconciler.errors import EngineError, RecordsError, SourceError
 from reconciler.model.key import Key, Kind
@@ -62,7 +62,7 @@ class Runner:
     """The work of the process that holds the state lock. Makes one run at a time."""
 
     def __init__(
-        self, settings: Settings, records: Records, clock: Clock, engines: Mapping[str, MakeEngine] = ENGINES
+        self, settings: Settings, records: Records, clock: Clock, engines: Mapping[str, MakeEngine] | None = None
     ) -> None:
         self.settings = settings
         self.records = records

@@ -1,17 +1,29 @@
-"""The logs of workloads on this host: the newest lines that a query selects, and then new ones."""
+"""The logs of workloads: the newest lines that a query selects, and then new ones."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import heapq
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from reconciler.engines.host.logs.blocks import Block
-from reconciler.engines.host.logs.search import Choose, Line, Pick, Search, Span, select
-from reconciler.engines.host.logs.segments import roots, streams
+from reconciler.engines.plugin import make_all_readers
+from reconciler.engines.reading import (
+    ALWAYS,
+    LineFilter,
+    LogBlock,
+    LogLine,
+    LogSearch,
+    LogSelection,
+    LogSpan,
+    LogStream,
+    StreamFilter,
+    SupportsLogs,
+    select_lines,
+)
 from reconciler.errors import NotFoundError
 from reconciler.logql.label_filters import LabelMatcher
 from reconciler.logql.parser import parse
@@ -56,8 +68,8 @@ class LogOptions(NamedTuple):
 class Bounds(NamedTuple):
     """Limits on the expressions of a query: each method returns its argument with a limit."""
 
-    streams: Callable[[Choose], Choose]
-    lines: Callable[[Pick], Pick]
+    streams: Callable[[StreamFilter], StreamFilter]
+    lines: Callable[[LineFilter], LineFilter]
 
 
 def parse_query(text: str) -> LogQuery:
@@ -100,7 +112,7 @@ def _workload_key(labels: Mapping[str, str]) -> str:
 
 
 class LogReader:
-    """Reads the lines that ``options`` select, with limits ``bounds`` on its expressions.
+    """Reads the lines that ``options`` select, with limits ``bounds`` on its expressions, at all locations.
 
     ``newest`` returns existing lines, oldest first, ``more`` the lines since the last call. Raises PermissionError.
     """
@@ -109,41 +121,66 @@ class LogReader:
         self._settings = settings
         self._options = options
 
-        def lines_of(block: Block, stream: Mapping[str, str]) -> Sequence[bytes]:
-            return select(options.query, block, stream)
+        def lines_of(block: LogBlock, stream: Mapping[str, str]) -> Sequence[bytes]:
+            return select_lines(options.query, block, stream)
 
-        self._search = Search(self._places, bounds.streams(options.selects), bounds.lines(lines_of))
+        self._selection = LogSelection(bounds.streams(options.selects), bounds.lines(lines_of))
+        self._searches = {(reader.engine, reader.location): self._search(reader) for reader in self._wanted_readers()}
 
-    def newest(self) -> list[Line]:
+    def newest(self) -> list[LogLine]:
         """The newest lines, at most as many as the limit."""
         since, until = self._options.since, self._options.until
-        span = Span() if since is None else Span(since=int(since * 1000))
-        return self._search.newest(
-            self._options.limit, span if until is None else span._replace(until=int(until * 1000))
-        )
+        span = ALWAYS if since is None else LogSpan(since=int(since * 1000))
+        span = span if until is None else span._replace(until=int(until * 1000))
+        # Of lines of the same millisecond, those of the first location come first.
+        backward = [search.backward(span) for _, search in sorted(self._searches.items(), reverse=True)]
+        merged = heapq.merge(*backward, key=lambda line: -line.ms) if len(backward) > 1 else chain(*backward)
+        found = list(islice(merged, self._options.limit))
+        found.reverse()
+        return found
 
-    def more(self) -> list[Line]:
-        """New lines; blocks only while it reads files."""
-        return self._search.more()
+    def more(self) -> list[LogLine]:
+        """New lines; blocks only while it reads."""
+        found = [line for _, search in sorted(self._searches.items()) for line in search.more()]
+        for reader in self._wanted_readers():
+            place = (reader.engine, reader.location)
+            if place not in self._searches:
+                self._searches[place] = self._search(reader)
+                found += reversed(list(self._searches[place].backward()))
+        return sorted(found, key=lambda line: line.ms) if len(self._searches) > 1 else found
+
+    def _search(self, reader: SupportsLogs) -> LogSearch:
+        return reader.search_logs(self._selection)
+
+    def _wanted_readers(self) -> list[SupportsLogs]:
+        location = self._options.location
+        return [reader for reader in self._readers() if location in (None, reader.location)]
+
+    def _readers(self) -> list[SupportsLogs]:
+        return [reader for reader in make_all_readers(self._settings) if isinstance(reader, SupportsLogs)]
+
+    def _streams(self) -> Iterator[LogStream]:
+        """Every stream at every location."""
+        return (stream for reader in self._readers() for stream in reader.log_streams())
 
     def nothing_selected(self, open_records: Callable[[], Records]) -> str:
         """Why no stream is selected, "" if one is.
 
         Raises NotFoundError if a location, GVC or workload that the query names does not exist.
         """
-        if any(self._search.streams()):
+        if any(
+            self._selection.streams(stream.labels())
+            for reader in self._wanted_readers()
+            for stream in reader.log_streams()
+        ):
             return ""
         self._check_location()
         self._check_target(open_records)
         return self._others()
 
-    def _places(self) -> dict[str, Path]:
-        location = self._options.location
-        return {name: root for name, root in roots(self._settings.state).items() if location in (None, name)}
-
     def _check_location(self) -> None:
         location = self._options.location
-        known = self._settings.locations.keys() | roots(self._settings.state).keys()
+        known = self._settings.locations.keys() | {reader.location for reader in self._readers()}
         if location is not None and location not in known:
             raise NotFoundError(f"there is no location {location!r}{did_you_mean(location, known)}")
 
@@ -152,7 +189,7 @@ class LogReader:
         named = {each.label: each.value for each in query.matchers if each.op == "="}
         if len(named) < len(query.matchers) or named.keys() not in ({"gvc"}, {"gvc", "workload"}):
             return
-        if any(query.selects(stream.labels()) for stream in streams(roots(self._settings.state))):
+        if any(query.selects(stream.labels()) for stream in self._streams()):
             return  # deleted workloads can have logs
         with closing(open_records()) as records:
             try:
@@ -167,7 +204,7 @@ class LogReader:
     def _others(self) -> str:
         """The existing logs, for the message when the query selects none."""
         location = self._options.location
-        there = list(streams(roots(self._settings.state)))
+        there = list(self._streams())
         if not there:
             return "there are no logs on this host"
         if location is not None and location not in {stream.location for stream in there}:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
+from contextlib import suppress
 
-from reconciler.engines.host.volumes.final import FinalSnapshots
-from reconciler.engines.host.volumes.protocol import DeletedVolume
-from reconciler.engines.volumes import Snapshot, VolumeSnapshot, read_volumes
+from reconciler.engines.plugin import make_all_readers
+from reconciler.engines.reading import LocationReader, SupportsFinalSnapshots
+from reconciler.engines.volumes import VolumeSnapshot, read_volumes
 from reconciler.errors import RefusedError
-from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.queries.existence import check_present
 from reconciler.records.store import Records
@@ -37,25 +36,23 @@ def list_snapshots(records: Records, key: Key | None) -> Sequence[VolumeSnapshot
 def list_final_snapshots(settings: Settings, key: Key | None) -> Sequence[VolumeSnapshot]:
     """The final snapshots of deleted volumes of ``key``, or of all, from the newest to the oldest.
 
-    Raises RefusedError if ``key`` is no volume set, and EngineError if a snapshot on this host cannot be read.
+    Raises RefusedError if ``key`` is no volume set, and EngineError if a snapshot cannot be read.
     """
     _check_kind(key)
-    found = [_final(root.name, each) for root, each in find_final_snapshots(settings, key)]
+    found = [snapshot for _, snapshot in find_final_snapshots(settings, key)]
     return sorted(found, key=lambda each: each.snapshot.created, reverse=True)
 
 
-def find_final_snapshots(settings: Settings, key: Key | None) -> Iterator[tuple[Path, DeletedVolume]]:
-    """The final snapshots of ``key``, or of all, each with the directory of its location. Raises EngineError."""
-    for root in list_paths(settings.state / "host", "*"):
-        for each in FinalSnapshots(root).list():
-            if key in (None, each.volumeset):
-                yield root, each
-
-
-def _final(location: str, volume: DeletedVolume) -> VolumeSnapshot:
-    stored = volume.snapshot
-    snapshot = Snapshot(volume.name, stored.created, stored.capacity, stored.expires, stored.tags)
-    return VolumeSnapshot(volume.volumeset, location, volume.index, snapshot)
+def find_final_snapshots(
+    settings: Settings, key: Key | None
+) -> Iterator[tuple[SupportsFinalSnapshots, VolumeSnapshot]]:
+    """The final snapshots of ``key``, or of all, each with the reader of its location. Raises EngineError."""
+    readers: Sequence[LocationReader] = ()
+    with suppress(PermissionError):  # as where there are none
+        readers = make_all_readers(settings)
+    for reader in readers:
+        if isinstance(reader, SupportsFinalSnapshots):
+            yield from ((reader, snapshot) for snapshot in reader.final_snapshots() if key in (None, snapshot.key))
 
 
 def _check_kind(key: Key | None) -> None:

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import msgspec
 
-from reconciler.engines.host.logs.search import Line
+from reconciler.engines.reading import LogLine
 from reconciler.printable import visible
 from reconciler.render.layout import paint
 from reconciler.times import iso_milliseconds
@@ -14,7 +14,7 @@ from reconciler.times import iso_milliseconds
 _COLOURS = ("green", "yellow", "blue", "bold")
 
 
-def log_line(line: Line, *, colour: bool, escape: bool) -> str:
+def log_line(line: LogLine, *, colour: bool, escape: bool) -> str:
     """``line`` as time, stream and text; ``escape``: without unprintable characters, for a terminal."""
     at = line.stream
     name = f"{at.gvc}/{at.workload}/{at.replica}/{at.container}@{at.location}"
@@ -23,13 +23,13 @@ def log_line(line: Line, *, colour: bool, escape: bool) -> str:
     return f"{paint(iso_milliseconds(line.ms), 'grey', colour)} {stream} | {_escape(text) if escape else text}"
 
 
-def log_json(line: Line) -> str:
+def log_json(line: LogLine) -> str:
     """``line`` as one line of JSON: time, labels and text."""
     fields = {"time": iso_milliseconds(line.ms), **line.stream.labels(), "line": _text(line)}
     return msgspec.json.encode(fields).decode()
 
 
-def _text(line: Line) -> str:
+def _text(line: LogLine) -> str:
     return line.text.decode("utf-8", "backslashreplace")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from reconciler.engines.host.reading.snapshot import ReplicaRow
+from reconciler.engines.reading import ReplicaRow
 from reconciler.render.layout import columns, strip_control
 from reconciler.times import age
 
@@ -35,13 +35,12 @@ def replica_document(rows: Iterable[ReplicaRow]) -> dict[str, Any]:
 
 
 def _cells(row: ReplicaRow) -> tuple[str, ...]:
-    replica = row.replica
-    ports = " ".join(f"{assigned}->{declared}" for declared, assigned in sorted(replica.ports.items()))
+    ports = " ".join(f"{assigned}->{declared}" for declared, assigned in sorted(row.ports.items()))
     return (
-        f"{replica.key.gvc}/{replica.key.name}",
+        f"{row.key.gvc}/{row.key.name}",
         row.location,
-        replica.name,
-        str(replica.version),
+        row.name,
+        str(row.version),
         str(row.state),
         str(row.restarts),
         "-" if row.cpu is None else f"{row.cpu}m",
@@ -53,17 +52,16 @@ def _cells(row: ReplicaRow) -> tuple[str, ...]:
 
 
 def _item(row: ReplicaRow) -> dict[str, Any]:
-    replica = row.replica
     return {
-        "workload": str(replica.key),
+        "workload": str(row.key),
         "location": row.location,
-        "replica": replica.name,
-        "version": replica.version,
+        "replica": row.name,
+        "version": row.version,
         "state": str(row.state),
         "message": row.fault,
         "restarts": row.restarts,
         "cpuMillicores": row.cpu,
         "memoryBytes": row.memory,
         "ageSeconds": round(row.age),
-        "ports": {str(declared): assigned for declared, assigned in sorted(replica.ports.items())},
+        "ports": {str(declared): assigned for declared, assigned in sorted(row.ports.items())},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.clock import SystemClock
-from reconciler.engines.registry import ENGINES
+from reconciler.engines.plugin import RECORDED
 from reconciler.errors import SourceEmpty
 from reconciler.model.record import Health, Record
 from reconciler.pipeline.accept import index_revision
@@ -35,14 +35,14 @@ def plan_between(
     first = _pipeline(lenient, source, records)
     base = _base(first, before, head)
     places = _all_locations(first, base) if base is not None else set()
-    bound = {place: LocationSettings(engine=next(iter(ENGINES))) for place in places}
+    bound = {place: LocationSettings(engine=RECORDED) for place in places}
     strict = msgspec.structs.replace(settings, on_invalid="refuse", locations=bound)
     if base is not None:
         _record(_pipeline(strict, source, records), base)
     second = _pipeline(strict, source, records)
     planned = second.plan_revision(after, head=head)
     if extra := _all_locations(second, planned) - places:
-        bound |= {place: LocationSettings(engine=next(iter(ENGINES))) for place in extra}
+        bound |= {place: LocationSettings(engine=RECORDED) for place in extra}
         second = _pipeline(msgspec.structs.replace(strict, locations=bound), source, records)
         planned = second.plan_revision(after, head=head)
     prepared = add_blames(second, planned, blame)

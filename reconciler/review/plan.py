@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.clock import SystemClock
+from reconciler.engines.plugin import SupportsForesight, list_plugins
 from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
@@ -50,14 +51,12 @@ def review_planned(line: SourcePipeline, planned: PlannedRevision, blame: bool |
 
 
 def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> PlanReview:
-    """``review`` with what the host of a location will not enforce, and what it will stop."""
-    if review.plan is None or all(each.engine != "host" for each in settings.locations.values()):
+    """``review`` with what the engine of a location will not enforce, and what it will stop."""
+    used = {bound.engine for bound in settings.locations.values()}
+    plugins = [plugin for plugin in list_plugins() if plugin.name in used and isinstance(plugin, SupportsForesight)]
+    if review.plan is None or not plugins:
         return review
-    from reconciler.engines.host.reading.foreseen import (  # many modules, for hosts only
-        foreseen_limitations,
-        foreseen_stops,
-    )
-
     steps = review.plan.steps
-    limitations, stops = foreseen_limitations(settings, records, steps), foreseen_stops(settings, records, steps)
-    return msgspec.structs.replace(review, limitations=limitations, stops=stops)
+    limitations = [found for plugin in plugins for found in plugin.foresee_limitations(settings, records, steps)]
+    stops = [found for plugin in plugins for found in plugin.foresee_stops(settings, records, steps)]
+    return msgspec.structs.replace(review, limitations=sorted(limitations), stops=sorted(stops))

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.engine_state import SHOWN_BY_BODY
+from reconciler.engines.plugin import RECORDED
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.placement import locations_of
@@ -137,7 +138,7 @@ class FactsReader:
     def _is_recorded(self, gvc: str) -> bool:
         """Whether ``gvc`` has a location at which nothing runs: its members there are Recorded."""
         bound = self._settings.locations
-        return any(place in bound and bound[place].engine == "recorded" for place in self._places_of(gvc) or ())
+        return any(place in bound and bound[place].engine == RECORDED for place in self._places_of(gvc) or ())
 
     def _places_of(self, gvc: str) -> tuple[str, ...] | None:
         """Every location of ``gvc`` as applied; None if it is not applied."""

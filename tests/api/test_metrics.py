@@ -11,9 +11,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.api.metrics import METRICS, Scrape
-from reconciler.engines.host.decisions.replica import Replica
-from reconciler.engines.host.reading.snapshot import ReplicaRow, State
 from reconciler.engines.protocol import Result
+from reconciler.engines.reading import ReplicaRow, ReplicaState
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
@@ -63,7 +62,7 @@ def test_metrics_count_what_is_recorded(site: ApiSite) -> None:
 
 def test_every_label_has_few_values(site: ApiSite) -> None:
     """Those of the table are names in the settings, or words of the program."""
-    words = {*Kind, *Health, *State, *Reason, *ConditionType, *Result}
+    words = {*Kind, *Health, *ReplicaState, *Reason, *ConditionType, *Result}
     # Outcomes of runs, and results in their plans.
     outcomes = {"applied", "created", "failed", "running", "unchanged", "updated", "waiting"}
     allowed = {str(each) for each in words} | outcomes | {"main"}
@@ -89,15 +88,13 @@ def test_steps_without_an_approval_are_counted(site: ApiSite) -> None:
 
 
 def test_replicas_are_counted_at_each_location_by_state(site: ApiSite) -> None:
-    row = ReplicaRow(
-        Replica("r", Key(Kind.WORKLOAD, "shop", "web"), 1, "", 0.0, ()), "here", State.READY, 0, None, None, 1.0, ""
-    )
+    row = ReplicaRow(Key(Kind.WORKLOAD, "shop", "web"), "here", "r", 1, ReplicaState.READY)
     scrape = Scrape(site.api.reader.records, (), True, 0.0, ("here", "there"), (row, row))
     metric = next(each for each in METRICS if each.name == "reconciler_replicas")
     found = dict(metric.samples(scrape))
     assert {labels for labels, value in found.items() if value} == {("here", "Ready")}
     assert found["here", "Ready"] == 2
-    assert len(found) == 2 * len(State)
+    assert len(found) == 2 * len(ReplicaState)
 
 
 def test_listed_resources_have_metrics_of_their_own(tmp_path: Path) -> None:
@@ -148,9 +145,7 @@ def test_listed_volume_sets_show_the_age_of_their_newest_copies(tmp_path: Path) 
 
 def test_replicas_of_listed_workloads_are_counted(site: ApiSite) -> None:
     rows = [
-        ReplicaRow(
-            Replica("r", Key(Kind.WORKLOAD, "shop", name), 1, "", 0.0, ()), "here", State.READY, 0, None, None, 1.0, ""
-        )
+        ReplicaRow(Key(Kind.WORKLOAD, "shop", name), "here", "r", 1, ReplicaState.READY)
         for name in ("web", "web", "api")
     ]
     scrape = Scrape(site.api.reader.records, (), True, 0.0, ("here",), rows, resources=("workload/shop/web",))

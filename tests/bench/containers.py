@@ -18,9 +18,9 @@ import pytest
 import yaml
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.engine import HostEngine
-from reconciler.engines.registry import ENGINES
+from reconciler.engines.host.plugin import HostPlugin
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
 from tests.bench.ground import Ground
@@ -120,7 +120,7 @@ def _observed(site: BenchSite, times: int) -> float:
     async def story() -> float:
         settings, clock = load_settings(site.settings_file), SystemClock()
         with closing(Records.open(site.state / FILE, clock_now=clock.now)) as records:
-            engine = ENGINES["host"](EngineContext(records, "here", settings, clock, vault({})))
+            engine = HostPlugin().make(EngineContext(LocationRecords(records, "here"), settings, clock, vault({})))
             assert isinstance(engine, HostEngine)
             await engine.open()
             found = []

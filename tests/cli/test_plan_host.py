@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.reading.foreseen import foreseen_limitations
+from reconciler.engines.host.reading.foreseen import foresee_limitations
 from reconciler.model.key import Key
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
@@ -85,8 +85,8 @@ def test_a_change_shows_only_what_is_new(tmp_path: Path) -> None:
     settings = Settings("acme", (), tmp_path, locations={"here": LocationSettings("host")})
     with closing(Records.open(None)) as records:
         before = asked("web:1")
-        assert len(foreseen_limitations(settings, records, [before])) == 2
+        assert len(foresee_limitations(settings, records, [before])) == 2
         records.applied.put(Record(before.key, "here", "main", "d", before.body, 1, "host", Health.HEALTHY))
-        assert foreseen_limitations(settings, records, [before]) == []
-        [changed] = foreseen_limitations(settings, records, [asked("web:2")])
+        assert foresee_limitations(settings, records, [before]) == []
+        [changed] = foresee_limitations(settings, records, [asked("web:2")])
         assert changed.message.startswith("Images are not used (web:2)")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from reconciler.engines.registry import ENGINES, MakeEngine
+from reconciler.engines.registry import MakeEngine
 from reconciler.manifests.cross_check import resources_to_check
 from reconciler.manifests.document import DocumentDecoder
 from reconciler.pipeline.report import Report
@@ -46,7 +46,7 @@ class CostSite:
         self,
         path: Path,
         sources: Mapping[str, Files],
-        engines: Mapping[str, MakeEngine] = ENGINES,
+        engines: Mapping[str, MakeEngine] | None = None,
         durable: bool = False,
         **settings: Any,
     ) -> None:

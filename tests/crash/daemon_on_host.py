@@ -12,9 +12,9 @@ from typing import Any
 
 from reconciler import logs
 from reconciler.daemon.service import serve
+from reconciler.engines.host.controllers.executions import Executions
 from reconciler.engines.host.controllers.lifecycle_hooks import Hooks
 from reconciler.engines.host.controllers.replica_store import Store
-from reconciler.engines.host.cron.executions import Executions
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.settings import load_settings, settings_path
 from tests.crash import daemon_with_ledger

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.demo import STEPS, end
+from reconciler.demo import STEPS
+from reconciler.engines.host.reading.trial import end_location
 from reconciler.settings import Settings
 from tests.docs.shell import blocks, environment, typed, until
 from tests.project.tree import ROOT
@@ -94,7 +95,7 @@ def trial(place: Path, log: Path, dataplane: str = "builtin") -> Iterator[Trial]
         process.wait()
         print(log.read_text())
         for location in ("aws-us-west-2", "gcp-us-east1"):
-            asyncio.run(end(Settings("acme", (), place / "state"), location))
+            asyncio.run(end_location(Settings("acme", (), place / "state"), location))
 
 
 def running(place: Path) -> list[bytes]:

@@ -8,17 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 
 from reconciler.clock import Clock
 from reconciler.engines.protocol import Engine, Observation, SupportsLifecycle
+from reconciler.engines.reading import (
+    ExecTarget,
+    LocationReader,
+    LogSelection,
+    ReplicaRow,
+    SupportsFinalSnapshots,
+    SupportsLogs,
+    SupportsReplicaRows,
+    SupportsSenders,
+    SupportsSessions,
+    explain_missing,
+)
+from reconciler.engines.workload.tokens import make_token
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Step
@@ -54,10 +68,17 @@ SPEC: dict[str, Any] = {
 }
 
 
+class EnginePair(NamedTuple):
+    """An engine and the reader of its location."""
+
+    engine: Engine
+    reader: LocationReader
+
+
 class Factory(msgspec.Struct, frozen=True):
     """Makes the engine of the location ``here``; the path is its own scratch directory, the same for each making."""
 
-    make: Callable[[Bench, Path], Engine]
+    make: Callable[[Bench, Path], EnginePair]
     clock: Callable[[], Clock]
 
 
@@ -72,7 +93,7 @@ class Subject(Bench):
         self._begin()
 
     def _begin(self) -> None:
-        self.engine = self._factory.make(self, self._path)
+        self.engine, self.reader = self._factory.make(self, self._path)
         self.engines["here"] = self.engine
         if isinstance(self.engine, SupportsLifecycle):
             self._loop.run(self.engine.open())
@@ -111,6 +132,23 @@ class Subject(Bench):
     def command(self, name: str) -> None:
         """A command for the workload."""
         self._loop.run(self.engine.command(Key.parse(WEB), name, {"location": "here"}))
+
+    def open_session(self, target: ExecTarget) -> str:
+        """What `true` ends with in a container, or why it cannot run there."""
+        if not isinstance(self.reader, SupportsSessions):
+            return explain_missing(self.reader, "sessions")
+        try:
+            session = self._loop.run(self.reader.open_session(target, ["true"], None))
+            self._loop.run(session.close_stdin())
+            code = self._loop.run(session.wait())
+            self._loop.run(session.close())
+        except EngineError as error:
+            return str(error)
+        return str(code)
+
+    def rows(self) -> Sequence[ReplicaRow]:
+        """The replicas that the reader shows; none if it shows none at all."""
+        return self.reader.replicas() if isinstance(self.reader, SupportsReplicaRows) else ()
 
     def healthy(self) -> Observation:
         """The one workload, once it is as it was asked for."""
@@ -219,6 +257,77 @@ def an_unknown_command_is_refused_for_good(subject: Subject) -> None:
     assert "makeCoffee" in str(raised.value)
 
 
+def replicas_are_shown_with_their_workload(subject: Subject) -> None:
+    """As many as there are, each once, with or without the engine; a deleted workload has none."""
+    subject.apply(subject.web())
+    subject.healthy()
+    if isinstance(subject.reader, SupportsReplicaRows):
+        rows = subject.rows()
+        assert [(str(row.key), row.location, row.version) for row in rows] == [(WEB, "here", 1)] * 2
+        assert len({row.name for row in rows}) == 2
+        assert all(row.containers[0].name == "main" for row in rows)
+    else:
+        assert subject.reader.engine in explain_missing(subject.reader, "replicas")
+    subject.delete()
+    subject.until(lambda: not subject.rows())
+
+
+def usage_is_unknown_or_a_number(subject: Subject) -> None:
+    """Processor time is that since the reader was last asked."""
+    subject.apply(subject.web())
+    subject.healthy()
+    subject.rows()
+    for row in subject.rows():
+        assert row.cpu is None or row.cpu >= 0
+        assert row.memory is None or row.memory > 0
+        assert row.age >= 0
+
+
+def logs_are_shown_by_stream_and_newest_first(subject: Subject) -> None:
+    """A selection takes streams by their labels; what comes later is shown once."""
+    subject.apply(subject.web())
+    subject.healthy()
+    if not isinstance(subject.reader, SupportsLogs):
+        assert subject.reader.engine in explain_missing(subject.reader, "logs")
+        return
+    for stream in subject.reader.log_streams():
+        assert (stream.gvc, stream.workload, stream.container, stream.location) == ("shop", "web", "main", "here")
+    everything = LogSelection(lambda labels: labels["workload"] == "web", lambda block, _: block.lines())
+    search = subject.reader.search_logs(everything)
+    lines = list(search.backward())
+    assert [line.ms for line in lines] == sorted((line.ms for line in lines), reverse=True)
+    assert list(search.more()) == list(search.more()) == []
+    nothing = LogSelection(lambda labels: labels["workload"] == "api", lambda block, _: block.lines())
+    assert list(subject.reader.search_logs(nothing).backward()) == []
+
+
+def a_session_opens_or_there_is_a_reason(subject: Subject) -> None:
+    """In a container that runs, and in one that does not exist."""
+    subject.apply(subject.web())
+    subject.healthy()
+    names = [row.name for row in subject.rows()] or ["web-0"]
+    for name in (names[0], "nobody"):
+        answer = subject.open_session(ExecTarget("here", Key.parse(WEB), name, "main"))
+        assert answer == "0" or " " in answer
+
+
+def no_snapshot_is_final_without_a_deleted_volume(subject: Subject) -> None:
+    """They are shown without any record."""
+    subject.apply(subject.web())
+    if isinstance(subject.reader, SupportsFinalSnapshots):
+        assert list(subject.reader.final_snapshots()) == []
+
+
+def a_sender_needs_the_token_of_its_workload(subject: Subject) -> None:
+    """A guess is no token, and this process is none of the workload."""
+    subject.apply(subject.web())
+    subject.healthy()
+    guess = make_token("here", Key.parse(WEB))
+    if isinstance(subject.reader, SupportsSenders):
+        assert not subject.reader.has_token(Key.parse(WEB), guess)
+        assert not subject.reader.is_sender(Key.parse(WEB), guess, os.getpid())
+
+
 PROMISES = [
     observe_shows_what_was_performed,
     to_perform_twice_is_to_perform_once,
@@ -228,5 +337,11 @@ PROMISES = [
     more_replicas_are_no_new_version,
     a_restart_takes_over_what_there_is,
     an_unknown_command_is_refused_for_good,
+    replicas_are_shown_with_their_workload,
+    usage_is_unknown_or_a_number,
+    logs_are_shown_by_stream_and_newest_first,
+    a_session_opens_or_there_is_a_reason,
+    no_snapshot_is_final_without_a_deleted_volume,
+    a_sender_needs_the_token_of_its_workload,
 ]
 """Every engine keeps every promise."""

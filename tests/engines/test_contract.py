@@ -10,54 +10,75 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.documents.schema.loader import load_schema
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host import runtimes
 from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.paths import find_directory
+from reconciler.engines.host.reading.location import HostReader
 from reconciler.engines.host.runtimes.plugins import AUTO, runtime_plugin
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
-from reconciler.engines.protocol import Engine
-from reconciler.engines.recorded.engine import RecordedEngine
+from reconciler.engines.plugin import find_plugin, list_engines
+from reconciler.engines.recorded.plugin import RecordedReader
 from reconciler.settings import HostSettings, LocationSettings, Settings
-from tests.engines.contract import PROMISES, Factory, Subject, subject_of
+from tests.engines.contract import PROMISES, EnginePair, Factory, Subject, subject_of
 from tests.engines.host.podman.libpod import Libpod
 from tests.support.clock import FakeClock
+from tests.support.draft import draft_engine
 from tests.support.engines import LedgerEngine
 from tests.support.host_sandbox import let_others_through
 from tests.support.plans import Bench
 
 
-def recorded(bench: Bench, _path: Path) -> Engine:
-    return RecordedEngine(bench.records, "here", "acme", "example.net", bench.clock)
+def context_at(bench: Bench, path: Path, engine: str) -> EngineContext:
+    """The inputs of the engine of ``here``, whose state directory is ``path``."""
 
-
-def ledger(_bench: Bench, path: Path) -> Engine:
-    return LedgerEngine(path)
-
-
-def host(bench: Bench, path: Path, runtime: str) -> Engine:
     def no_secret(key: object) -> object:
         raise AssertionError(f"nothing here uses {key}")
 
+    host = HostSettings(termination_scale=0.002)
+    settings = Settings("acme", (), path, {"here": LocationSettings(engine)}, host=host)
+    tables = bench.records if engine == "recorded" else None
+    records = LocationRecords(bench.records, "here")
+    return EngineContext(records, settings, bench.clock, no_secret, tables=tables)  # type: ignore[arg-type]
+
+
+def from_plugin(bench: Bench, path: Path, name: str) -> EnginePair:
+    """The engine and the reader that the plugin ``name`` makes."""
+    context, plugin = context_at(bench, path, name), find_plugin(name)
+    assert plugin is not None
+    return EnginePair(plugin.make(context), plugin.make_reader(context.settings, "here"))
+
+
+def draft(bench: Bench, path: Path) -> EnginePair:
+    with draft_engine():
+        return from_plugin(bench, path, "draft")
+
+
+def ledger(_bench: Bench, path: Path) -> EnginePair:
+    return EnginePair(LedgerEngine(path), RecordedReader("here", "ledger"))
+
+
+def host(bench: Bench, path: Path, runtime: str) -> EnginePair:
     let_others_through(path.parent)
-    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.002))
-    site = EngineContext(bench.records, "here", settings, bench.clock, no_secret)  # type: ignore[arg-type]
-    return HostEngine(site, path / "here", runtime_plugin(runtime).make(path / "here", "here", bench.clock, settings))
+    context, root = context_at(bench, path, "host"), find_directory(path, "here")
+    made = runtime_plugin(runtime).make(root, "here", bench.clock, context.settings)
+    return EnginePair(HostEngine(context, root, made), HostReader(context.settings, "here"))
 
 
-def podman(bench: Bench, path: Path) -> Engine:
+def podman(bench: Bench, path: Path) -> EnginePair:
     """The Podman runtime over a service in memory, which outlives the engine."""
-    service = SERVICES.setdefault(path, Libpod())
-    settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.002))
-    site = EngineContext(bench.records, "here", settings, bench.clock, lambda key: None)  # type: ignore[arg-type, return-value]
-    runtime = PodmanRuntime(path / "here", "here", bench.clock, path / "socket", service.transport())
+    service, root = SERVICES.setdefault(path, Libpod()), find_directory(path, "here")
+    context = context_at(bench, path, "host")
+    runtime = PodmanRuntime(root, "here", bench.clock, path / "socket", service.transport())
     runtime.image_store = None  # every image is there, and no registry is asked
-    return HostEngine(site, path / "here", runtime)
+    return EnginePair(HostEngine(context, root, runtime), HostReader(context.settings, "here"))
 
 
 SERVICES: dict[Path, Libpod] = {}
 RUNTIMES = sorted(path.parent.name for path in Path(runtimes.__file__).parent.glob("*/plugin.py"))
 FACTORIES = {
-    "recorded": Factory(recorded, FakeClock),
+    "recorded": Factory(partial(from_plugin, name="recorded"), FakeClock),
+    "draft": Factory(draft, FakeClock),
     "ledger": Factory(ledger, FakeClock),
     "host-process": Factory(partial(host, runtime="process"), SystemClock),
     "host-podman": Factory(podman, SystemClock),
@@ -69,6 +90,12 @@ FACTORIES = {
 def test_engines_keep_their_promises(promise: Callable[[Subject], None], name: str, tmp_path: Path) -> None:
     with subject_of(FACTORIES[name], tmp_path) as subject:
         promise(subject)
+
+
+def test_every_engine_is_one_that_the_settings_name() -> None:
+    location = load_schema("settings")["properties"]["locations"]["additionalProperties"]
+    assert sorted(location["properties"]["engine"]["enum"]) == list(list_engines())
+    assert {name.partition("-")[0] for name in FACTORIES} == {*list_engines(), "ledger", "draft"}
 
 
 def test_every_runtime_keeps_the_promises_of_engines() -> None:

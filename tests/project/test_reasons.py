@@ -15,14 +15,14 @@ SAME_WORDS = {
     "reconciler/render/replicas.py": {"Loading", "Ready"},
     "reconciler/render/resources.py": {"Applied", "Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
     "reconciler/render/sources.py": {"Applied"},
-    "reconciler/engines/host/cron/executions.py": {"Failed"},
-    "reconciler/engines/host/reading/snapshot.py": {"Loading", "Ready"},
+    "reconciler/engines/host/controllers/executions.py": {"Failed"},
+    "reconciler/engines/reading.py": {"Loading", "Ready"},
     "reconciler/model/record.py": {"Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
 }
 """Words that mean something else: health, the state of a replica in a table, a heading, the condition of an
 execution."""
 
-APPENDS = {"append", "NewEvent", "EngineEvent", "_recorded_as_event", "_append"}
+APPENDS = {"append", "NewEvent", "EngineEvent", "_recorded_as_event", "_append", "report"}
 """What is called to append an event."""
 
 MAKERS = {

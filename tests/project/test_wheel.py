@@ -119,7 +119,7 @@ def required() -> dict[str, str]:
     """The names of the dependencies, as indexes write them, and their lower bounds."""
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     pairs = (each.lower().split(">=") for each in named)
-    return {re.sub(r"[-_.]+", "-", name): bound for name, bound in pairs}
+    return {re.sub(r"[-_.]+", "-", name): bound.partition(",")[0] for name, bound in pairs}
 
 
 def numbers(version: str) -> list[int]:

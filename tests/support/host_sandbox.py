@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.clock import SystemClock
-from reconciler.demo import end_all
 from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.decisions.replica import Replica
+from reconciler.engines.host.reading.trial import end_replicas
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from tests.support.git import File
 from tests.support.sandbox import Site
@@ -119,7 +119,7 @@ class HostSite(Site):
     def end(self) -> None:
         """Kill what still runs."""
         for location in self.settings["locations"]:
-            asyncio.run(end_all(ProcessRuntime(self.state / "host" / location, location, SystemClock())))
+            asyncio.run(end_replicas(ProcessRuntime(self.state / "host" / location, location, SystemClock())))
         for directory in (self.state / "host").glob("*/dataplane/haproxy"):
             if (found := find_master(directory)) is not None:
                 os.killpg(found, signal.SIGKILL)

@@ -218,12 +218,12 @@ def _subject(edits: Sequence[ResourceEdit]) -> str:
 def _answer(
     call: Call, wanted: Sequence[_Wanted], edits: Sequence[ResourceEdit], change: Change | None, *, dry: bool
 ) -> Response:
-    from reconciler.api.commits import change_document
+    from reconciler.api.commits import visible_change
 
     shown = None
     if change is not None:
         sees = seeing(call, edits)
-        shown = change_document(change, sees, dry=dry)
+        shown = visible_change(change, sees, dry=dry)
         if not all(sees(edit.key) for edit in edits):
             shown["diff"] = ""
     return call.respond({"kind": "change", "items": _items(call, wanted, change), "change": shown}, HTTPStatus.OK)

@@ -252,7 +252,7 @@ async def _carry_out(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Make the commit of ``edits``, or show it for a dry run."""
-    from reconciler.api.commits import change_document
+    from reconciler.api.commits import visible_change
 
     dry = call.flag("dryRun") is True
     key, sees = edits[0].key, seeing(call, edits)
@@ -265,7 +265,7 @@ async def _carry_out(
         return earlier_answer(call, change)
     if change is None:
         return call.respond({**before, "change": None}, status, manifest=digest if before else "")
-    shown = change_document(change, sees, dry=dry)
+    shown = visible_change(change, sees, dry=dry)
     if not all(sees(edit.key) for edit in edits):
         shown["diff"] = ""
     document = before | _shown(key, change.edits[0].wanted) | {"change": shown}

@@ -47,7 +47,6 @@ class _Size(msgspec.Struct):
 
 async def execute(call: Call) -> Response:
     """Run a program, or a shell, in a container of a workload on this host."""
-    from reconciler.clock import SystemClock
     from reconciler.operations.exec import SHELL, ExecOptions, find_target, open_session
     from reconciler.terminal.session import TerminalSize
 
@@ -68,7 +67,7 @@ async def execute(call: Call) -> Response:
     names = ExecOptions(call.query("replica"), call.query("container"), call.query("location"))
     open_records = partial(Records.open, settings.state / FILE, read_only=True)
     target = await asyncio.to_thread(find_target, settings, open_records, key, names)
-    session = await open_session(settings, SystemClock(), target, words or SHELL, size)
+    session = await open_session(settings, target, words or SHELL, size)
     return _Conversation(call, key, session)
 
 

@@ -127,7 +127,7 @@ async def read_replicas(call: Call) -> Response:
         raise Problem(404, f"a {key.kind} has no replicas")
     location = call.query("location")
     rows = await asyncio.to_thread(call.api.replicas.read)
-    mine = (each for each in rows if each.replica.key == key and location in ("", each.location))
+    mine = (each for each in rows if each.key == key and location in ("", each.location))
     return call.respond({"kind": "list", "itemKind": "replica", "items": replica_document(mine)["replicas"]})
 
 

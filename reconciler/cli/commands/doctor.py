@@ -14,7 +14,7 @@ from reconciler.cli.output.printing import coloured
 from reconciler.render.layout import paint
 
 if TYPE_CHECKING:
-    from reconciler.doctor.check import Check, Verdict
+    from reconciler.checks import Check, Verdict
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -27,8 +27,8 @@ def command(settings_file: Path, form: str) -> int:
 
     Changes nothing. Exits with 1 if there is a problem, but not for warnings. Run it as root or as the daemon's user.
     """
+    from reconciler.checks import Verdict
     from reconciler.cli.output.printing import echo_json
-    from reconciler.doctor.check import Verdict
 
     checks = []
     on = coloured(sys.stdout)
@@ -45,13 +45,12 @@ def command(settings_file: Path, form: str) -> int:
 
 
 def _checks(settings_file: Path) -> Iterator[Check]:
+    from reconciler.checks import fine, problem
     from reconciler.clock import SystemClock
     from reconciler.daemon.lock import holder
     from reconciler.doctor.audit import check_audit
-    from reconciler.doctor.certificates import check_certificates
-    from reconciler.doctor.check import fine, problem
+    from reconciler.doctor.engines import check_certificates, check_engines
     from reconciler.doctor.host import check_host
-    from reconciler.doctor.host_engine import check_workloads
     from reconciler.doctor.open_files import check_open_files
     from reconciler.doctor.permissions import check_rights, daemon_user
     from reconciler.doctor.records import check_records
@@ -72,7 +71,7 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     yield from check_rights(settings, settings_file, who)
     yield from check_open_files(settings.state)
     yield from check_host(settings)
-    yield from check_workloads(settings, who, daemon.pid if daemon else None)
+    yield from check_engines(settings, who, daemon.pid if daemon else None)
     yield from check_volumes(settings, who)
     yield from check_certificates(settings, who, clock)
     yield from check_secrets(settings, who, clock)

@@ -12,8 +12,9 @@ from reconciler.cli.options import load, parse_key, records_or_none, settings_op
 from reconciler.errors import EngineError, RefusedError
 
 if TYPE_CHECKING:
+    from reconciler.engines.reading import ExecTarget
     from reconciler.model.key import Key
-    from reconciler.operations.exec import ExecOptions, ExecTarget
+    from reconciler.operations.exec import ExecOptions
     from reconciler.settings import Settings
 
 
@@ -33,7 +34,6 @@ def command(settings_file: Path, key: Key, argv: tuple[str, ...], tty: bool | No
     the signal that ended it; 126 if it may not run, 127 if there is none; 125 without a container.
     """
     from reconciler.cli.output.printing import print_error
-    from reconciler.clock import SystemClock
     from reconciler.operations.exec import SHELL, ExecOptions, open_session
     from reconciler.terminal.relay import has_terminal, run_program
     from reconciler.terminal.session import LOST
@@ -41,7 +41,7 @@ def command(settings_file: Path, key: Key, argv: tuple[str, ...], tty: bool | No
     settings = load(settings_file)
     try:
         target = _target(settings, key, ExecOptions(**names))
-        opened = partial(open_session, settings, SystemClock(), target, argv or SHELL)
+        opened = partial(open_session, settings, target, argv or SHELL)
         return run_program(opened, on_terminal=has_terminal() if tty is None else tty)
     except (EngineError, RefusedError) as error:
         print_error(str(error))

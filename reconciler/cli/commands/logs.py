@@ -18,7 +18,7 @@ from reconciler.printable import write_unguarded
 from reconciler.times import parse_past
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.logs.search import Line
+    from reconciler.engines.reading import LogLine
     from reconciler.logql.query import LogQuery
     from reconciler.queries.logs import LogOptions
     from reconciler.settings import Settings
@@ -94,7 +94,7 @@ def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> No
         raise closed(settings, error) from None
 
 
-def line_form(output: str) -> Callable[[Line], str]:
+def line_form(output: str) -> Callable[[LogLine], str]:
     """The text of a line; escaped where the output reaches a terminal."""
     from reconciler.render.logs import log_json, log_line
 
@@ -103,7 +103,7 @@ def line_form(output: str) -> Callable[[Line], str]:
     return partial(log_line, colour=coloured(sys.stdout), escape=sys.stdout.isatty())
 
 
-def _read(settings: Settings, options: LogOptions, follow: bool) -> Iterator[Sequence[Line]]:
+def _read(settings: Settings, options: LogOptions, follow: bool) -> Iterator[Sequence[LogLine]]:
     """The newest lines, and then with ``follow`` new ones as they come."""
     from reconciler.logql.limits import limit_time, prepare_limits
     from reconciler.queries.logs import Bounds, LogReader
@@ -119,7 +119,7 @@ def _read(settings: Settings, options: LogOptions, follow: bool) -> Iterator[Seq
         yield reader.more()
 
 
-def _print_lines(lines: Sequence[Line], show: Callable[[Line], str]) -> None:
+def _print_lines(lines: Sequence[LogLine], show: Callable[[LogLine], str]) -> None:
     for begin in range(0, len(lines), _AT_ONCE):
         # A pipe gets the lines as the workload wrote them; for a terminal, ``show`` escapes control characters.
         write_unguarded(sys.stdout, "\n".join(map(show, lines[begin : begin + _AT_ONCE])) + "\n")

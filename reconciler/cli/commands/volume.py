@@ -12,6 +12,7 @@ from reconciler.cli.options import load, operator, parse_key, read_records, sett
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
+    from reconciler.engines.reading import SupportsSnapshotMoves
     from reconciler.model.key import Key
     from reconciler.settings import Settings
 
@@ -46,7 +47,7 @@ def delete_final_snapshot(settings_file: Path, key: Key, name: str, location: st
     with open_existing(settings, clock) as records:
         snapshot = FinalSnapshot(settings, key, name, location)
         confirm(f"{snapshot} is deleted, and with it the last copy of the data on this host", yes=yes)
-        click.echo(snapshot.delete(records, clock, operator()))
+        click.echo(snapshot.delete(records, operator()))
 
 
 @command.command(
@@ -66,14 +67,12 @@ def import_(settings_file: Path, key: Key, name: str, index: int, location: str)
     """
     import asyncio
 
-    from reconciler.engines.host.snapshot_export.importer import import_snapshot
-
     settings = load(settings_file)
-    restic = settings.snapshots.export.restic
-    if restic is None:
+    if settings.snapshots.export.restic is None:
         raise UsageError("the settings have no `snapshots.export.restic` to import from")
-    place = _location(settings, key, location)
-    asyncio.run(import_snapshot(settings.state / "host" / place, restic, key, index, name))
+    reader = _reader(settings, key, location)
+    asyncio.run(reader.import_snapshot(key, index, name))
+    place = reader.location
     restore = f"reconciler command {key} restoreVolume location={place} volumeIndex={index} snapshotName={name}"
     click.echo(f"imported; restore it: {restore}")
 
@@ -94,34 +93,36 @@ def clone(settings_file: Path, key: Key, name: str, target: Key, index: int, loc
     TARGET is another volume set, such as that of a preview. Its volume is unchanged: restore the snapshot with
     `reconciler command TARGET restoreVolume`. The volumes of KEY stay in use meanwhile.
     """
-    from reconciler.engines.host.snapshot_export.cloning import clone_snapshot
-    from reconciler.engines.host.volumes.protocol import VolumeId
-    from reconciler.engines.host.volumes.space import reserve_of
     from reconciler.queries.existence import check_present
 
     settings = load(settings_file)
-    place = _location(settings, key, location)
-    _location(settings, target, place)
+    reader = _reader(settings, key, location)
+    place = reader.location
+    _reader(settings, target, place)
     if key == target:
         raise UsageError("name another volume set to clone to: a volume can restore its own snapshots")
     records = read_records(settings)
     for each in (key, target):
         check_present(records, each)
-    root, reserve = settings.state / "host" / place, reserve_of(settings.host.disk_reserve)
-    clone_snapshot(root, VolumeId(key, index), name, VolumeId(target, index), reserve)
+    reader.clone_snapshot(key, name, target, index)
     restore = f"reconciler command {target} restoreVolume location={place} volumeIndex={index} snapshotName={name}"
     click.echo(f"cloned; restore it: {restore}")
 
 
-def _location(settings: Settings, key: Key, location: str) -> str:
-    """The location to import to. Raises UsageError if there is none, or several and ``location`` names none."""
+def _reader(settings: Settings, key: Key, location: str) -> SupportsSnapshotMoves:
+    """The reader of the location to import to.
+
+    Raises UsageError if there is none, or several and ``location`` names none.
+    """
+    from reconciler.engines.plugin import make_readers, name_running_engines
+    from reconciler.engines.reading import SupportsSnapshotMoves
     from reconciler.model.key import Kind
 
     if key.kind is not Kind.VOLUMESET:
         raise UsageError(f"{key} is no volume set; only volume sets have snapshots")
-    places = [name for name, bound in settings.locations.items() if bound.engine == "host"]
-    if location not in ("", *places) or not places:
-        raise UsageError(f"locations with the engine host: {', '.join(places) or 'none'}")
-    if not location and len(places) > 1:
-        raise UsageError(f"name one of {', '.join(places)} with --location")
-    return location or places[0]
+    found = {made.location: made for made in make_readers(settings) if isinstance(made, SupportsSnapshotMoves)}
+    if location not in ("", *found) or not found:
+        raise UsageError(f"locations with the engine {name_running_engines()}: {', '.join(found) or 'none'}")
+    if not location and len(found) > 1:
+        raise UsageError(f"name one of {', '.join(found)} with --location")
+    return found[location or next(iter(found))]

@@ -10,10 +10,11 @@ import asyncio
 from pathlib import Path
 
 from reconciler.clock import Clock
+from reconciler.engines.host.controllers.context import LogCollection
+from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.logs.cri import plain_lines
 from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult, OutputForm, RunningContainer, Runtime
-from reconciler.engines.host.services import LogCollection
 from reconciler.engines.host.volumesets.verifier import CheckRun
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -43,6 +44,10 @@ class CheckContainers:
         self._provisioner = provisioner
         self._logs = logs
         self._clock = clock
+
+    def owner(self, key: Key) -> Owner:
+        """The user of the files of a workload. Raises EngineError."""
+        return self._provisioner.owner(key)
 
     async def run(self, check: CheckRun, timeout: float) -> ExecResult:
         """Run ``check`` to its end, for ``timeout`` seconds at most. Raises EngineError if it cannot start."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from reconciler.bugs import contained
 from reconciler.clock import HOLD, JUMP, Clock
 from reconciler.engines.host.logs.collector import Collector
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.part import LocationPart
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from reconciler.times import ExpiryTime
@@ -31,11 +33,11 @@ def _jump_message(seconds: float) -> str:
     return f"the clock of this host was set by {seconds:+.0f} s; {_CONSEQUENCES}"
 
 
-class Housekeeping:
+class Housekeeping(LocationPart):
     """``epoch`` is the wall clock minus the monotonic clock, in seconds, since the clock was last set.
 
-    ``take_events`` is that of the runtime. ``on_jump`` is called after the clock was set or the machine suspended: a
-    wait does not end earlier for it.
+    ``take_events`` is that of the runtime. A wait does not end earlier because the clock was set or the machine
+    suspended, so this is a signal.
     """
 
     def __init__(
@@ -43,16 +45,14 @@ class Housekeeping:
         collector: Collector,
         clock: Clock,
         location: str,
-        append_event: Callable[[EngineEvent], None],
+        signals: LocationSignals,
         take_events: Callable[[], list[tuple[Reason, str]]] = list,
-        on_jump: Callable[[], None] = lambda: None,
     ) -> None:
         self._take_events = take_events
-        self._on_jump = on_jump
         self._collector = collector
         self._clock = clock
         self._key = Key(Kind.LOCATION, "", location)
-        self._append_event = append_event
+        self._signals = signals
         self.epoch = clock.now() - clock.monotonic()
         self.clock_jumped = ""
         """How the clock was set within the last hour; "" if it was not."""
@@ -60,25 +60,29 @@ class Housekeeping:
         self._is_new = True
         self._next_report = clock.monotonic()
 
+    def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Collects logs and checks the clock; each new failure to store logs is reported once."""
+        return (self.run(),)
+
     async def run(self) -> None:
-        """Work until cancelled; each new failure to store logs is reported once."""
+        """Work until cancelled."""
         trouble = ""
         while True:
             behind = False
             with contained(f"logs of {self._key}"):
                 done = await self._collector.collect()
                 if done.trouble and done.trouble != trouble:
-                    self._append_event(EngineEvent(self._key, Reason.LOG_STORAGE_FAILED, done.trouble))
+                    self._signals.report(self._key, Reason.LOG_STORAGE_FAILED, done.trouble)
                 trouble, behind = done.trouble, done.behind
                 self._report_dropped()
                 self._report_expired()
             for reason, message in self._take_events():
-                self._append_event(EngineEvent(self._key, reason, message))
+                self._signals.report(self._key, reason, message)
             self.check_clock()
             before = self._clock.now()
             await self._clock.sleep(0.0 if behind else COLLECT)
             if abs(self._clock.now() - before) > JUMP:
-                self._on_jump()
+                self._signals.clock_set()
 
     def _report_dropped(self) -> None:
         """Report output that was dropped, at once and then once a minute."""
@@ -89,13 +93,13 @@ class Housekeeping:
         for place, size in dropped:
             text = f"{place.replica}: {size / (1 << 20):.0f} MiB of the output of {place.container} are dropped"
             message = f"{text}: it writes faster than they can be stored"
-            self._append_event(EngineEvent(place.key, Reason.OUTPUT_DROPPED, message))
+            self._signals.report(place.key, Reason.OUTPUT_DROPPED, message)
 
     def _report_expired(self) -> None:
         for key, replicas in self._collector.take_expired().items():
             named = ", ".join(sorted(replicas)[:MOST_NAMED]) + (", …" if len(replicas) > MOST_NAMED else "")
             message = f"the logs of removed replicas were deleted, since their time is over: {named}"
-            self._append_event(EngineEvent(key, Reason.LOGS_EXPIRED, message))
+            self._signals.report(key, Reason.LOGS_EXPIRED, message)
 
     def _take_over(self, expiry: ExpiryTime) -> None:
         """Go on from a jump that an earlier daemon has seen, or that happened while no daemon ran."""
@@ -105,7 +109,7 @@ class Housekeeping:
         self.clock_jumped = _jump_message(expiry.jump)
         self._since = self._clock.monotonic() - passed
         if expiry.is_new:
-            self._append_event(EngineEvent(self._key, Reason.CLOCK_JUMPED, self.clock_jumped))
+            self._signals.report(self._key, Reason.CLOCK_JUMPED, self.clock_jumped)
 
     def check_clock(self) -> None:
         """Report when the wall clock was set. All waits use the monotonic clock, so none depends on it."""
@@ -117,9 +121,7 @@ class Housekeeping:
         if abs(epoch - self.epoch) > JUMP:
             message = _jump_message(epoch - self.epoch)
             self.epoch, self.clock_jumped, self._since = epoch, message, self._clock.monotonic()
-            self._append_event(EngineEvent(self._key, Reason.CLOCK_JUMPED, message))
+            self._signals.report(self._key, Reason.CLOCK_JUMPED, message)
         elif self.clock_jumped and self._clock.monotonic() - self._since >= HOLD:
             self.clock_jumped = ""
-            self._append_event(
-                EngineEvent(self._key, Reason.CLOCK_STABLE, "the clock of this host was not set for an hour")
-            )
+            self._signals.report(self._key, Reason.CLOCK_STABLE, "the clock of this host was not set for an hour")

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock
+from reconciler.engines.context import LocationRecords
 from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.recorded.schedules import RecordedSchedules
 from reconciler.engines.release_snapshots import snapshot_before, wants_snapshots, with_snapshot
@@ -49,7 +50,7 @@ class RecordedEngine:
         self._org = org
         self._endpoint_domain = endpoint_domain
         self._clock = clock
-        self._binding = VolumeClaims(records, location, org)
+        self._binding = VolumeClaims(LocationRecords(records, location), org)
         self._schedules = RecordedSchedules(records, location, self.name)
 
     async def observe(self) -> list[Observation]:
@@ -116,7 +117,7 @@ class RecordedEngine:
         return Observation(step.key, step.location, health, state, step.digest, step.version, alias)
 
     def _deployment(self, step: Step, spec: Specification, past: Record | None) -> bytes:
-        gvc = self._binding.record(Key(Kind.GVC, "", step.key.gvc), "")
+        gvc = self._binding.shared(Key(Kind.GVC, "", step.key.gvc))
         alias = (gvc.alias if gvc else "") or step.alias or make_alias(self._org, step.key.gvc)
         place = DeploymentTarget(self._location, alias, gvc.version if gvc else 1, self._endpoint_domain)
         before = read_deployment(past.state) if past else None

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.clock import Clock
+from reconciler.engines.context import LocationRecords
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.workload.deployment import read_deployment
 from reconciler.engines.workload.environment import PlatformEnvContext, namespace_of, provider_and_region
@@ -21,7 +22,6 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.gvc import Specification as GvcSpecification
 from reconciler.model.kinds.workload import Specification
-from reconciler.records.store import Records
 from reconciler.settings import CloudAccountSettings, RestrictionSettings, UserNamespaceSettings
 from reconciler.times import iso
 
@@ -80,7 +80,7 @@ class TemplateBuilder:
     """Builds templates for one location. It reads the records, so it must not run beside other users of them."""
 
     def __init__(
-        self, binding: VolumeClaims, records: Records, token_of: TokenOf, fixed: PlatformSettings, clock: Clock
+        self, binding: VolumeClaims, records: LocationRecords, token_of: TokenOf, fixed: PlatformSettings, clock: Clock
     ) -> None:
         self._binding = binding
         self._records = records
@@ -93,7 +93,7 @@ class TemplateBuilder:
     ) -> ReplicaTemplate:
         """The current template of a workload, whose tags mean ``images``. Raises EngineError and RecordsError."""
         fixed = self._fixed
-        gvc = self._binding.record(Key(Kind.GVC, "", key.gvc), "")
+        gvc = self._binding.shared(Key(Kind.GVC, "", key.gvc))
         shared = msgspec.json.decode(gvc.body, type=Gvc).spec if gvc is not None else GvcSpecification()
         variables = shared.env
         access = cloud_access(spec, key.gvc, self._body, fixed.cloud_accounts)
@@ -101,10 +101,10 @@ class TemplateBuilder:
         digests = {secret: self._digest(secret) for secret in used}
         restriction, users = restriction_of(key, fixed.restrictions), users_of(key, fixed.user_namespaces)
         runtime = " ".join((fixed.runtime, *("read-only",) * restriction.read_only, *restriction.dropped, *users))
-        inputs = HashInputs(variables, digests, self._records.restarts.count(key), runtime, images)
+        inputs = HashInputs(variables, digests, self._records.count_restarts(key), runtime, images)
         hashed = config_hash(self._records.secret_key, spec, inputs)
         applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
-        place = self._binding.record(Key(Kind.LOCATION, "", fixed.location), "")
+        place = self._binding.shared(Key(Kind.LOCATION, "", fixed.location))
         provider, region = provider_and_region(fixed.location, place.body if place is not None else None)
         context = PlatformEnvContext(
             org=fixed.org,
@@ -144,11 +144,11 @@ class TemplateBuilder:
         return next(recorded, "") or iso(self._clock.now())
 
     def _body(self, key: Key) -> bytes | None:
-        record = self._binding.record(key, "")
+        record = self._binding.shared(key)
         return record.body if record is not None else None
 
     def _digest(self, secret: Key) -> str:
-        record = self._binding.record(secret, "")
+        record = self._binding.shared(secret)
         return record.digest if record is not None else ""
 
 

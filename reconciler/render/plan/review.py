@@ -29,7 +29,7 @@ from reconciler.render.sources import hold_lines, source_document
 from reconciler.status.source_status import SourceStatus
 
 if TYPE_CHECKING:
-    from reconciler.engines.host.reading.foreseen import ForeseenLimitation, ForeseenStop
+    from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop
     from reconciler.source.file_reader import Read
 
 MAX_LIMITATIONS, MAX_KEYS = 20, 3

@@ -357,6 +357,9 @@ class FakeProbing:
             if wait > age or not age:
                 self._arm(place, program, kind, good, wait - age)
 
+    async def close(self) -> None:
+        """Nothing runs by itself."""
+
     def _arm(self, place: ContainerId, program: Program, kind: ProbeKind, good: bool, wait: float) -> None:
         self._programs.later(wait, lambda: self._programs.verdict(place, kind, good, program))
 

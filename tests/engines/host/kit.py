@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.engine import HostEngine
@@ -53,7 +53,7 @@ class Host(Bench):
         self.engine = self._made()
 
     def _made(self) -> HostEngine:
-        context = EngineContext(self.records, "here", self._settings, self.time, vault({}))
+        context = EngineContext(LocationRecords(self.records, "here"), self._settings, self.time, vault({}))
         engine = HostEngine(context, self.root, self._runtime(self.programs))
         self.engines["here"] = engine
         if self.git_is_read:

@@ -59,7 +59,7 @@ class Fleet:
     async def pass_until(self, count: int, version: int = 1) -> None:
         """Let time pass until there are ``count`` replicas of ``version`` and no others, all of them ready."""
         for _ in range(2000):
-            replicas, ready = self._host.replicas(), self._host.engine.endpoints.get(KEY)
+            replicas, ready = self._host.replicas(), self._host.engine.location.endpoints.get(KEY)
             for name in self.servers.keys() - {each.name for each in replicas}:
                 self.servers.pop(name).stop()
             for each in replicas:
@@ -69,7 +69,7 @@ class Fleet:
                 return
             await self._host.time.advance(1.0)
             await asyncio.sleep(0.005)
-        raise AssertionError(f"never {count} ready replicas: {self._host.engine.endpoints.get(KEY)}")
+        raise AssertionError(f"never {count} ready replicas: {self._host.engine.location.endpoints.get(KEY)}")
 
 
 async def address_of(host: Host) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
+from reconciler.engines.host.plugin import HostPlugin
 from reconciler.engines.host.runtimes.handover import HandoverRuntime
 from reconciler.engines.host.runtimes.plugins import AUTO, runtime_names, runtime_of, runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.protocol import OnEnd
-from reconciler.engines.registry import ENGINES
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -133,7 +133,7 @@ async def test_an_automatic_runtime_stays_while_it_has_containers(
     assert runtime_of(settings, "here") == "podman"
 
     records = Records.open(tmp_path / FILE)
-    engine = ENGINES["host"](EngineContext(records, "here", settings, SystemClock(), vault({})))
+    engine = HostPlugin().make(EngineContext(LocationRecords(records, "here"), settings, SystemClock(), vault({})))
     for _ in range(2):
         with pytest.raises(EngineError) as raised:
             await engine.open()

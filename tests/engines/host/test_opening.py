@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.engine import HostEngine
@@ -68,7 +68,7 @@ class Counting(ProcessRuntime):
 async def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
     records = Records.open(tmp_path / FILE)
     runtime = Counting(tmp_path / "here", "here", SystemClock())
-    site = EngineContext(records, "here", Settings("acme", (), tmp_path), SystemClock(), vault({}))
+    site = EngineContext(LocationRecords(records, "here"), Settings("acme", (), tmp_path), SystemClock(), vault({}))
     engine = HostEngine(site, tmp_path / "here", runtime)
     try:
         await asyncio.gather(engine.open(), engine.open(), engine.open())
@@ -87,7 +87,11 @@ async def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_o
     store.save(new_replica(wanted, -1, "web-1", 1.0, ""))
     runtime = ProcessRuntime(tmp_path / "here", "here", SystemClock())
     site = EngineContext(
-        records, "here", Settings("acme", (), tmp_path), SystemClock(), vault({}), decommissioning=True
+        LocationRecords(records, "here"),
+        Settings("acme", (), tmp_path),
+        SystemClock(),
+        vault({}),
+        decommissioning=True,
     )
     engine = HostEngine(site, tmp_path / "here", runtime)
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.engine import HostEngine
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action
@@ -40,7 +40,7 @@ class StoreHost(Host):
     def _made(self) -> HostEngine:
         accounts = {"main": CloudAccountSettings("keys")} if self._bound else {}
         settings = msgspec.structs.replace(self._settings, cloud_accounts=accounts)
-        context = EngineContext(self.records, "here", settings, self.time, vault(KEYS))
+        context = EngineContext(LocationRecords(self.records, "here"), settings, self.time, vault(KEYS))
         engine = HostEngine(context, self.root, self._runtime(self.programs))
         self.engines = {"here": engine, "": engine}
         return engine

@@ -15,6 +15,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.protocol import EngineEvent
 from reconciler.model.key import Key, Kind
 from reconciler.tasks import cancel_and_wait
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.support.clock import FakeClock
 
 
@@ -31,7 +32,7 @@ class SetClock(FakeClock):
 async def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) -> None:
     clock = SetClock()
     events: list[EngineEvent] = []
-    upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append)
+    upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", RecordedSignals(events))
     for ahead in (0.0, 2.0, 3600.0, 3600.0, -60.0):
         clock.ahead = ahead
         upkeep.check_clock()
@@ -52,7 +53,7 @@ async def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_h
 
     def start() -> Housekeeping:
         clock.started = clock.monotonic()
-        made = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append)
+        made = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", RecordedSignals(events))
         made.check_clock()
         return made
 
@@ -79,7 +80,7 @@ async def test_logs_that_are_deleted_by_time_are_an_event(tmp_path: Path) -> Non
     segment.parent.mkdir(parents=True)
     segment.write_bytes(b"")
     os.utime(segment, (clock.now() - RETENTION - 1,) * 2)
-    upkeep = Housekeeping(Collector(tmp_path / "logs", "here", clock), clock, "here", events.append)
+    upkeep = Housekeeping(Collector(tmp_path / "logs", "here", clock), clock, "here", RecordedSignals(events))
     running = asyncio.create_task(upkeep.run())
     while not events and clock.monotonic() < 5000.0:
         await asyncio.sleep(0.001)
@@ -97,7 +98,7 @@ async def test_output_that_is_dropped_is_reported_at_once_and_then_once_a_minute
     clock, output, events = FakeClock(auto=True), tmp_path / "output", list[EngineEvent]()
     collector = Collector(tmp_path / "logs", "here", clock)
     collector.watch(ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main"), output)
-    upkeep = Housekeeping(collector, clock, "here", events.append)
+    upkeep = Housekeeping(collector, clock, "here", RecordedSignals(events))
     running = asyncio.create_task(upkeep.run())
     for count in (1, 2, 2, 2):
         output.write_bytes((output.read_bytes() if output.exists() else b"") + b"noise\n" * (1 << 19))

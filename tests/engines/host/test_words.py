@@ -21,10 +21,11 @@ from reconciler.engines.host.decisions.transitions import (
     new_replica,
     readiness_changed,
 )
-from reconciler.engines.host.reading.snapshot import State, state_of
+from reconciler.engines.host.reading.snapshot import state_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
 from reconciler.engines.host.status import HostStatus, StatusContext, workload_status
 from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.reading import ReplicaState
 from reconciler.engines.workload.deployment import DeploymentTarget
 from reconciler.engines.workload.environment import unset_variables
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
@@ -41,6 +42,7 @@ from tests.engines.host.decisions.reading import PROBE
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import WEB, Host, played
 from tests.engines.host.provisioning.kit import around, body, spec_of, variables
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.engines.host.simulation.schedule import Schedule
 from tests.engines.host.simulation.stage import Stage
 from tests.support.clock import FakeClock
@@ -66,10 +68,10 @@ def test_a_slow_first_start_is_loading_until_it_has_taken_a_minute() -> None:
     slow = readiness_changed(started(), "main", False, 12.0, REFUSED)
     ends = 10.0 + START_SECONDS
     assert health_at(ONE, [slow], ends - 1) is Health.LOADING
-    assert state_of(slow, ends - 1) is State.LOADING
+    assert state_of(slow, ends - 1) is ReplicaState.LOADING
     assert decide(ONE, [slow], ends - 1, Timing()).wake == ends
     assert health_at(ONE, [slow], ends) is Health.UNHEALTHY
-    assert state_of(slow, ends) is State.NOT_READY
+    assert state_of(slow, ends) is ReplicaState.NOT_READY
     assert decide(ONE, [slow], ends, Timing()).wake is None
 
 
@@ -188,7 +190,7 @@ async def test_a_workload_is_wanted_again_only_when_its_number_of_replicas_chang
     async def story() -> list[bool]:
         clock, found = FakeClock(), list[bool]()
         source, template = Script(clock), scaled_by_cpu()
-        scaler = Autoscaler(source, clock, list[EngineEvent]().append)
+        scaler = Autoscaler(source, clock, RecordedSignals())
         for source.value in (50.0, 50.0, 140.0, 140.0):
             found.append(scaler.needs_change(template, [started()]))
             scaler.spec_at_scale(template, [started()])
@@ -204,7 +206,7 @@ async def test_the_event_of_scaling_names_replicas_and_metric() -> None:
     async def story() -> list[EngineEvent]:
         clock, events = FakeClock(), list[EngineEvent]()
         source = Script(clock)
-        scaler, template = Autoscaler(source, clock, events.append), scaled_by_cpu()
+        scaler, template = Autoscaler(source, clock, RecordedSignals(events)), scaled_by_cpu()
         for source.value in (50.0, 140.0, 140.0, 10.0, *[1.0] * 30):
             scaler.spec_at_scale(template, [started()])
             scaler.spec_at_scale(template, [started()])

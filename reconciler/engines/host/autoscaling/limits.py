@@ -6,7 +6,7 @@ use permits, and higher as soon as its use comes near to them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -19,7 +19,7 @@ from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.host.decisions.replica import Container, Phase, Replica
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -78,12 +78,10 @@ class _Lowered(NamedTuple):
 class CapacityLimits:
     """The limits that the containers of a location got by Capacity AI; ``file`` has them for the next daemon."""
 
-    def __init__(
-        self, runtime: ResizingRuntime, clock: Clock, append_event: Callable[[EngineEvent], None], file: Path
-    ) -> None:
+    def __init__(self, runtime: ResizingRuntime, clock: Clock, signals: LocationSignals, file: Path) -> None:
         self._runtime = runtime
         self._clock = clock
-        self._append_event = append_event
+        self._signals = signals
         self._file = file
         self._lowered = {_place(name): _Lowered(each, None) for name, each in _read(file).items()}
         self._retry_at: dict[ContainerId, float] = {}
@@ -114,7 +112,7 @@ class CapacityLimits:
                     changed.append(f"{place.replica}/{spec.name}: {_text(limits)} → {_text(found)}")
         self._forget_others(wanted, there)
         if changed:
-            self._append_event(EngineEvent(wanted.key, Reason.LIMITS_CHANGED, "; ".join(changed)))
+            self._signals.report(wanted.key, Reason.LIMITS_CHANGED, "; ".join(changed))
         if self._lowered != before:
             self._write()
 

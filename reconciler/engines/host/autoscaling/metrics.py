@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 import msgspec
@@ -11,7 +11,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.decide import LATENCY, MetricReading
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
@@ -61,8 +61,8 @@ class UnknownMetrics:
     An event reports each, and its end.
     """
 
-    def __init__(self, append_event: Callable[[EngineEvent], None]) -> None:
-        self._append_event = append_event
+    def __init__(self, signals: LocationSignals) -> None:
+        self._signals = signals
         self._since: dict[Key, float] = {}
         self._metrics: dict[Key, str] = {}
         self._known: dict[Key, str] = {}
@@ -74,10 +74,10 @@ class UnknownMetrics:
         if known or not needed:
             self._since.pop(key, None)
             if self._metrics.pop(key, None) is not None:
-                self._append_event(EngineEvent(key, Reason.SCALING_KNOWN, f"the metric {metric} has values again"))
+                self._signals.report(key, Reason.SCALING_KNOWN, f"the metric {metric} has values again")
         elif now >= self._since.setdefault(key, now) + self._patience(key, metric) and self._metrics.get(key) != metric:
             self._metrics[key] = metric
-            self._append_event(EngineEvent(key, Reason.SCALING_UNKNOWN, self.message(key)))
+            self._signals.report(key, Reason.SCALING_UNKNOWN, self.message(key))
 
     def message(self, key: Key) -> str:
         """Why nothing scales ``key``; "" if its metric has values."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -37,8 +36,9 @@ from reconciler.engines.host.autoscaling.metrics import (
 from reconciler.engines.host.autoscaling.request_metrics import SAMPLE, RequestMetrics, TrafficSource
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.disk.atomic import write_atomic
+from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
@@ -53,13 +53,13 @@ Histories = dict[str, History]
 class Autoscaler:
     """Remembers the scaling decisions for each workload; a new daemon continues from the existing replicas."""
 
-    def __init__(self, source: MetricSource, clock: Clock, append_event: Callable[[EngineEvent], None]) -> None:
+    def __init__(self, source: MetricSource, clock: Clock, signals: LocationSignals) -> None:
         self._source = source
-        self._append_event = append_event
+        self._signals = signals
         self._clock = clock
         self._states: dict[Key, ScaleState] = {}
         self._scaled: dict[Key, tuple[ReplicaTemplate, WorkloadSpec]] = {}
-        self._unknown = UnknownMetrics(append_event)
+        self._unknown = UnknownMetrics(signals)
 
     def spec_at_scale(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
         """``template``'s specification with the number of replicas that its metric requires; ``replicas`` exist now."""
@@ -78,7 +78,7 @@ class Autoscaler:
         if reading is not None and state.decided == now != before.decided and count != before.replicas:
             target = base.options.autoscaling.target
             text = f"from {before.replicas} to {count} replicas: {metric} is {reading.value:.4g}, its target {target:g}"
-            self._append_event(EngineEvent(base.key, Reason.SCALED, text))
+            self._signals.report(base.key, Reason.SCALED, text)
         return self._at_scale(template, count)
 
     def needs_change(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> bool:
@@ -161,8 +161,18 @@ class MeasuredRuntime(StatsSource, ResizingRuntime, Protocol):
     """The parts of a runtime that scaling uses."""
 
 
-class Scaling:
-    """Scales workloads by the usage of their containers (``runtime``) and by their requests (``plane``).
+class ScaledWorkloads(Protocol):
+    """The workloads of a location, as far as they are scaled."""
+
+    def scalable(self) -> list[ReplicaTemplate]:
+        """The newest template of each workload that can be scaled and is not being deleted."""
+
+    def replicas(self, key: Key) -> Sequence[Replica]:
+        """The replicas of a workload."""
+
+
+class Scaling(LocationPart):
+    """Scales ``workloads`` by the usage of their containers (``runtime``) and by their requests (``plane``).
 
     ``usage`` is the directory of the histories of usage.
     """
@@ -171,24 +181,23 @@ class Scaling:
         self,
         runtime: MeasuredRuntime,
         plane: TrafficSource,
+        workloads: ScaledWorkloads,
         clock: Clock,
-        append_event: Callable[[EngineEvent], None],
+        signals: LocationSignals,
         usage: Path,
     ) -> None:
+        self._workloads = workloads
+        self._signals = signals
         self._clock = clock
         self._cpu = UsageMetric(runtime, clock)
         self._requests = RequestMetrics(plane, clock)
-        self._autoscaler = Autoscaler(MetricSources((self._cpu, self._requests)), clock, append_event)
+        self._autoscaler = Autoscaler(MetricSources((self._cpu, self._requests)), clock, signals)
         self._recommender = CapacityRecommender(usage)
-        self._limits = CapacityLimits(runtime, clock, append_event, usage / "limits.json")
+        self._limits = CapacityLimits(runtime, clock, signals, usage / "limits.json")
 
-    def spec_at_scale(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> WorkloadSpec:
+    def want(self, template: ReplicaTemplate, _wanted: WorkloadSpec) -> WorkloadSpec:
         """As Autoscaler.spec_at_scale."""
-        return self._autoscaler.spec_at_scale(template, replicas)
-
-    def needs_change(self, template: ReplicaTemplate, replicas: Sequence[Replica]) -> bool:
-        """As Autoscaler.needs_change."""
-        return self._autoscaler.needs_change(template, replicas)
+        return self._autoscaler.spec_at_scale(template, self._workloads.replicas(template.desired.key))
 
     def wake(self, key: Key) -> None:
         """As RequestMetrics.wake."""
@@ -198,9 +207,9 @@ class Scaling:
         """As CapacityRecommender.recommendations."""
         return self._recommender.recommendations(wanted)
 
-    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+    def limitations(self, template: ReplicaTemplate) -> Iterator[str]:
         """A sentence for each recommendation that is not in force."""
-        return self._limits.problems(wanted, self._advised(wanted))
+        return self._limits.problems(template.desired, self._advised(template.desired))
 
     def _advised(self, wanted: WorkloadSpec) -> dict[str, Amount]:
         return {name: Amount(*each) for name, each in self._recommender.recommendations(wanted).items()}
@@ -215,48 +224,35 @@ class Scaling:
         self._requests.forget(key)
         self._recommender.forget(key)
 
-    async def run(
-        self,
-        templates: Callable[[], Iterable[ReplicaTemplate]],
-        want: Callable[[ReplicaTemplate], None],
-        rescale: Callable[[ReplicaTemplate], None],
-        replicas: Callable[[Key], Iterable[Replica]],
-    ) -> None:
-        """Pass each of ``templates()`` to ``want`` from time to time, until cancelled.
+    def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Wants each workload again from time to time: those that follow requests every 2 seconds."""
+        return self._follow_usage(), self._follow_requests()
 
-        Those that are scaled every 2 seconds are passed to ``rescale`` as often. ``replicas`` returns those of a
-        workload, whose limits follow their use.
-        """
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow_usage(templates, want, replicas))
-            group.create_task(self._follow_requests(templates, rescale))
-
-    async def _follow_usage(
-        self,
-        templates: Callable[[], Iterable[ReplicaTemplate]],
-        want: Callable[[ReplicaTemplate], None],
-        replicas: Callable[[Key], Iterable[Replica]],
-    ) -> None:
+    async def _follow_usage(self) -> None:
         while True:
             await self._clock.sleep(STEADY)
             with suppress(EngineError), contained("cpu metric"):
                 await self._cpu.collect()
-            for template in templates():
+            for template in self._workloads.scalable():
                 wanted = template.desired
                 with contained(f"scaling of {wanted.key}"):
                     used = self._cpu.usage(wanted.key)
                     self._recommender.observe(wanted, used, self._clock.monotonic())
-                    want(template)
-                    await self._limits.bring(wanted, list(replicas(wanted.key)), self._advised(wanted), used)
+                    self._signals.want_again(template)
+                    replicas = list(self._workloads.replicas(wanted.key))
+                    await self._limits.bring(wanted, replicas, self._advised(wanted), used)
 
-    async def _follow_requests(
-        self, templates: Callable[[], Iterable[ReplicaTemplate]], rescale: Callable[[ReplicaTemplate], None]
-    ) -> None:
+    async def _follow_requests(self) -> None:
         while True:
             await self._clock.sleep(SAMPLE)
             with suppress(EngineError), contained("request metrics"):
                 await self._requests.collect()
-            for template in templates():
+            for template in self._workloads.scalable():
                 if interval(template.desired) == BRISK:
                     with contained(f"scaling of {template.desired.key}"):
-                        rescale(template)
+                        self._rescale(template)
+
+    def _rescale(self, template: ReplicaTemplate) -> None:
+        """Want a workload again if it needs another number of replicas."""
+        if self._autoscaler.needs_change(template, self._workloads.replicas(template.desired.key)):
+            self._signals.want_again(template)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from stat import S_ISDIR
+from typing import Any, Protocol
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.replica import Replica
+from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import ContainerId
 
 GIGABYTE = 10**9
@@ -75,22 +77,43 @@ def _size(found: os.stat_result) -> int:
     return max(LEAST, found.st_blocks * _BLOCK)
 
 
-class EphemeralStorage:
+class Evictor(Protocol):
+    """The replicas of a location, as far as they can be evicted."""
+
+    def live_replicas(self) -> list[Replica]:
+        """All that are not ending."""
+
+    def evict(self, replica: Replica, message: str) -> None:
+        """End a replica at once, because of ``message``."""
+
+
+class EphemeralStorage(LocationPart):
     """Measures the storage of a location's replicas at intervals and evicts those that use too much.
 
     ``scratch`` is the directory of the replicas' private files; ``written`` returns what else a container fills, such
     as the file of its output that is not collected yet. Deleted files that a program holds open do not count.
     """
 
-    def __init__(self, scratch: Path, written: Callable[[ContainerId], tuple[Path, ...]], clock: Clock) -> None:
+    def __init__(
+        self,
+        scratch: Path,
+        written: Callable[[ContainerId], tuple[Path, ...]],
+        clock: Clock,
+        evictor: Evictor,
+    ) -> None:
+        self._evictor = evictor
         self._scratch = scratch
         self._written = written
         self._clock = clock
         self._cost = 0.0
         self._disks: dict[int, tuple[Path, int]] = {}
 
-    async def run(self, replicas: Callable[[], Sequence[Replica]], evict: Callable[[Replica, str], None]) -> None:
-        """Measure until cancelled; ``evict`` is called with each replica that uses too much and with the reason."""
+    def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Measures, and evicts the replicas that use too much."""
+        return (self.run(),)
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
         measured = self._clock.monotonic()
         while True:
             await self._clock.sleep(CHECK_SECONDS)
@@ -99,9 +122,10 @@ class EphemeralStorage:
                 continue
             measured = now
             with contained("the measurement of ephemeral storage"):
-                for replica, used in await asyncio.to_thread(self.find_excess, replicas()):
-                    limit = f"{storage_limit(replica) / GIGABYTE:.1f} GB"
-                    evict(replica, f"it uses {used / GIGABYTE:.1f} GB of ephemeral storage and may use {limit}")
+                for replica, used in await asyncio.to_thread(self.find_excess, self._evictor.live_replicas()):
+                    use, limit = used / GIGABYTE, storage_limit(replica) / GIGABYTE
+                    text = f"it uses {use:.1f} GB of ephemeral storage and may use {limit:.1f} GB"
+                    self._evictor.evict(replica, text)
 
     def pause(self, *, shrinking: bool) -> float:
         """The seconds between two measurements, by what the last one has cost."""

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import msgspec
 
 from reconciler.engines.host.controllers.action_errors import ENDPOINTS, EXECUTIONS, STORE, ActionErrors
-from reconciler.engines.host.cron.executions import Executions
+from reconciler.engines.host.controllers.context import ControllerContext
+from reconciler.engines.host.controllers.executions import Executions
 from reconciler.engines.host.dataplane.protocol import some
 from reconciler.engines.host.decisions.actions import Create, Decision, Start
 from reconciler.engines.host.decisions.availability import is_resizable
@@ -19,8 +20,6 @@ from reconciler.engines.host.decisions.decide import decide
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.transitions import apply_action, new_replica, resized
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.services import HostServices
-from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -31,46 +30,46 @@ from reconciler.times import iso
 class WorkloadReplicas:
     """``by_name`` contains the known replicas. Failures of writes go to ``errors``; ``wake`` requests a decision."""
 
-    def __init__(self, key: Key, services: HostServices, errors: ActionErrors, wake: Callable[[], None]) -> None:
+    def __init__(self, key: Key, context: ControllerContext, errors: ActionErrors, wake: Callable[[], None]) -> None:
         self.by_name: dict[str, Replica] = {}
-        self.executions = Executions(key, services)
+        self.executions = Executions(key, context)
         self._key = key
-        self._services = services
-        self._store = services.store
-        self._endpoints = services.endpoints
+        self._context = context
+        self._store = context.store
+        self._endpoints = context.endpoints
         self._errors = errors
         self._wake = wake
-        self._changed = services.changed
+        self._changed = context.signals.changed
         self._unwritten: set[str] = set()
 
     def decide(self, wanted: WorkloadSpec | None) -> Decision:
         """The actions that are due now."""
-        replicas, services = tuple(self.by_name.values()), self._services
+        replicas, context = tuple(self.by_name.values()), self._context
         if wanted is not None and wanted.type is Type.CRON:
-            services.cron_starts.release(self._key, replicas)
+            context.cron_starts.release(self._key, replicas)
             decision, error = self.executions.decide(wanted, replicas)
             self._note(EXECUTIONS, error)
-            return services.cron_starts.admit(self._key, decision, self._wake)
-        return decide(wanted, replicas, services.clock.monotonic(), services.timing)
+            return context.cron_starts.admit(self._key, decision, self._wake)
+        return decide(wanted, replicas, context.clock.monotonic(), context.timing)
 
     def create(self, wanted: WorkloadSpec, act: Create) -> None:
         """Add a new replica. Raises EngineError, and does not add it, if its file cannot be written.
 
         After a crash the ports of an unwritten replica would be unknown.
         """
-        services, now = self._services, self._services.clock.monotonic()
-        if act.execution and not services.cron_starts.take(self._key, act.execution):
+        context, now = self._context, self._context.clock.monotonic()
+        if act.execution and not context.cron_starts.take(self._key, act.execution):
             return
-        name = act.execution or services.replica_name(self._key, act.index, self.by_name)
-        replica = new_replica(wanted, act.index, name, now, iso(services.clock.now()))
+        name = act.execution or context.replica_name(self._key, act.index, self.by_name)
+        replica = new_replica(wanted, act.index, name, now, iso(context.clock.now()))
         if act.execution:
             replica = self.executions.begin(replica, wanted)
-            services.provisioner.store_template(replica)
-        replica = msgspec.structs.replace(replica, ports=services.provisioner.ports(wanted, name))
+            context.provisioner.store_template(replica)
+        replica = msgspec.structs.replace(replica, ports=context.provisioner.ports(wanted, name))
         try:
             self._store.save(replica)
         except EngineError:
-            services.provisioner.release_ports(replica)
+            context.provisioner.release_ports(replica)
             raise
         self.by_name[replica.name] = replica
         self._changed()
@@ -94,30 +93,30 @@ class WorkloadReplicas:
 
     async def start(self, act: Start) -> None:
         """Start a container of a replica, unless it ends meanwhile. Raises EngineError."""
-        services = self._services
-        await services.provisioner.attach(self.by_name[act.replica], act.container)
+        context = self._context
+        await context.provisioner.attach(self.by_name[act.replica], act.container)
         replica = self.by_name[act.replica]
         if replica.ending is not None:
             return
-        ports = services.provisioner.reassign_ports(replica, act.container)
+        ports = context.provisioner.reassign_ports(replica, act.container)
         if ports != replica.ports:
             replica = msgspec.structs.replace(replica, ports=ports)
-        launch = services.provisioner.launch(replica, act.container)
-        self.set(apply_action(replica, act, services.clock.monotonic()))
+        launch = context.provisioner.launch(replica, act.container)
+        self.set(apply_action(replica, act, context.clock.monotonic()))
         self.write()
         # Before the start: a short program is over when it returns.
         self._collect(launch.place)
-        await services.runtime.start(launch)
+        await context.runtime.start(launch)
 
     async def remove(self, replica: Replica) -> None:
         """Remove an ended replica, all that was made for it, and its file. Raises EngineError."""
-        services = self._services
+        context = self._context
         for container in replica.containers:
             place = ContainerId(self._key, replica.name, container.name)
-            services.probes.forget(place)
-            await services.logs.forget(place)
-        await services.runtime.remove(self._key, replica.name)
-        await services.provisioner.release(replica)
+            context.probes.forget(place)
+            await context.logs.forget(place)
+        await context.runtime.remove(self._key, replica.name)
+        await context.provisioner.release(replica)
         self._store.remove(self._key, replica.name)
         del self.by_name[replica.name]
         self._changed()
@@ -132,7 +131,7 @@ class WorkloadReplicas:
             return
         try:
             for each in wanted.containers:
-                await self._services.runtime.resize(ContainerId(self._key, name, each.name), each.cpu, each.memory)
+                await self._context.runtime.resize(ContainerId(self._key, name, each.name), each.cpu, each.memory)
         except EngineError:
             self.set(msgspec.structs.replace(self.by_name[name], base_hash=""))
             raise
@@ -160,10 +159,10 @@ class WorkloadReplicas:
         """Report the requests of an ending replica that is killed now, at the first of its containers."""
         if replica.ending is None or sum(each.sigkill_at is not None for each in replica.containers) > 1:
             return
-        if count := self._services.open_requests(self._key, replica.name):
-            counted = some(self._services.counted, count)
+        if count := self._context.traffic.open_requests(self._key, replica.name):
+            counted = some(self._context.traffic.counted, count)
             text = f"{replica.name}: {counted} cut off, since the termination grace period is over"
-            self._services.append_event(EngineEvent(self._key, Reason.REQUESTS_CUT_OFF, text))
+            self._context.signals.report(self._key, Reason.REQUESTS_CUT_OFF, text)
 
     def publish(self) -> None:
         """Set the endpoints to the ready replicas."""
@@ -176,8 +175,8 @@ class WorkloadReplicas:
 
     def _collect(self, place: ContainerId) -> None:
         """Collect all that a container writes, or wrote while no daemon ran."""
-        runtime = self._services.runtime
-        self._services.logs.watch(place, runtime.output(place), runtime.output_form(place))
+        runtime = self._context.runtime
+        self._context.logs.watch(place, runtime.output(place), runtime.output_form(place))
 
     def _note(self, name: str, error: EngineError | None) -> None:
         if error is None:

@@ -9,10 +9,11 @@ from contextlib import suppress
 
 from reconciler.bugs import internal_error
 from reconciler.engines.host.controllers.action_errors import DECIDE, ActionErrors, action_name
+from reconciler.engines.host.controllers.context import ControllerContext
+from reconciler.engines.host.controllers.executions import Executions
 from reconciler.engines.host.controllers.fair_turn import FairTurn, event_or_time
 from reconciler.engines.host.controllers.lifecycle_hooks import HOOKS, Hooks
 from reconciler.engines.host.controllers.replicas import WorkloadReplicas
-from reconciler.engines.host.cron.executions import Executions
 from reconciler.engines.host.decisions.actions import (
     Action,
     Create,
@@ -39,8 +40,6 @@ from reconciler.engines.host.decisions.transitions import (
 )
 from reconciler.engines.host.probes.state import Verdict
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.services import HostServices
-from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -53,18 +52,18 @@ MAX_ACTIONS_PER_TURN = 10
 class WorkloadController:
     """Keeps one workload as wanted. Everything happens in the event loop; ``run`` is its only task."""
 
-    def __init__(self, key: Key, services: HostServices, pace: FairTurn) -> None:
+    def __init__(self, key: Key, context: ControllerContext, pace: FairTurn) -> None:
         self.key = key
         self.wanted: WorkloadSpec | None = None
         self.busy = True
-        self._services = services
-        self._errors = ActionErrors(services.clock, self._report_error, services.changed)
-        self._members = WorkloadReplicas(key, services, self._errors, self.wake)
+        self._context = context
+        self._errors = ActionErrors(context.clock, self._report_error, context.signals.changed)
+        self._members = WorkloadReplicas(key, context, self._errors, self.wake)
         self.replicas = self._members.by_name
         self._restarts: list[StopReplica] = []
         self._pace = pace
         self._wake_event = asyncio.Event()
-        self._hooks = Hooks(services.runtime, services.timing, self._on_hook_end)
+        self._hooks = Hooks(context.runtime, context.timing, self._on_hook_end)
 
     @property
     def last_error(self) -> str:
@@ -85,7 +84,7 @@ class WorkloadController:
     def want(self, wanted: WorkloadSpec | None) -> None:
         """Set what is wanted of the workload (None: delete it)."""
         if wanted is None:
-            self._services.cron_starts.forget(self.key)
+            self._context.cron_starts.forget(self.key)
         if wanted != self.wanted:
             self.wanted = wanted
             self.wake()
@@ -117,7 +116,7 @@ class WorkloadController:
         """Attach volumes again that replicas use, if another program has removed their locks."""
         for name, replica in [*self.replicas.items()]:
             with suppress(EngineError):  # the version of a replica that is being replaced may be unknown
-                await self._services.provisioner.attach_again(replica, lambda: name in self.replicas)  # noqa: B023
+                await self._context.provisioner.attach_again(replica, lambda: name in self.replicas)  # noqa: B023
 
     def on_replica_change(self, name: str, change: Callable[[Replica], Replica]) -> None:
         """Apply ``change`` to the replica ``name`` after an event.
@@ -131,7 +130,7 @@ class WorkloadController:
 
     def on_verdict(self, verdict: Verdict) -> None:
         """Apply a changed probe verdict."""
-        now = self._services.clock.monotonic()
+        now = self._context.clock.monotonic()
         self.on_replica_change(verdict.place.replica, lambda it: apply_verdict(it, verdict, now))
 
     def adopt(self, replica: Replica, *, written: bool) -> None:
@@ -148,13 +147,13 @@ class WorkloadController:
             self._wake_event.clear()
             self.busy = True
             wake = await self._reconcile_once()
-            if wake is None or wake > self._services.clock.monotonic():
+            if wake is None or wake > self._context.clock.monotonic():
                 self.busy = self._wake_event.is_set()
-                await event_or_time(self._wake_event, self._services.clock, wake)
+                await event_or_time(self._wake_event, self._context.clock, wake)
             # A replica becomes available as time passes, which changes its status. That moment may have passed during
             # another await, so every turn counts as a change.
             if self.executions is None:
-                self._services.changed()
+                self._context.signals.changed()
 
     async def close(self) -> None:
         """Stop running hooks; containers are not affected."""
@@ -204,7 +203,7 @@ class WorkloadController:
         known = error if isinstance(error, EngineError) else internal_error(error, f"workload {self.key}")
         if known.reason == Reason.VOLUME_CHANGING:
             if self._errors.record_wait(name, str(known)):
-                self._services.append_event(EngineEvent(self.key, Reason.VOLUME_CHANGING, str(known)))
+                self._context.signals.report(self.key, Reason.VOLUME_CHANGING, str(known))
             return
         self._errors.record_failure(name, f"{known.reason}: {known}")
 
@@ -224,15 +223,15 @@ class WorkloadController:
     async def _remove_from_endpoints(self, ends: list[StopReplica]) -> None:
         """Begin the termination of replicas. They leave the endpoints, and get no new requests, before it goes on."""
         for end in [each for each in ends if each.replica in self.replicas]:
-            self._members.set(apply_action(self.replicas[end.replica], end, self._services.clock.monotonic()))
+            self._members.set(apply_action(self.replicas[end.replica], end, self._context.clock.monotonic()))
         if ends:
             self._members.publish()
             self._members.write()
-            await self._services.synchronize(self.key)
+            await self._context.traffic.synchronize(self.key)
 
     async def _end(self, act: RunPreStop | Terminate | Kill | ScheduleRestart) -> None:
         """Perform one step of a container's termination or restart."""
-        replica = apply_action(self.replicas[act.replica], act, self._services.clock.monotonic())
+        replica = apply_action(self.replicas[act.replica], act, self._context.clock.monotonic())
         self._members.set(replica)
         self._members.write()
         container = container_of(replica, act.container)
@@ -244,12 +243,12 @@ class WorkloadController:
         if isinstance(act, RunPreStop):
             self._hooks.run(place, started, "pre_stop", container.wanted.pre_stop, total)
         elif isinstance(act, Terminate):
-            self._services.probes.forget(place)
-            await self._services.runtime.signal(place, signal.SIGTERM)
+            self._context.probes.forget(place)
+            await self._context.runtime.signal(place, signal.SIGTERM)
         elif isinstance(act, Kill):
             self._hooks.cancel(place, started, total)
             self._members.report_cut_off(replica)
-            await self._services.runtime.signal(place, signal.SIGKILL)
+            await self._context.runtime.signal(place, signal.SIGKILL)
 
     async def _start(self, act: Start) -> None:
         try:
@@ -258,22 +257,22 @@ class WorkloadController:
             if error.reason in (Reason.VOLUME_IN_USE, Reason.VOLUME_CHANGING):
                 raise  # the container has not failed: it waits
             message = f"{error.reason}: {error}"
-            now = self._services.clock.monotonic()
+            now = self._context.clock.monotonic()
             self._members.set(
                 container_exited(self.replicas[act.replica], act.container, now, -1, Reason.START_FAILED, message)
             )
             self._append_exit_event(self.replicas[act.replica], act.container)
             if error.reason == Reason.IMAGE_NOT_FOUND:
-                self._services.image_missing(self.key)
+                self._context.signals.image_missing(self.key)
             return
         if container_of(self.replicas[act.replica], act.container).phase is Phase.RUNNING:
             self._watch(self.replicas[act.replica], act.container)
 
     def _watch(self, replica: Replica, name: str) -> None:
-        services, container = self._services, container_of(replica, name)
+        context, container = self._context, container_of(replica, name)
         place = ContainerId(self.key, replica.name, name)
         if replica.ending is None or container.sigterm_at is None:
-            services.probes.watch(place, container.wanted, replica.ports, container)
+            context.probes.watch(place, container.wanted, replica.ports, container)
         if container.post_start is Hook.RUNNING:
             self._hooks.run(place, container.started, "post_start", container.wanted.post_start)
 
@@ -283,7 +282,7 @@ class WorkloadController:
         container = container_of(replica, place.container) if replica is not None else None
         if container is not None and started < container.started:
             return
-        self._services.probes.forget(place)
+        self._context.probes.forget(place)
         self._hooks.forget(place)
         if replica is None or container is None or container.phase is not Phase.RUNNING:
             return
@@ -296,19 +295,19 @@ class WorkloadController:
     def _append_exit_event(self, replica: Replica, name: str) -> None:
         if (found := exit_event(container_of(replica, name))) is not None:
             reason, what = found
-            self._services.append_event(EngineEvent(self.key, reason, f"{replica.name}: {name} {what}"))
+            self._context.signals.report(self.key, reason, f"{replica.name}: {name} {what}")
 
     def _on_hook_end(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
         """Handle the end of a hook; ``message`` is "" if it succeeded (docs/platform/workload.md#lifecycle-hooks)."""
         replica = self.replicas.get(place.replica)
         if replica is None or container_of(replica, place.container).started != started:
             return
-        now, (title, reason) = self._services.clock.monotonic(), HOOKS[hook]
+        now, (title, reason) = self._context.clock.monotonic(), HOOKS[hook]
         error = f"the {title} hook {message}" if message else ""
         self.on_replica_change(place.replica, lambda it: hook_finished(it, place.container, hook, error, now))
         if message and not is_default_hook(container_of(replica, place.container), hook):
             text = f"{place.replica}: the {title} hook of {place.container} {message}"
-            self._services.append_event(EngineEvent(self.key, reason, text))
+            self._context.signals.report(self.key, reason, text)
 
     def _report_error(self, message: str) -> None:
-        self._services.append_event(EngineEvent(self.key, Reason.WORKLOAD_ERROR, message))
+        self._context.signals.report(self.key, Reason.WORKLOAD_ERROR, message)

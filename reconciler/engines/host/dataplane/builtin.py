@@ -17,7 +17,7 @@ from reconciler.bugs import contained
 from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.limitations import builtin_limitations
-from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, Service, Traffic, refused_event
+from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext, Service, Traffic, report_refused
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -185,14 +185,14 @@ class Forwarder:
             self.error = str(error)
         if self.service is None:  # It was withdrawn meanwhile.
             self.publish(None)
-        self._context.changed()
+        self._context.signals.serving_changed()
 
     async def tick(self, *, retry: bool) -> None:
         """Move the line on, without connections that gave up or waited too long. ``retry``: also listen, and report."""
         if retry:
             await self.listen()
         if retry and self.refused:
-            self._context.append_event(refused_event(self._key, "connection", self.refused))
+            report_refused(self._context.signals, self._key, "connection", self.refused)
             self.refused = 0
         for each in [each for each in self.line if each.gone]:
             self._leave(each)
@@ -233,7 +233,7 @@ class Forwarder:
         if self.line == [waiting]:
             self._dirty()
             if not self._ready:
-                self._context.wake(self._key)
+                self._context.signals.wake(self._key)
         return await waiting.replica
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, replica: Target) -> bool:

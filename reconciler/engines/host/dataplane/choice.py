@@ -14,6 +14,7 @@ from reconciler.engines.host.dataplane.haproxy.discovery import Setup, retire
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext
+from reconciler.engines.host.paths import find_directory
 from reconciler.logs import log
 from reconciler.settings import Settings
 
@@ -50,7 +51,7 @@ def choose(settings: Settings, location: str) -> Choice:
     if program is None or not program.defect:
         return Choice(HAPROXY if program is not None else BuiltinDataPlane.name)
     # Its configuration exists until it is retired, also while it is down.
-    if program.failure and os.path.lexists(proxy_directory(settings.state / "host" / location) / CONFIG):
+    if program.failure and os.path.lexists(proxy_directory(find_directory(settings.state, location)) / CONFIG):
         return Choice(HAPROXY, f"{program.defect}; HAProxy stays the data plane, and is tried again")
     return Choice(BuiltinDataPlane.name, f"HAProxy {program.text} is installed and not used: {program.defect}")
 

@@ -12,7 +12,7 @@ from reconciler.engines.host.autoscaling.decide import scales_by_requests
 from reconciler.engines.host.dataplane.certificates.store import CertificateStore
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.ports import ServicePorts
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.workload.routing.table import Outside, RouteTable
 from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.model.key import Key
@@ -90,17 +90,14 @@ LatencyListener = Callable[[Key, str, float], None]
 class PlaneContext(msgspec.Struct, frozen=True):
     """What a data plane gets from its location.
 
-    ``wake`` is called with a workload that needs a replica for a request that waits, ``changed`` when an address or an
-    error changed. ``routes`` returns the table for requests from outside, which arrive at ``ingress``, if it is set;
-    ``certificates`` are those of its host names. ``log`` takes a workload and a line of its log.
+    ``routes`` returns the table for requests from outside, which arrive at ``ingress``, if it is set; ``certificates``
+    are those of its host names. ``log`` takes a workload and a line of its log.
     """
 
     ports: ServicePorts
     limits: HoldSettings
     clock: Clock
-    append_event: Callable[[EngineEvent], None]
-    wake: Callable[[Key], None]
-    changed: Callable[[], None]
+    signals: LocationSignals
     ingress: IngressSettings | None = None
     routes: Callable[[], RouteTable] = RouteTable
     log: Callable[[Key, str], None] = lambda _key, _line: None
@@ -182,10 +179,10 @@ class DataPlane(Protocol):
         return
 
 
-def refused_event(key: Key, what: str, count: int) -> EngineEvent:
-    """The event for ``count`` requests of a workload, or whatever the data plane counts, that got no replica."""
+def report_refused(signals: LocationSignals, key: Key, what: str, count: int) -> None:
+    """Report ``count`` requests of a workload, or whatever the data plane counts, that got no replica."""
     text = f"{some(what, count)} refused: no replica was free in time, or too many waited or were open already"
-    return EngineEvent(key, Reason.CONNECTIONS_REFUSED, text)
+    signals.report(key, Reason.CONNECTIONS_REFUSED, text)
 
 
 def some(what: str, count: int) -> str:

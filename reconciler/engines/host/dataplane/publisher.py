@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.bugs import contained
 from reconciler.clock import Clock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.certificates.store import Served
@@ -25,15 +25,16 @@ from reconciler.engines.host.dataplane.routing.router import Router, endpoint_wi
 from reconciler.engines.host.dataplane.secure_routes import SecureRoutes
 from reconciler.engines.host.dataplane.split import Splits
 from reconciler.engines.host.logs.collector import Collector
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.part import LocationPart
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.no_wake import NoWake, read_no_wake
+from reconciler.model.record import Record
 from reconciler.reasons import Reason
-from reconciler.records.store import Records
 from reconciler.times import iso
 
 HOLD_SECONDS = 10.0
@@ -50,14 +51,14 @@ class HoldTimes:
         self._new: dict[Key, float] = {}
         self._dirty = asyncio.Event()
 
-    def refresh(self, records: Records) -> None:
+    def refresh(self, records: LocationRecords) -> None:
         """Read all current holds. Raises RecordsError.
 
         A hold that is known already ends when it would have, even if the wall clock was set since.
         """
         ahead = self._clock.monotonic() - self._clock.now()
         known, self._ends = self._ends, {}
-        for each in records.traffic_holds.all():
+        for each in records.traffic_holds():
             former = known.get(each.key)
             unchanged = former is not None and former[0] == each.until
             self._ends[each.key] = former if former is not None and unchanged else (each.until, each.until + ahead)
@@ -69,9 +70,7 @@ class HoldTimes:
         """The end of the hold of a workload in monotonic seconds, possibly past; 0 without one."""
         return self._ends.get(key, (0.0, 0.0))[1]
 
-    async def confirm(
-        self, synchronize: Callable[[Key], Awaitable[bool]], append_event: Callable[[EngineEvent], None]
-    ) -> None:
+    async def confirm(self, synchronize: Callable[[Key], Awaitable[bool]], signals: LocationSignals) -> None:
         """Report each new hold once it is in force, until cancelled.
 
         ``synchronize`` returns when that is so, with False where the workload is not served.
@@ -84,23 +83,20 @@ class HoldTimes:
                 with suppress(EngineError), contained(f"hold of {key}"):
                     if await synchronize(key):
                         message = f"in force: new requests wait until {iso(until)}"
-                        append_event(EngineEvent(key, Reason.HOLDING_REQUESTS, message))
+                        signals.report(key, Reason.HOLDING_REQUESTS, message)
 
 
-class ServicePublisher:
+class ServicePublisher(LocationPart):
     """The services of the location whose directory is ``root``.
 
-    ``wake`` is called with a workload that needs a replica for a request that waits, ``changed`` when an address or an
-    error changed. ``collector`` stores the lines about requests that the data plane answers with an error.
+    ``collector`` stores the lines about requests that the data plane answers with an error.
     """
 
     def __init__(
         self,
         site: EngineContext,
         root: Path,
-        append_event: Callable[[EngineEvent], None],
-        wake: Callable[[Key], None],
-        changed: Callable[[], None],
+        signals: LocationSignals,
         collector: Collector,
     ) -> None:
         settings = site.settings
@@ -108,20 +104,18 @@ class ServicePublisher:
         ports = ServicePorts(root / DATAPLANE / "ports.json", settings.host)
         bound = settings.locations.get(site.location)
         ingress = bound.ingress if bound is not None else None
-        self._router = Router(site.records, site.location, settings.endpoint_domain) if ingress is not None else None
+        self._router = Router(site.records, settings.endpoint_domain) if ingress is not None else None
         routes = self._router.table if self._router is not None else RouteTable
         self._certificates: SecureRoutes | None = None
         if ingress is not None:
-            self._certificates = SecureRoutes(site, ingress, root / DATAPLANE, append_event)
+            self._certificates = SecureRoutes(site, ingress, root / DATAPLANE, signals)
         store = self._certificates.store if self._certificates is not None else None
-        calls = append_event, wake, self._on_change
         hold, log = settings.host.hold, self._errors.write
-        context = PlaneContext(ports, hold, site.clock, *calls, ingress, routes, log, store)
+        context = PlaneContext(ports, hold, site.clock, signals, ingress, routes, log, store)
         self.dataplane: DataPlane = make_dataplane(settings, site.location, root, context)
         self._root = root
-        self._changed = changed
         self._records = site.records
-        self._append_event = append_event
+        self._signals = signals
         self._problems: Mapping[str, tuple[str, ...]] = {}
         self._holds = HoldTimes(site.clock)
         self._no_wake: dict[Key, NoWake] = {}
@@ -133,7 +127,7 @@ class ServicePublisher:
         # The builtin one serves no domain, and never will.
         self._compared = self.dataplane.name == BuiltinDataPlane.name
 
-    def open(self) -> None:
+    async def open(self, _records: Sequence[Record]) -> None:
         """End what another data plane left running here, and read the holds. Raises RecordsError."""
         end_former(self.dataplane, self._root)
         self._errors.open()
@@ -142,7 +136,7 @@ class ServicePublisher:
         self.refresh()
 
     def refresh(self) -> None:
-        """Read the holds of operators, the domains and the certificates again; ``publish`` applies the holds.
+        """Read the holds of operators, the domains and the certificates again; ``want`` applies the holds.
 
         Raises RecordsError.
         """
@@ -158,24 +152,28 @@ class ServicePublisher:
     def work(self) -> tuple[Coroutine[None, None, None], ...]:
         """What runs until it is cancelled: the data plane, the events of new holds, and the orders of certificates."""
         orders = self._certificates.work() if self._certificates is not None else ()
-        return self.dataplane.run(), self._holds.confirm(self._synchronize, self._append_event), *orders
+        return self.dataplane.run(), self._holds.confirm(self._synchronize, self._signals), *orders
 
-    def _on_change(self) -> None:
+    async def close(self) -> None:
+        """End the connections that the data plane itself has; addresses stay reserved."""
+        await self.dataplane.close()
+
+    def on_serving_change(self) -> None:
         """Report new problems of domains; called first once everything was compared with what is wanted."""
         self._compared = True
         problems, awaited = self.dataplane.route_problems(), self._served.awaited
         for name, texts in problems.items():
             for each in texts:
                 if each not in self._problems.get(name, ()) and each not in awaited:
-                    self._append_event(EngineEvent(Key(Kind.DOMAIN, "", name), Reason.ROUTE_NOT_SERVED, each))
+                    self._signals.report(Key(Kind.DOMAIN, "", name), Reason.ROUTE_NOT_SERVED, each)
         self._problems = problems
-        self._changed()
+        self._signals.changed()
 
-    def read_tags(self, key: Key, body: bytes) -> None:
+    def read_manifest(self, key: Key, body: bytes, _revision: str) -> None:
         """Read from the manifest of a workload which requests start no replica."""
         self._no_wake[key] = read_no_wake(body)
 
-    def publish(self, template: ReplicaTemplate) -> None:
+    def want(self, template: ReplicaTemplate, wanted: WorkloadSpec) -> WorkloadSpec:
         """Serve the workload of ``template`` as it is declared, or not at all if it serves nothing now."""
         key = template.desired.key
         if self._router is not None:
@@ -183,18 +181,19 @@ class ServicePublisher:
             self.dataplane.reroute()
         service = service_of(template.desired, template.spec, self._holds.end(key))
         if service is None:
-            self.withdraw(key)
-            return
+            self.end(key)
+            return wanted
         if template.desired.suspended:
             self._services.pop(key, None)
             self.dataplane.suspend(service)
-            return
+            return wanted
         to_zero = template.desired.options.autoscaling.min_scale == 0
         no_wake = self._no_wake[key] if to_zero else NoWake()
         self._services[key] = msgspec.structs.replace(service, no_wake=no_wake, split=self._splits.find(key))
         self.dataplane.publish(self._services[key])
+        return wanted
 
-    def withdraw(self, key: Key) -> None:
+    def end(self, key: Key) -> None:
         """Take no new connections for a workload that is suspended or being deleted."""
         self._services.pop(key, None)
         self.dataplane.withdraw(key)
@@ -252,8 +251,9 @@ class ServicePublisher:
         """Why the workload is not served at its address; "" if it is."""
         return self.dataplane.error(key)
 
-    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
-        """A sentence for each part of ``wanted`` that the data plane does not enforce."""
+    def limitations(self, template: ReplicaTemplate) -> Iterator[str]:
+        """A sentence for each wish that the data plane does not enforce."""
+        wanted = template.desired
         yield from self.dataplane.limitations(wanted)
         if self._router is not None:
             yield from unserved_ingress(self.dataplane.name)

@@ -9,7 +9,7 @@ from reconciler.engines.context import EngineContext
 from reconciler.engines.host.dataplane.acme.issuer import Issuer
 from reconciler.engines.host.dataplane.certificates.store import CertificateFolders, CertificateStore
 from reconciler.engines.host.dataplane.domain_proofs import DomainProofs
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
@@ -31,7 +31,7 @@ class SecureRoutes:
         site: EngineContext,
         ingress: IngressSettings,
         directory: Path,
-        append_event: Callable[[EngineEvent], None],
+        signals: LocationSignals,
     ) -> None:
         settings = site.settings
         self._proofs = DomainProofs(
@@ -44,7 +44,7 @@ class SecureRoutes:
         self._site = site
         self._acme = ingress.acme
         self._directory = directory / ACME
-        self._append_event = append_event
+        self._signals = signals
         self._reroute: Callable[[], None] = lambda: None
         self._issuer: Issuer | None = None
 
@@ -97,4 +97,4 @@ class SecureRoutes:
         self._report(Key(Kind.DOMAIN, "", domain) if domain else self._location, reason, message)
 
     def _report(self, key: Key, reason: Reason, message: str) -> None:
-        self._append_event(EngineEvent(key, reason, message))
+        self._signals.report(key, reason, message)

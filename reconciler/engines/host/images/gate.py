@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from pathlib import Path
 from random import Random
+from typing import Any, Protocol
 
 import msgspec
 
 from reconciler.bugs import internal_error
-from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext
+from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
 from reconciler.engines.host.images.refresh import WatchedTag
 from reconciler.engines.host.images.tags import RegistryClient
+from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import Runtime
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.workload.deployment import ResolvedImage, ResolvedImages
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.engines.workload.spec import ImageFault, Type, WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError, ReconcilerError
 from reconciler.model.key import Key, Kind
+from reconciler.model.record import Record
 from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait
 from reconciler.times import iso
@@ -31,24 +34,41 @@ RETRY_SECONDS = 30.0
 """Seconds until the images of a version are tried again, where the registry asks for no other time."""
 
 
-class ImageGate:
-    """Prepares the images of the workloads at one location.
+class RunningImages(Protocol):
+    """The replicas of a location, as far as they use images."""
 
-    ``changed`` is called when a workload must be wanted again: its images are ready, or a tag of it moved. ``registry``
-    is asked in place of the registries that images name.
+    def replicas(self, key: Key) -> Sequence[Replica]:
+        """Those of a workload."""
+
+    def images_of(self, key: Key, version: int) -> dict[str, str]:
+        """The image by container that replicas of a version run from."""
+
+    def images(self) -> set[str]:
+        """The images of all replicas, the ending ones included."""
+
+
+class ImageGate(LocationPart):
+    """Prepares the images of the workloads at the location of ``site`` from the store of ``runtime``.
+
+    Without a store, it holds nothing back. ``registry`` is asked in place of the registries that images name.
     """
 
     def __init__(
         self,
-        clock: Clock,
-        changed: Callable[[Key], None],
-        append_event: Callable[[EngineEvent], None],
+        site: EngineContext,
+        root: Path,
+        runtime: Runtime,
+        running: RunningImages,
+        signals: LocationSignals,
         registry: RegistryClient | None = None,
     ) -> None:
+        self._site = site
+        self._root = root
+        self._runtime = runtime
+        self._running = running
         self._registry = registry
-        self._clock = clock
-        self._changed = changed
-        self._append_event = append_event
+        self._clock = site.clock
+        self._signals = signals
         self._service: ImageService | None = None
         self._pulls = False
         self._images: dict[Key, WorkloadImages] = {}
@@ -56,26 +76,23 @@ class ImageGate:
         self._errors: dict[Key, ImageFault] = {}
         self._tasks: dict[Key, asyncio.Task[None]] = {}
 
-    def open(self, site: EngineContext, root: Path, runtime: Runtime, in_use: Callable[[], Collection[str]]) -> None:
-        """Take images from the store of ``runtime`` for the location at ``root``; without one, hold nothing back.
-
-        In an idle store, images are only removed. ``in_use`` returns the images of existing replicas, which stay.
-        """
+    async def open(self, _records: Sequence[Record]) -> None:
+        """Take images from the store of the runtime; in an idle store, images are only removed."""
         # An earlier try to open may have failed halfway, and have been closed.
         for known in (self._images, self._ready, self._errors):
             known.clear()
+        site, runtime = self._site, self._runtime
         self._pulls = runtime.image_store is not None
         store = runtime.image_store or runtime.idle_store
         if store is not None:
-            context = ImageContext(root, site.settings.org, site.settings.images, site.secrets, site.clock, Random())
-            key = Key(Kind.LOCATION, "", site.location)
-            events = ImageEvents(self._moved, self._failed, in_use, lambda image: self._expired(key, image))
+            settings = site.settings
+            context = ImageContext(self._root, settings.org, settings.images, site.secrets, site.clock, Random())
+            events = ImageEvents(self._moved, self._failed, self._running.images, self._expired)
             self._service = ImageService(context, store, events, self._registry)
 
-    async def run(self) -> None:
-        """Follow tags and remove unused images, until cancelled."""
-        if self._service is not None:
-            await self._service.run()
+    def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Follows tags, and removes unused images."""
+        return (self._service.run(),) if self._service is not None else ()
 
     async def close(self) -> None:
         """Stop all preparations; the next daemon begins them again."""
@@ -84,8 +101,9 @@ class ImageGate:
         if self._service is not None:
             await self._service.close()
 
-    def _expired(self, key: Key, image: str) -> None:
-        self._append_event(EngineEvent(key, Reason.IMAGE_EXPIRED, f"the image {image} is unused, and was deleted"))
+    def _expired(self, image: str) -> None:
+        key = Key(Kind.LOCATION, "", self._site.location)
+        self._signals.report(key, Reason.IMAGE_EXPIRED, f"the image {image} is unused, and was deleted")
 
     def error(self, key: Key) -> str:
         """Why the images of the newest version are not ready; "" while nothing failed."""
@@ -107,14 +125,13 @@ class ImageGate:
         found = [ResolvedImage(pin.image, pin.pinned.partition("@")[2]) for _, pin in sorted(pins.containers.items())]
         return ResolvedImages(tuple(dict.fromkeys(found)), iso(pins.resolved), errors)
 
-    def admit(
-        self, template: ReplicaTemplate, wanted: WorkloadSpec, running: Collection[int], images_now: Mapping[str, str]
-    ) -> WorkloadSpec:
+    def want(self, template: ReplicaTemplate, wanted: WorkloadSpec) -> WorkloadSpec:
         """``wanted`` with pinned images; pending until they are on this host.
 
-        ``running`` are the versions of existing replicas: their digests stay pinned. ``images_now`` are the images by
-        container of those of the wanted version, which pin it if the pins were lost.
+        The digests of versions that still run stay pinned. What runs from the wanted version pins it if the pins were
+        lost.
         """
+        running = {replica.version for replica in self._running.replicas(wanted.key)}
         if self._service is not None and not self._pulls:
             self._service.forget(wanted.key, {*running, wanted.version})
             return wanted
@@ -123,7 +140,7 @@ class ImageGate:
         containers = {each.name: each.image for each in template.spec.containers}
         images = WorkloadImages(wanted.key, wanted.version, containers, template.pull_secrets, wanted.dynamic_tags)
         if self._images.get(wanted.key) != images:
-            self._service.adopt(images, images_now)
+            self._service.adopt(images, self._running.images_of(wanted.key, wanted.version))
             self._begin(images, {*running, wanted.version})
         pinned = self._pinned(wanted.key, wanted.version)
         if wanted.key not in self._ready and not self._ran_before(wanted.key, wanted.version, containers):
@@ -132,7 +149,7 @@ class ImageGate:
         members = (msgspec.structs.replace(each, image=pinned.get(each.name, each.image)) for each in wanted.containers)
         return msgspec.structs.replace(wanted, containers=tuple(members))
 
-    def provide_again(self, key: Key) -> None:
+    def provide_images(self, key: Key) -> None:
         """Pull the images of a workload again, unless that is under way: one that was here is gone."""
         images = self._images.get(key)
         if images is not None and key in self._ready:
@@ -143,14 +160,14 @@ class ImageGate:
         images = self._images.get(tag.key)
         if images is not None and tag.key in self._ready and images.version == tag.version:
             message = f"{tag.reference} of {tag.container} is {digest} now"
-            self._append_event(EngineEvent(tag.key, Reason.IMAGE_CHANGED, message))
+            self._signals.report(tag.key, Reason.IMAGE_CHANGED, message)
             self._start(images, follow=True)
 
     def _failed(self, key: Key, error: EngineError) -> None:
         """Report that the tags of a workload cannot be followed; what runs goes on."""
-        self._append_event(_event(key, error))
+        self._report(key, error)
 
-    def forget_others(self, keys: Collection[Key]) -> None:
+    def retain(self, keys: Collection[Key]) -> None:
         """Forget all workloads but ``keys``: those that ended while no daemon ran. Raises EngineError."""
         if self._service is not None:
             self._service.forget_others(keys)
@@ -190,7 +207,7 @@ class ImageGate:
             else:
                 self._ready.add(images.key)
                 self._errors.pop(images.key, None)
-                self._changed(images.key)
+                self._signals.reload(images.key)
                 return
             await self._clock.sleep(wait)
 
@@ -202,10 +219,16 @@ class ImageGate:
         fault = ImageFault(str(known.reason), str(known), final)
         if fault != self._errors.get(key):
             self._errors[key] = fault
-            self._append_event(_event(key, known))
-            self._changed(key)
+            self._report(key, known)
+            self._signals.reload(key)
         wait = error.wait if isinstance(error, ImageError) else None
         return max(1.0, wait) if wait is not None else RETRY_SECONDS
+
+    def _report(self, key: Key, error: ReconcilerError) -> None:
+        if error.reason == Reason.IMAGE_PULL_FAILED:
+            self._signals.report(key, Reason.IMAGE_PULL_FAILED, str(error))
+        else:
+            self._signals.report(key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
 
     def _pinned(self, key: Key, version: int) -> Mapping[str, str]:
         pins = self._service.pinned(key, version) if self._service is not None and self._pulls else None
@@ -218,12 +241,6 @@ class ImageGate:
         return all(
             name in known and known[name].image == image and known[name].pulled for name, image in containers.items()
         )
-
-
-def _event(key: Key, error: ReconcilerError) -> EngineEvent:
-    if error.reason == Reason.IMAGE_PULL_FAILED:
-        return EngineEvent(key, Reason.IMAGE_PULL_FAILED, str(error))
-    return EngineEvent(key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
 
 
 def _starts(wanted: WorkloadSpec) -> bool:

@@ -75,9 +75,9 @@ class Block(msgspec.Struct, frozen=True, gc=False):
         """The output of the container."""
         return zlib.decompress(self.stored, bufsize=self.length) if self.flags & _DEFLATED else self.stored
 
-    def lines(self) -> list[bytes]:
-        """The output of the container as lines."""
-        return lines_of(self.text(), self.continues)
+    def lines(self, text: bytes | None = None) -> list[bytes]:
+        """The output of the container as lines; ``text`` is that of the block, if the caller has it."""
+        return lines_of(self.text() if text is None else text, self.continues)
 
 
 def block(ms: int, inode: int, offset: int, text: bytes, flags: int = 0) -> Block:

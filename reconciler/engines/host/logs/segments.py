@@ -13,9 +13,10 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.logs.blocks import SMALLEST, TAIL, Block, all_in, size_before, size_of, unpack_block
+from reconciler.engines.reading import LogStream
 
-HOST, LOGS = "host", "logs"
-"""Path components below the state directory: ``host/<location>/logs``."""
+LOGS = "logs"
+"""The directory of the logs, in that of a location."""
 
 _NAME = re.compile(r"([0-9]+)-([0-9]+)\.rlog")
 _WINDOW = 64 << 10
@@ -30,42 +31,29 @@ class Segment(msgspec.Struct, frozen=True, order=True):
     path: str
 
 
-class Stream(msgspec.Struct, frozen=True, order=True):
+class Stream(LogStream, frozen=True, order=True):
     """The output of one container of one replica; ``directory`` contains its segments."""
 
-    gvc: str
-    workload: str
-    replica: str
-    container: str
-    location: str
-    directory: str
-
-    def labels(self) -> dict[str, str]:
-        """The labels that queries select by."""
-        return {name: getattr(self, name) for name in self.__struct_fields__[:-1]}
-
-
-def roots(state: Path) -> dict[str, Path]:
-    """The log directories of all locations in the state directory ``state``, by location. Raises PermissionError."""
-    return {name: state / HOST / name / LOGS for name in sorted(_names(state / HOST))}
+    directory: str = ""
 
 
 def streams(places: Mapping[str, Path]) -> Iterator[Stream]:
     """Every stream at ``places`` (location → root), in order. Raises PermissionError."""
     for location, root in places.items():
-        for gvc in sorted(_names(root)):
-            for workload in sorted(_names(root / gvc)):
+        for gvc in sorted(list_names(root)):
+            for workload in sorted(list_names(root / gvc)):
                 yield from _of_workload(location, root, gvc, workload)
 
 
 def _of_workload(location: str, root: Path, gvc: str, workload: str) -> Iterator[Stream]:
-    for replica in sorted(_names(root / gvc / workload)):
-        for container in sorted(_names(root / gvc / workload / replica)):
+    for replica in sorted(list_names(root / gvc / workload)):
+        for container in sorted(list_names(root / gvc / workload / replica)):
             directory = str(root / gvc / workload / replica / container)
             yield Stream(gvc, workload, replica, container, location, directory)
 
 
-def _names(directory: Path) -> list[str]:
+def list_names(directory: Path) -> list[str]:
+    """The names in a directory; none if it does not exist. Raises PermissionError."""
     try:
         return os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +62,7 @@ def _names(directory: Path) -> list[str]:
 
 def segments(directory: str) -> list[Segment]:
     """The segments of the stream in ``directory``, oldest first."""
-    found = ((name, _NAME.fullmatch(name)) for name in _names(Path(directory)))
+    found = ((name, _NAME.fullmatch(name)) for name in list_names(Path(directory)))
     return sorted(Segment(int(m[2]), int(m[1]), f"{directory}/{name}") for name, m in found if m is not None)
 
 

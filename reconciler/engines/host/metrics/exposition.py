@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from math import isinf
 
-from reconciler.engines.target_metrics import GAP, REPORT_PREFIX, Family
+from reconciler.engines.target_metrics import GAP, REPORT_PREFIX, SUFFIXES, Family
 from reconciler.errors import ReconcilerError
 
 MAX_LINE = 65_536
@@ -24,8 +24,6 @@ TARGET_LABELS = ("org", "gvc", "location", "provider", "region", "cluster_id", "
 """The labels that the platform adds. One of a container's own with such a name gets the prefix ``exported_``."""
 
 _TYPES = frozenset({"counter", "gauge", "histogram", "summary", "untyped"})
-SUFFIXES = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
-"""The ends of the names of samples that belong to a metric of the type."""
 _FLOAT_LABELS = {"histogram": "le", "summary": "quantile"}
 
 _NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*+"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Coroutine, Iterable, Iterator, Mapping
 from functools import partial
+from typing import Any, Protocol
 from zlib import crc32
 
 import msgspec
@@ -15,11 +16,11 @@ from reconciler.clock import Clock
 from reconciler.engines.host.decisions.replica import Phase, Replica
 from reconciler.engines.host.metrics.exposition import TARGET_LABELS
 from reconciler.engines.host.metrics.scrape import scrape
+from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.target_metrics import TargetMetrics, label_text
 from reconciler.engines.workload.environment import PlatformEnvContext
-from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
@@ -45,27 +46,54 @@ class Target(msgspec.Struct, frozen=True):
     labels: str
 
 
-class Scraper:
-    """The last scrape of each target. Nothing is scraped without an address in the settings."""
+class TargetSource(Protocol):
+    """What there is to scrape."""
 
-    def __init__(self, settings: MetricsSettings, clock: Clock, append_event: Callable[[EngineEvent], None]) -> None:
+    def targets(self) -> Iterable[Target]:
+        """The targets now."""
+
+
+class KnownReplicas(Protocol):
+    """The replicas of a location."""
+
+    def all_replicas(self) -> Iterable[Replica]:
+        """All of them, the ending ones included."""
+
+
+class RunningTargets(msgspec.Struct, frozen=True):
+    """The running containers with metrics of ``replicas``, by the newest templates."""
+
+    replicas: KnownReplicas
+    templates: Mapping[Key, ReplicaTemplate]
+
+    def targets(self) -> Iterator[Target]:
+        """The containers until they get their SIGTERM."""
+        return find_targets(self.replicas.all_replicas(), self.templates)
+
+
+class Scraper(LocationPart):
+    """The last scrape of each target of ``source``. Nothing is scraped without an address in the settings."""
+
+    def __init__(self, settings: MetricsSettings, source: TargetSource, clock: Clock, signals: LocationSignals) -> None:
         self._settings = settings
+        self._source = source
         self._clock = clock
         self._found: dict[ContainerId, TargetMetrics] = {}
         self._due: dict[ContainerId, float] = {}
         self._starting: dict[ContainerId, float] = {}
-        self._outages = _Outages(append_event)
+        self._outages = _Outages(signals)
         self._scraping: dict[ContainerId, asyncio.Task[None]] = {}
         self._free = asyncio.Semaphore(PARALLEL)
 
-    async def run(self, targets: Callable[[], Iterable[Target]]) -> None:
-        """Scrape ``targets()``, which may change at any time, until cancelled."""
-        if not self._settings.address:
-            return
+    def work(self) -> tuple[Coroutine[Any, Any, None], ...]:
+        """Scrapes what there is, each target every 30 seconds."""
+        return (self._run(),) if self._settings.address else ()
+
+    async def _run(self) -> None:
         try:
             while True:
                 with contained("scraping of metrics"):
-                    self._start_due({target.place: target for target in targets()})
+                    self._start_due({target.place: target for target in self._source.targets()})
                 await self._clock.sleep(CHECK)
         finally:
             await cancel_and_wait(self._scraping.values(), "scraping of metrics")
@@ -74,9 +102,9 @@ class Scraper:
         """The last scrape of each target, in order of their names."""
         return [self._found[place] for place in sorted(self._found)]
 
-    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
-        """A sentence if ``wanted`` has metrics, and the settings have no address for them."""
-        if not self._settings.address and any(each.metrics for each in wanted.containers):
+    def limitations(self, template: ReplicaTemplate) -> Iterator[str]:
+        """A sentence if a workload has metrics, and the settings have no address for them."""
+        if not self._settings.address and any(container.metrics for container in template.desired.containers):
             yield "Metrics are not scraped: the settings have no host.metrics.address."
 
     def _start_due(self, targets: Mapping[ContainerId, Target]) -> None:
@@ -124,8 +152,8 @@ class Scraper:
 class _Outages:
     """An event when a container of a workload can no longer be scraped, and one when it can in all replicas again."""
 
-    def __init__(self, append_event: Callable[[EngineEvent], None]) -> None:
-        self._append_event = append_event
+    def __init__(self, signals: LocationSignals) -> None:
+        self._signals = signals
         self._failures: dict[ContainerId, int] = {}
         self._reported: set[tuple[Key, str]] = set()
 
@@ -138,11 +166,11 @@ class _Outages:
         if error and failing and about not in self._reported:
             self._reported.add(about)
             text = f"{place.replica}: the metrics of {place.container} at {target.path} cannot be scraped: {error}"
-            self._append_event(EngineEvent(place.key, Reason.SCRAPE_FAILED, text))
+            self._signals.report(place.key, Reason.SCRAPE_FAILED, text)
         elif not failing and about in self._reported:
             self._reported.remove(about)
             text = f"the metrics of {place.container} are scraped again"
-            self._append_event(EngineEvent(place.key, Reason.SCRAPE_RECOVERED, text))
+            self._signals.report(place.key, Reason.SCRAPE_RECOVERED, text)
 
     def forget(self, place: ContainerId) -> None:
         """Forget a container that does not run any more; with the last one, the outage is over without an event."""

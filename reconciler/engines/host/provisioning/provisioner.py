@@ -11,6 +11,7 @@ import msgspec
 from reconciler.engines.host.dataplane.ports import bindable, free_ports
 from reconciler.engines.host.decisions.replica import Phase, Replica, container_of
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.stores import store_mounts
 from reconciler.engines.host.provisioning.template_store import TemplateStore
@@ -51,7 +52,7 @@ class ContainerRun(msgspec.Struct, frozen=True):
     volumes: dict[str, Path] = {}
 
 
-class Provisioner:
+class Provisioner(LocationPart):
     """Provides the containers of one location with everything they need.
 
     ``templates`` has the templates of all running versions, so that containers of an old version can restart.

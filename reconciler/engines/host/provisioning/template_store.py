@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.engines.host.disk.atomic import write_atomic
+from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.provisioning.tokens import Tokens
 from reconciler.engines.workload.spec import Type
 from reconciler.engines.workload.template import ReplicaTemplate
@@ -72,7 +73,7 @@ class TemplateFiles:
         return self._root / key.gvc / key.name / f"{made[0]}-{made[1]}.json"
 
 
-class TemplateStore:
+class TemplateStore(LocationPart):
     """The newest template of each workload, and those of older versions that replicas still use."""
 
     def __init__(self, files: TemplateFiles | None = None) -> None:
@@ -121,10 +122,10 @@ class TemplateStore:
         """The creation time of each known version of the workload, ISO 8601."""
         return {each.desired.version: each.created for each in self._templates.get(key, {}).values()}
 
-    def forget_others(self, recorded: Collection[Key]) -> None:
-        """Remove the files of all workloads but ``recorded``."""
+    def retain(self, keys: Collection[Key]) -> None:
+        """Remove the files of all workloads but ``keys``."""
         if self._files is not None:
-            self._files.forget_others(recorded)
+            self._files.forget_others(keys)
 
     def forget(self, key: Key) -> None:
         """Forget a removed workload."""

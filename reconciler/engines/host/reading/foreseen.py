@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-import msgspec
-
+from reconciler.engines.host.paths import ENGINE
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
 from reconciler.engines.host.runtimes.protocol import RuntimePlugin
+from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop
 from reconciler.engines.volumes import Lifecycle, read_volumes
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
-from reconciler.model.key import Key, Kind
+from reconciler.model.key import Kind
 from reconciler.model.kinds.volumeset import read_capacity
 from reconciler.model.kinds.workload import read_specification
 from reconciler.planning.plan import Action, Step
@@ -19,19 +19,11 @@ from reconciler.records.store import Records
 from reconciler.settings import Settings
 
 
-class ForeseenLimitation(msgspec.Struct, frozen=True, order=True):
-    """One sentence of a future NotEnforced condition, with the location and the affected workloads."""
-
-    message: str
-    location: str
-    keys: tuple[Key, ...]
-
-
-def foreseen_limitations(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenLimitation]:
+def foresee_limitations(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenLimitation]:
     """The limitations that ``steps`` add to those of the recorded workloads; workloads with the same one share an
     entry."""
     bound = settings.locations
-    hosted = {name: runtime_plugin(runtime_of(settings, name)) for name, each in bound.items() if each.engine == "host"}
+    hosted = {name: runtime_plugin(runtime_of(settings, name)) for name, each in bound.items() if each.engine == ENGINE}
     found = sorted(
         (message, step.location, step.key)
         for step in steps
@@ -44,17 +36,9 @@ def foreseen_limitations(settings: Settings, records: Records, steps: Iterable[S
     ]
 
 
-class ForeseenStop(msgspec.Struct, frozen=True, order=True):
-    """A replica that stops while a volume of ``key`` grows."""
-
-    location: str
-    key: Key
-    message: str
-
-
-def foreseen_stops(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenStop]:
+def foresee_stops(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenStop]:
     """The replicas that stop since ``steps`` make their volumes larger, which cannot grow in use."""
-    hosted = {name for name, each in settings.locations.items() if each.engine == "host"}
+    hosted = {name for name, each in settings.locations.items() if each.engine == ENGINE}
     return sorted(
         ForeseenStop(step.location, step.key, message)
         for step in steps

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
 
 import msgspec
@@ -15,17 +14,7 @@ from reconciler.engines.host.decisions.availability import is_failing, is_starti
 from reconciler.engines.host.decisions.replica import Container, Phase, Replica
 from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_plugin
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
-
-
-class State(StrEnum):
-    """The state of a replica, as shown to users."""
-
-    LOADING = "Loading"
-    READY = "Ready"
-    NOT_READY = "Not ready"
-    BACKOFF = "Backoff"
-    ENDING = "Ending"
-    UNKNOWN = "Unknown"
+from reconciler.engines.reading import ContainerRow, ReplicaRow, ReplicaState
 
 
 class HostSnapshot(msgspec.Struct, frozen=True):
@@ -38,23 +27,6 @@ class HostSnapshot(msgspec.Struct, frozen=True):
     replicas: tuple[Replica, ...]
     usage: dict[tuple[ContainerId, str], Usage]
     running: frozenset[ContainerId]
-
-
-class ReplicaRow(msgspec.Struct, frozen=True):
-    """One replica at a moment. ``cpu`` is in millicores since the previous snapshot, None without one.
-
-    ``memory`` is in bytes, None if no container runs; ``age`` is in seconds. ``fault`` is why the replica is not ready,
-    why it ends, or which hook failed.
-    """
-
-    replica: Replica
-    location: str
-    state: State
-    restarts: int
-    cpu: int | None
-    memory: int | None
-    age: float
-    fault: str
 
 
 def take_snapshot(root: Path, location: str) -> HostSnapshot:
@@ -72,21 +44,21 @@ def take_snapshot(root: Path, location: str) -> HostSnapshot:
     return HostSnapshot(SystemClock().monotonic(), replicas, usage, running)
 
 
-def rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:
+def list_rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:
     """A row for each replica, ordered by workload and name; CPU is measured since the snapshot ``before``."""
     found = (_row(location, replica, now, before) for replica in now.replicas)
-    return sorted(found, key=lambda row: (row.replica.key, row.replica.name))
+    return sorted(found, key=lambda row: (row.key, row.name))
 
 
-def state_of(replica: Replica, now: float) -> State:
+def state_of(replica: Replica, now: float) -> ReplicaState:
     """The state of ``replica`` at ``now``."""
     if replica.ending is not None:
-        return State.ENDING
+        return ReplicaState.ENDING
     if replica.ready:
-        return State.READY
+        return ReplicaState.READY
     if any(each.phase is Phase.WAITING and each.failures for each in replica.containers):
-        return State.BACKOFF
-    return State.NOT_READY if is_failing(replica) and not is_starting(replica, now) else State.LOADING
+        return ReplicaState.BACKOFF
+    return ReplicaState.NOT_READY if is_failing(replica) and not is_starting(replica, now) else ReplicaState.LOADING
 
 
 def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapshot | None) -> ReplicaRow:
@@ -94,14 +66,18 @@ def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapsho
     used = {at: each for at, each in now.usage.items() if at[0] in places}
     state = state_of(replica, now.at)
     return ReplicaRow(
-        replica,
+        replica.key,
         location,
-        State.UNKNOWN if state is State.READY and not places <= now.running else state,
+        replica.name,
+        replica.version,
+        ReplicaState.UNKNOWN if state is ReplicaState.READY and not places <= now.running else state,
+        tuple(ContainerRow(each.name, str(each.phase), each.phase is Phase.RUNNING) for each in replica.containers),
         restarts=sum(each.restarts for each in replica.containers),
         cpu=_cpu(used, now, before) if used and before is not None else None,
         memory=sum(each.memory for each in used.values()) if used else None,
         age=max(0.0, now.at - replica.created),
         fault=replica.reason if replica.ending is not None else _notice(replica.containers),
+        ports=replica.ports,
     )
 
 

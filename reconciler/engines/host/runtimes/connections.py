@@ -7,27 +7,13 @@ import struct
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from typing import NamedTuple
 
 from reconciler.engines.host.runtimes import procfs
 from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_plugin
+from reconciler.engines.reading import TcpAddress, TcpLink
 from reconciler.model.key import Key
 
 _TABLES = ("net/tcp", "net/tcp6")
-
-
-class TcpAddress(NamedTuple):
-    """One end of a connection."""
-
-    host: str
-    port: int
-
-
-class TcpLink(NamedTuple):
-    """A connection as its server sees it."""
-
-    client: TcpAddress
-    server: TcpAddress
 
 
 def comes_from(link: TcpLink, root: Path, key: Key, token: str) -> bool:

@@ -10,8 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from reconciler.clock import Clock
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.images.pulled import has_pulled
 from reconciler.engines.host.runtimes.limitations import separate_networks
+from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_of, runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.protocol import (
     ContainerFiles,
     ContainerId,
@@ -28,6 +31,7 @@ from reconciler.engines.workload.environment import ContainerView
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
+from reconciler.settings import Settings
 from reconciler.terminal.session import ExecSession, TerminalSize
 
 
@@ -194,3 +198,14 @@ class HandoverRuntime:
         A stateful replica keeps its name when it is replaced; it is removed from the former runtime before.
         """
         return self._owners.get((key, replica), self._current)
+
+
+def make_location_runtime(settings: Settings, location: str, root: Path, clock: Clock) -> Runtime:
+    """The runtime of ``location``, together with former ones that still have containers or images there."""
+    current = runtime_of(settings, location)
+    names = [current, *(name for name in runtimes_in_use(root) if name != current)]
+    newest, *former = [runtime_plugin(name).make(root, location, clock, settings) for name in names]
+    pullers = [name for name in runtime_names() if runtime_plugin(name).uses_images]
+    unused = pullers if not {*pullers} & {*names} and has_pulled(root) else []
+    idle = [runtime_plugin(name).make(root, location, clock, settings) for name in unused]
+    return HandoverRuntime(newest, former, idle) if former or idle else newest

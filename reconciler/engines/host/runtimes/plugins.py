@@ -8,6 +8,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import TYPE_CHECKING
 
+from reconciler.engines.host.paths import find_directory
+
 if TYPE_CHECKING:
     from reconciler.engines.host.runtimes.protocol import RuntimePlugin
     from reconciler.settings import Settings
@@ -37,7 +39,7 @@ def runtimes_in_use(root: Path) -> list[str]:
 def runtime_of(settings: Settings, location: str) -> str:
     """The name of the runtime of ``location``; ``auto`` keeps the one in use there."""
     name = settings.locations[location].runtime
-    return name if name != AUTO else _automatic(settings, settings.state / "host" / location)
+    return name if name != AUTO else _automatic(settings, find_directory(settings.state, location))
 
 
 def _automatic(settings: Settings, root: Path) -> str:

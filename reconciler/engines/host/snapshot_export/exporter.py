@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,12 +12,13 @@ import msgspec
 from reconciler.bugs import contained
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.atomic import write_durable, write_error
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.snapshot_export.restic import Restic
 from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import BackendName
 from reconciler.engines.host.volumes.snapshots import read_snapshot, snapshot_data
-from reconciler.engines.protocol import EngineEvent, Observation
+from reconciler.engines.protocol import Observation
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
@@ -56,13 +56,11 @@ class _Exported(msgspec.Struct, frozen=True):
 class SnapshotExporter:
     """Exports what is not exported yet; ``settings`` is None where nothing is exported."""
 
-    def __init__(
-        self, root: Path, settings: ResticSettings | None, clock: Clock, append_event: Callable[[EngineEvent], None]
-    ) -> None:
+    def __init__(self, root: Path, settings: ResticSettings | None, clock: Clock, signals: LocationSignals) -> None:
         self._root = root
         self._settings = settings
         self._clock = clock
-        self._append_event = append_event
+        self._signals = signals
         self._failures: dict[Key, str] = {}
 
     async def run(self) -> None:
@@ -98,7 +96,7 @@ class SnapshotExporter:
                     failures[snapshot.key] = f"{snapshot.name} of volume {snapshot.index} is not exported: {known}"
         for key, message in failures.items():
             if self._failures.get(key) != message:
-                self._append_event(EngineEvent(key, Reason.EXPORT_FAILED, message))
+                self._signals.report(key, Reason.EXPORT_FAILED, message)
         self._failures = failures
         return not failures
 

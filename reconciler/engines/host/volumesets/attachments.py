@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.errors import EngineError
@@ -33,16 +34,12 @@ def lock_message(volume: VolumeId, holder: str) -> str:
 
 
 class Attachments:
-    """The attached volumes of one location. ``changed`` is called with a volume set after one of its volumes changed,
-    and ``released`` when a replica that was refused a volume may get it.
-    """
+    """The attached volumes of one location. ``refresh`` reads a volume set again, of which a volume has changed."""
 
-    def __init__(
-        self, store: VolumeStore, changed: Callable[[Key], Awaitable[None]], released: Callable[[], None]
-    ) -> None:
+    def __init__(self, store: VolumeStore, signals: LocationSignals, refresh: Callable[[Key], Awaitable[None]]) -> None:
         self._store = store
-        self._changed = changed
-        self._released = released
+        self._signals = signals
+        self._refresh = refresh
         self._holders: dict[VolumeId, str] = {}
         self._orphans: set[str] = set()
         """Holders that have ended, and whose volumes could not be detached."""
@@ -87,7 +84,7 @@ class Attachments:
                 del self._holders[volume]
                 self.retry()
             raise
-        await self._changed(volume.volumeset)
+        await self._refresh(volume.volumeset)
 
     async def lock_again(self, volume: VolumeId) -> str:
         """Lock an attached volume whose lock is missing; return its holder, "" if there is nothing to do.
@@ -109,7 +106,7 @@ class Attachments:
             await asyncio.to_thread(self._store.detach, volume, holder)
             self._holders.pop(volume, None)
             self.retry()
-            await self._changed(volume.volumeset)
+            await self._refresh(volume.volumeset)
 
     async def prune(self, holders: Collection[str]) -> None:
         """Detach the volumes of replicas other than ``holders``, which a crash may have left.
@@ -152,4 +149,4 @@ class Attachments:
     def retry(self) -> None:
         """Let replicas that were refused a volume try again."""
         self._detached.set()
-        self._released()
+        self._signals.retry_starts()

@@ -23,7 +23,6 @@ from reconciler.engines.host.volumesets.hooks import SnapshotHookRunner
 from reconciler.engines.host.volumesets.other_users import find_other_users
 from reconciler.engines.host.volumesets.verifier import SnapshotVerifier
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
-from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.volume_commands import (
     CloneVolumeSnapshot,
     CreateVolumeSnapshot,
@@ -146,7 +145,7 @@ class VolumeCommands:
                 f"volume {volume.index} was without its replica for {seconds:.1f} s for the snapshot {name}: it cannot "
                 "be copied while programs write"
             )
-            self._sets.report(EngineEvent(volume.volumeset, Reason.SNAPSHOT_STOPPED_REPLICA, message))
+            self._sets.signals.report(volume.volumeset, Reason.SNAPSHOT_STOPPED_REPLICA, message)
         return copied
 
     @asynccontextmanager

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from enum import StrEnum
 
 import msgspec
 
 from reconciler.clock import Clock
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.protocol import VolumeId
-from reconciler.engines.protocol import EngineEvent, Observation
+from reconciler.engines.protocol import Observation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import ConditionType, Reason
@@ -51,12 +52,11 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Failures:
-    """The failures of the volumes of a location. ``changed`` is called when a condition begins, changes or ends."""
+    """The failures of the volumes of a location, which are conditions of its volume sets."""
 
-    def __init__(self, clock: Clock, append_event: Callable[[EngineEvent], None], changed: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, signals: LocationSignals) -> None:
         self._clock = clock
-        self._append_event = append_event
-        self._changed = changed
+        self._signals = signals
         self._found: dict[tuple[VolumeId, Act], Failure] = {}
 
     def find(self, volume: VolumeId, act: Act) -> Failure | None:
@@ -77,14 +77,14 @@ class Failures:
         failure = Failure(error, subject, self._clock.now(), count, self._clock.monotonic() + wait)
         self._found[volume, act] = failure
         if former is None or _text(former.error) != _text(error):
-            self._append_event(EngineEvent(volume.volumeset, _reason(act, error), _message(failure, act)))
+            self._signals.report(volume.volumeset, _reason(act, error), _message(failure, act))
         if former is None or str(former.error) != str(error):
-            self._changed()
+            self._signals.changed()
 
     def clear(self, volume: VolumeId, act: Act) -> None:
         """Forget the failure of an act, which succeeded or is no longer wanted."""
         if self._found.pop((volume, act), None) is not None:
-            self._changed()
+            self._signals.changed()
 
     def retain(self, volumesets: Container[Key]) -> None:
         """Forget the failures of volume sets that do not exist any more."""

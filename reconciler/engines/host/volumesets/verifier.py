@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
@@ -21,7 +22,7 @@ from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnaps
 from reconciler.engines.host.volumes.scratch import ScratchVolumes
 from reconciler.engines.host.volumesets.failures import Act, Failures
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
-from reconciler.engines.protocol import EngineEvent, Observation
+from reconciler.engines.protocol import Observation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.snapshot_check import SnapshotCheck, read_snapshot_check
@@ -47,29 +48,26 @@ class CheckRun(msgspec.Struct, frozen=True):
     path: Path
 
 
-class CheckRunner(msgspec.Struct, frozen=True):
-    """``owner`` is the user of the workload's files; ``run`` runs a check for so many seconds at most.
+class CheckRunner(Protocol):
+    """Runs checks in containers. Both methods raise EngineError."""
 
-    Both raise EngineError.
-    """
+    def owner(self, key: Key) -> Owner:
+        """The user of the files of a workload."""
 
-    owner: Callable[[Key], Owner]
-    run: Callable[[CheckRun, float], Awaitable[ExecResult]]
+    async def run(self, check: CheckRun, timeout: float) -> ExecResult:
+        """Run ``check`` to its end, for ``timeout`` seconds at most."""
 
 
 class SnapshotVerifier:
     """Proves snapshots of ``sets``; ``root`` is the directory of the location, where the states of schedules are."""
 
-    def __init__(
-        self, root: Path, sets: VolumeSets, clock: Clock, runner: CheckRunner, report: Callable[[EngineEvent], None]
-    ) -> None:
+    def __init__(self, root: Path, sets: VolumeSets, clock: Clock, runner: CheckRunner) -> None:
         self._file = root / "snapshot-verifications.json"
         self._sets = sets
         self._clock = clock
         self._runner = runner
-        self._report = report
         self._scratch = ScratchVolumes(root, sets.store.reserve)
-        self._failures = Failures(clock, report, sets.report_changed)
+        self._failures = Failures(clock, sets.signals)
         self._schedules: dict[str, ScheduleState] = {}
         self._turn = asyncio.Lock()
         self._begun = False
@@ -115,7 +113,7 @@ class SnapshotVerifier:
         self._failures.clear(volume, Act.PROOF)
         how = "its check passed" if check.command else "its checksum is right, and its file system can be attached"
         message = f"the snapshot {name} of volume {volume.index} was restored to a copy: {how}"
-        self._report(EngineEvent(volume.volumeset, Reason.SNAPSHOT_PROVEN, message))
+        self._sets.signals.report(volume.volumeset, Reason.SNAPSHOT_PROVEN, message)
         await self._sets.refresh(volume.volumeset)
 
     async def _check_copy(self, volume: VolumeId, name: str, workload: Key | None, check: SnapshotCheck) -> None:

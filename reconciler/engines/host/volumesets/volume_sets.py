@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 
@@ -12,11 +12,12 @@ import msgspec
 
 from reconciler.engines.host.decisions.volumes import existing_volumes, limitations
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
 from reconciler.engines.host.volumesets.attachments import Attachments, lock_message
 from reconciler.engines.host.volumesets.releases import Releases
 from reconciler.engines.host.volumesets.replacements import Replacements
-from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Result
+from reconciler.engines.protocol import Observation, Outcome, Result
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volumes import VolumeSetState, read_volumes
 from reconciler.errors import EngineError
@@ -66,31 +67,17 @@ class VolumeLocks:
 
 
 class VolumeSets:
-    """Observes volume sets and deletes their volumes; a volume is created when a replica mounts it.
+    """Observes volume sets and deletes their volumes; a volume is created when a replica mounts it."""
 
-    ``changed`` is called after a change, ``released`` when a replica that was refused a volume may get it, and ``stop``
-    with the holder of a volume that has to end; it starts again after that.
-    """
-
-    def __init__(
-        self,
-        claims: VolumeClaims,
-        releases: Releases,
-        changed: Callable[[], None],
-        released: Callable[[], None],
-        stop: Callable[[str], bool],
-        report: Callable[[EngineEvent], None],
-    ) -> None:
+    def __init__(self, claims: VolumeClaims, releases: Releases, signals: LocationSignals) -> None:
         self.known: dict[Key, KnownVolumeSet] = {}
         self.store = releases.store
-        self.attachments = Attachments(releases.store, self._refresh_later, released)
+        self.attachments = Attachments(releases.store, signals, self._refresh_later)
         self.releases = releases
         self.locks = VolumeLocks()
         self._replacements = Replacements(releases.root)
         self.claims = claims
-        self._changed = changed
-        self._stop = stop
-        self.report = report
+        self.signals = signals
         self._open = False
         self._opening = asyncio.Lock()
         self._reads = count(1)
@@ -110,7 +97,7 @@ class VolumeSets:
             if self._open:
                 return
             for report in await asyncio.to_thread(self.store.open):
-                self.report(EngineEvent(key, Reason.VOLUMES_CHECKED, report))
+                self.signals.report(key, Reason.VOLUMES_CHECKED, report)
             await self.attachments.open()
             await self._replacements.open()
             self._open = True
@@ -152,7 +139,7 @@ class VolumeSets:
         """As ``attach``, for a replica that runs, though nothing shows that it has the volume. Raises EngineError."""
         if not self.attachments.holder(volume) and volume.volumeset in self.known:
             await self.attach(volume, holder, version, owner)
-            self.report(EngineEvent(volume.volumeset, Reason.VOLUMES_CHECKED, lock_message(volume, holder)))
+            self.signals.report(volume.volumeset, Reason.VOLUMES_CHECKED, lock_message(volume, holder))
 
     async def perform(self, step: Step) -> Outcome:
         """Perform a step on a volume set. Raises EngineError if its volumes cannot be deleted."""
@@ -195,11 +182,7 @@ class VolumeSets:
         known = self.known.get(volume.volumeset)
         if known is not None and known.used.get(volume.index) != used:
             self.known[volume.volumeset] = msgspec.structs.replace(known, used={**known.used, volume.index: used})
-            self._changed()
-
-    def report_changed(self) -> None:
-        """Have the volume sets observed again: a condition of one has changed."""
-        self._changed()
+            self.signals.changed()
 
     async def refresh(self, key: Key) -> None:
         """Read what exists of a volume set. Raises EngineError."""
@@ -211,7 +194,7 @@ class VolumeSets:
             return
         self.known[key] = msgspec.structs.replace(known, stored=stored, read=read)
         if known.stored != stored:
-            self._changed()
+            self.signals.changed()
 
     def _add(self, seen: Observation, state: bytes, body: bytes) -> None:
         claimed = read_volumes(state) or VolumeSetState(seen.location)
@@ -244,7 +227,7 @@ class VolumeSets:
     async def until_detached(self, volume: VolumeId) -> None:
         """Stop the replica that holds a volume, and wait for its end. Raises EngineError VolumeInUse."""
         holder = self.attachments.holder(volume)
-        if holder and not await self.attachments.detach_orphan(volume) and not self._stop(holder):
+        if holder and not await self.attachments.detach_orphan(volume) and not self.signals.stop(holder):
             raise EngineError(
                 f"{volume} is attached to {holder}, which is not controlled here: stop it first",
                 reason=Reason.VOLUME_IN_USE,

@@ -33,7 +33,7 @@ from reconciler.engines.host.volumesets.attachments import lock_message, parse_h
 from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.failures import Act, Failures
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
-from reconciler.engines.protocol import EngineEvent, Observation
+from reconciler.engines.protocol import Observation
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Snapshots, Specification
@@ -65,14 +65,13 @@ class VolumeWatcher:
         sets: VolumeSets,
         commands: VolumeCommands,
         clock: Clock,
-        append_event: Callable[[EngineEvent], None],
     ) -> None:
         self._file = root / "snapshot-schedules.json"
         self._trims_file = root / "volume-trims.json"
         self._sets = sets
         self._commands = commands
         self._clock = clock
-        self._append_event = append_event
+        self._signals = sets.signals
         self._schedules_begun = False
         self._tasks: dict[Key, asyncio.Task[None]] = {}
         self._writing = asyncio.Lock()
@@ -83,7 +82,7 @@ class VolumeWatcher:
         self._spared: dict[VolumeId, tuple[str, ...]] = {}
         self._damaged: set[tuple[VolumeId, str]] = set()
         self._overcommitted = ""
-        self._failures = Failures(clock, append_event, sets.report_changed)
+        self._failures = Failures(clock, sets.signals)
 
     async def run(self) -> None:
         """Work until cancelled. A volume set whose replica takes long to stop delays no other one."""
@@ -130,7 +129,7 @@ class VolumeWatcher:
         found = overcommitment(stored, self._sets.store.disk_size()) if stored else ""
         if found != self._overcommitted:
             self._overcommitted = found
-            self._sets.report_changed()
+            self._signals.changed()
 
     def _begin(self, key: Key) -> None:
         if (task := self._tasks.get(key)) is None or task.done():
@@ -193,7 +192,7 @@ class VolumeWatcher:
     async def _lock_again(self, volume: VolumeId) -> None:
         """Lock a volume whose lock another program has removed: commands would take it for a detached one."""
         if holder := await self._sets.attachments.lock_again(volume):
-            self._append_event(EngineEvent(volume.volumeset, Reason.VOLUMES_CHECKED, lock_message(volume, holder)))
+            self._signals.report(volume.volumeset, Reason.VOLUMES_CHECKED, lock_message(volume, holder))
 
     async def _try(
         self, volume: VolumeId, act: Act, work: Callable[[], Coroutine[Any, Any, None]], subject: str = ""
@@ -224,7 +223,7 @@ class VolumeWatcher:
             command = await self._commands.give_up_lost(volume)
         if command:
             message = f"{volume} can be used again: the {command} that was interrupted is not repeated"
-            self._append_event(EngineEvent(volume.volumeset, Reason.VOLUMES_CHECKED, message))
+            self._signals.report(volume.volumeset, Reason.VOLUMES_CHECKED, message)
 
     async def _delete_expired(self, volume: VolumeId, stored: StoredVolume, keep_last: int | None) -> None:
         """Delete the snapshots that are over, but never the newest one of the schedule that can be restored."""
@@ -237,7 +236,7 @@ class VolumeWatcher:
                 await asyncio.to_thread(self._sets.store.delete_snapshot, volume, name)
                 self._damaged.discard((volume, name))
                 message = f"the snapshot {name} of volume {volume.index} is over, and was deleted"
-                self._append_event(EngineEvent(volume.volumeset, Reason.SNAPSHOT_EXPIRED, message))
+                self._signals.report(volume.volumeset, Reason.SNAPSHOT_EXPIRED, message)
         # A newer one is damaged: all data are not read again until another snapshot is over.
         self._spared[volume] = (newest,) if newest in over else ()
 
@@ -249,7 +248,7 @@ class VolumeWatcher:
             if (volume, each.name) not in self._damaged:
                 self._damaged.add((volume, each.name))
                 message = f"the snapshot {each.name} of {volume} is damaged: the newest undamaged one is kept for it"
-                self._append_event(EngineEvent(volume.volumeset, Reason.SNAPSHOT_DAMAGED, message))
+                self._signals.report(volume.volumeset, Reason.SNAPSHOT_DAMAGED, message)
         return ""
 
     async def _measure(self, volume: VolumeId, stored: StoredVolume) -> None:
@@ -269,7 +268,7 @@ class VolumeWatcher:
             return
         await self._commands.expand(volume, capacity)
         message = f"{volume.index} at {used / GIB:.1f} of {stored.capacity:g} GB grew to {capacity:g} GB"
-        self._append_event(EngineEvent(volume.volumeset, Reason.VOLUME_EXPANDED, f"volume {message}"))
+        self._signals.report(volume.volumeset, Reason.VOLUME_EXPANDED, f"volume {message}")
 
     async def _take(self, volume: VolumeId, stored: StoredVolume, wanted: Snapshots, name: str) -> None:
         """Take the snapshot ``name`` of the schedule, unless it was taken before a crash."""

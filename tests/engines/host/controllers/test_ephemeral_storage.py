@@ -52,7 +52,23 @@ def storage(root: Path) -> EphemeralStorage:
     def written(place: ContainerId) -> tuple[Path, ...]:
         return (root / "run" / place.replica / place.container / "output",)
 
-    return EphemeralStorage(root / "scratch", written, SystemClock())
+    return EphemeralStorage(root / "scratch", written, SystemClock(), Replicas([]))
+
+
+class Replicas:
+    """``live`` replicas, and the names of those that were evicted."""
+
+    def __init__(self, live: list[Replica]) -> None:
+        self.live = live
+        self.evicted: list[str] = []
+
+    def live_replicas(self) -> list[Replica]:
+        """All of them."""
+        return self.live
+
+    def evict(self, replica: Replica, _message: str) -> None:
+        """It uses too much."""
+        self.evicted.append(replica.name)
 
 
 def test_private_files_and_output_of_replicas_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +145,7 @@ async def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_s
     free = iter(range(1 << 40, 0, -700_000))
     flooded: list[int] = []
     monkeypatch.setattr(ephemeral_storage, "_free", lambda _: next(free) if flooded else 1 << 40)
-    clock, measured, evicted = QuickClock(), list[float](), list[str]()
+    clock, measured, replicas = QuickClock(), list[float](), Replicas([replica(50)])
 
     class Measured(EphemeralStorage):
         def find_excess(self, replicas: Sequence[Replica]) -> list[tuple[Replica, int]]:
@@ -138,10 +154,8 @@ async def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_s
             self._cost = 0.0
             return found
 
-    looking = Measured(tmp_path / "scratch", lambda _: (), clock)
-    running = asyncio.create_task(
-        looking.run(lambda: [replica(50)], lambda each, _: evicted.append(each.name)), name="measure"
-    )
+    looking = Measured(tmp_path / "scratch", lambda _: (), clock, replicas)
+    running = asyncio.create_task(looking.run(), name="measure")
     await clock.advance(30.0)
     assert measured == [10.0, 20.0, 30.0]
     flooded.append(1)
@@ -149,4 +163,4 @@ async def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_s
     await clock.advance(4.0)
     await cancel_and_wait([running], "measuring")
     assert measured[3] < 34.0
-    assert evicted[0] == "web-1"
+    assert replicas.evicted[0] == "web-1"

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.logs.search import Search
 from reconciler.engines.host.runtimes.protocol import Runtime
+from reconciler.engines.reading import LogSelection
 from reconciler.engines.workload.deployment import Execution, read_deployment
 from reconciler.model.key import Key
 from reconciler.settings import HostSettings, LocationSettings, Settings
@@ -29,7 +30,7 @@ async def daemon(bench: Bench, root: Path, runtime: Runtime) -> AsyncIterator[Ho
     let_others_through(root)
     host = HostSettings(termination_scale=0.0)
     settings = Settings("acme", (), root, locations={"here": LocationSettings("host", dataplane="builtin")}, host=host)
-    context = EngineContext(bench.records, "here", settings, SystemClock(), vault({}))
+    context = EngineContext(LocationRecords(bench.records, "here"), settings, SystemClock(), vault({}))
     engine = HostEngine(context, root / "here", runtime)
     bench.engines["here"] = engine
     engine.begin_schedules()
@@ -59,12 +60,9 @@ async def reached(engine: HostEngine, status: str) -> Execution:
 
 def stored_output(root: Path, replica: str = "") -> list[str]:
     """The lines that are stored of a replica, or of all."""
-    search = Search(
-        lambda: {"here": root / "here" / "logs"},
-        lambda of: of["replica"].startswith(replica),
-        lambda block, _: block.lines(),
-    )
-    return [line.text.decode() for line in search.newest(1000)]
+    selection = LogSelection(lambda of: of["replica"].startswith(replica), lambda block, _: block.lines())
+    search = Search({"here": root / "here" / "logs"}, selection)
+    return [line.text.decode() for line in search.backward()][::-1]
 
 
 async def apply(bench: Bench, **container: Any) -> None:

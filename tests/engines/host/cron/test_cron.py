@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.engines.host.controllers.executions import log_path
 from reconciler.engines.host.controllers.replica_store import Store
-from reconciler.engines.host.cron.executions import log_path
 from reconciler.engines.host.decisions.execution_log import ExecutionEntry, ExecutionLog
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError

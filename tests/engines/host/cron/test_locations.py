@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
 from reconciler.engines.host.engine import HostEngine
@@ -31,7 +31,7 @@ async def at_every_location(way: Way) -> dict[str, list[str]]:
     engines = {}
     for place in PLACES:
         programs[place] = Programs(clock)
-        context = EngineContext(way.records, place, way.settings, clock, vault({}))
+        context = EngineContext(LocationRecords(way.records, place), way.settings, clock, vault({}))
         engines[place] = HostEngine(context, way.path / place, FakeRuntime(programs[place]))
         await engines[place].open()
         engines[place].begin_schedules()

@@ -15,13 +15,13 @@ from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import UNPROVEN, PlaneContext, Service, Traffic
-from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling, Options
 from reconciler.model.no_wake import parse_no_wake
 from reconciler.settings import HoldSettings, HostSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, ask, until
+from tests.engines.host.signals_kit import RecordedSignals
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 SERVICE = Service(KEY, PORT)
@@ -31,23 +31,22 @@ class Plane:
     """A data plane that runs, with what it reported."""
 
     def __init__(self, path: Path, hold: HoldSettings | None = None, first: int = 18_000, last: int = 19_999) -> None:
-        self.events: list[EngineEvent] = []
-        self.woken: list[Key] = []
-        self.changes = 0
+        self.signals = RecordedSignals()
+        self.events, self.woken = self.signals.events, self.signals.listener.woken
         settings = HostSettings(hold=hold or HoldSettings(), first_service_port=first, last_service_port=last)
         file = path / "dataplane" / "ports.json"
         context = PlaneContext(
             ServicePorts(file, settings),
             settings.hold,
             SystemClock(),
-            self.events.append,
-            self.woken.append,
-            self._change,
+            self.signals,
         )
         self.dataplane = BuiltinDataPlane(context)
 
-    def _change(self) -> None:
-        self.changes += 1
+    @property
+    def changes(self) -> int:
+        """How often an address or an error has changed."""
+        return self.signals.listener.changes
 
     async def address(self, service: Service = SERVICE) -> str:
         """Publish ``service``; its address, once it is served."""

@@ -13,13 +13,13 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.images.pulled import PulledImages, has_pulled, pulled_path
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.images.space import SWEEP_SECONDS
+from reconciler.engines.host.plugin import HostPlugin
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, RunningContainer
-from reconciler.engines.registry import ENGINES
 from reconciler.engines.workload.spec import Restriction
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -83,7 +83,7 @@ class ImageHost(Host):
         super().__init__(path)
 
     def _made(self) -> HostEngine:
-        context = EngineContext(self.records, "here", self._settings, self.time, vault({}))
+        context = EngineContext(LocationRecords(self.records, "here"), self._settings, self.time, vault({}))
         registry = Registry((), self.time, transport=self.registry.transport(HOST))
         runtime = self.made() if self.made else ImageRuntime(self.programs, self.store, self.images, self.labels)
         engine = HostEngine(context, self.root, runtime, registry)
@@ -273,10 +273,10 @@ def test_images_of_a_former_runtime_are_removed_and_none_is_pulled(tmp_path: Pat
 def test_a_location_of_processes_that_pulled_images_still_cares_for_them(tmp_path: Path) -> None:
     settings = Settings("acme", (), tmp_path, locations={"here": LocationSettings("host", dataplane="builtin")})
     with closing(Records.open(tmp_path / FILE)) as records:
-        context = EngineContext(records, "here", settings, SystemClock(), vault({}))
+        context = EngineContext(LocationRecords(records, "here"), settings, SystemClock(), vault({}))
 
         def store() -> object:
-            return ENGINES["host"](context)._runtime.idle_store  # type: ignore[attr-defined]
+            return HostPlugin().make(context).location.runtime.idle_store  # type: ignore[attr-defined]
 
         assert store() is None
         root = tmp_path / "host" / "here"
@@ -305,8 +305,8 @@ def test_a_workload_whose_image_never_comes_can_be_deleted(tmp_path: Path) -> No
 def test_a_version_that_runs_has_its_image_although_the_record_of_its_digest_is_lost(tmp_path: Path) -> None:
     async def replace(host: ImageHost) -> None:
         """Let a new replica take the place of the one that runs."""
-        [old] = host.engine._controller.live_replicas()
-        host.engine._controller.evict(old, "a test")
+        [old] = host.engine.location.controller.live_replicas()
+        host.engine.location.controller.evict(old, "a test")
         await host.until(lambda found: [each.name != old.name for each in found if each.ready] == [True])
 
     async def story(host: ImageHost) -> None:

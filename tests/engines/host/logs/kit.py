@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 from reconciler.engines.host.logs.collector import BUDGET, Collected, Collector, LogLimits
 from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
-from reconciler.engines.host.logs.search import ALWAYS, Line, Search, Span, select
-from reconciler.engines.host.logs.segments import roots
+from reconciler.engines.host.logs.search import Search
 from reconciler.engines.host.runtimes.protocol import ContainerId, OutputForm
+from reconciler.engines.reading import ALWAYS, LogLine, LogSearch, LogSelection, LogSpan, select_lines
+from reconciler.listing import list_paths
 from reconciler.logql.parser import parse
 from reconciler.model.key import Key
 from tests.support.clock import FakeClock
@@ -81,14 +83,18 @@ class Location:
         self.write(text, at)
         assert self.collect().trouble == ""
 
+    def roots(self) -> dict[str, Path]:
+        """The logs of every location, by location."""
+        return {path.name: path / "logs" for path in list_paths(self.state / "host", "*")}
+
     def search(self, query: str = EVERYTHING) -> Search:
         """What ``reconciler logs`` searches."""
         parsed = parse(query)
-        return Search(partial(roots, self.state), parsed.selects, partial(select, parsed))
+        return Search(self.roots(), LogSelection(parsed.selects, partial(select_lines, parsed)))
 
-    def found(self, query: str = EVERYTHING, limit: int = 1_000_000, span: Span = ALWAYS) -> list[Line]:
+    def found(self, query: str = EVERYTHING, limit: int = 1_000_000, span: LogSpan = ALWAYS) -> list[LogLine]:
         """The newest lines."""
-        return self.search(query).newest(limit, span)
+        return newest(self.search(query), limit, span)
 
     def lines(self, query: str = EVERYTHING, limit: int = 1_000_000) -> list[str]:
         """Their text."""
@@ -105,5 +111,10 @@ class Location:
         return sorted(directory.glob("*.rlog"), key=lambda path: int(path.stem.partition("-")[2]))
 
 
-def texts(lines: list[Line]) -> list[str]:
+def newest(search: LogSearch, limit: int, span: LogSpan = ALWAYS) -> list[LogLine]:
+    """The newest lines of a search, oldest first."""
+    return list(islice(search.backward(span), limit))[::-1]
+
+
+def texts(lines: list[LogLine]) -> list[str]:
     return [line.text.decode() for line in lines]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.engines.host.logs import tail
-from reconciler.engines.host.logs.search import Span
 from reconciler.engines.host.runtimes.protocol import OutputForm
+from reconciler.engines.reading import LogSpan
 from tests.engines.host.logs.kit import Location, place
 from tests.support.cases import cases
 from tests.support.clock import START
@@ -120,6 +120,6 @@ def test_lines_are_found_by_the_time_at_which_they_were_written(location: Locati
     location.wait(7_200)
     location.taken(b"".join(written(b"%d" % number, START + number * 60) for number in range(60)))
     begin = int((START + 600) * 1000)
-    found = location.found(span=Span(begin, begin + 120_000))
+    found = location.found(span=LogSpan(begin, begin + 120_000))
     assert [line.text for line in found] == [b"10", b"11", b"12"]
     assert location.lines('{gvc="shop"} |= "59"') == ["59"]

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.engines.host.logs.blocks import Block, all_in, block, pack_block, unpack_block
-from reconciler.engines.host.logs.search import Search, Span, select
-from reconciler.engines.host.logs.segments import roots
+from reconciler.engines.host.logs.search import Search
+from reconciler.engines.reading import LogSelection, LogSpan, select_lines
 from reconciler.logql.parser import parse
-from tests.engines.host.logs.kit import EVERYTHING, Location, place, texts
+from tests.engines.host.logs.kit import EVERYTHING, Location, newest, place, texts
 from tests.support.clock import START
 from tests.support.examples import examples
 
@@ -51,16 +51,16 @@ def test_the_limit_counts_wanted_lines(location: Location) -> None:
 @pytest.mark.parametrize(
     ("span", "seconds"),
     [
-        (Span(since=AT + 8000), [8, 9]),
-        (Span(since=AT + 8001), [9]),
-        (Span(until=AT + 1000), [0, 1]),
-        (Span(until=AT + 999), [0]),
-        (Span(AT + 3000, AT + 4500), [3, 4]),
-        (Span(since=AT + 60_000), []),
-        (Span(until=AT - 1), []),
+        (LogSpan(since=AT + 8000), [8, 9]),
+        (LogSpan(since=AT + 8001), [9]),
+        (LogSpan(until=AT + 1000), [0, 1]),
+        (LogSpan(until=AT + 999), [0]),
+        (LogSpan(AT + 3000, AT + 4500), [3, 4]),
+        (LogSpan(since=AT + 60_000), []),
+        (LogSpan(until=AT - 1), []),
     ],
 )
-def test_a_span_of_time_has_both_its_ends(location: Location, span: Span, seconds: list[int]) -> None:
+def test_a_span_of_time_has_both_its_ends(location: Location, span: LogSpan, seconds: list[int]) -> None:
     found = location.found('{gvc="shop"} |= "first"', span=span)
     assert texts(found) == [f"{second} first" for second in seconds]
 
@@ -77,8 +77,8 @@ def test_a_search_reads_only_the_end_of_long_logs(location: Location) -> None:
         read.append(found)
         return found.lines()
 
-    search = Search(partial(roots, location.state), lambda labels: True, counted)
-    assert [line.text.split()[0] for line in search.newest(3)] == [b"297", b"298", b"299"]
+    search = Search({"here": location.root}, LogSelection(lambda labels: True, counted))
+    assert [line.text.split()[0] for line in newest(search, 3)] == [b"297", b"298", b"299"]
     assert len(read) <= 4
 
 
@@ -86,7 +86,7 @@ def test_lines_are_chosen_by_labels_in_them_and_of_their_stream(location: Locati
     location.taken('{"level": "error", "took": "2s"}\n{"level": "info"}\nplain\n')
     location.taken('{"level": "error", "took": "2s"}\n', place("api"))
     search = location.search('{gvc="shop"} | json | level="error" | took > 1s | workload="web"')
-    assert texts(search.newest(10)) == ['{"level": "error", "took": "2s"}']
+    assert texts(newest(search, 10)) == ['{"level": "error", "took": "2s"}']
     location.taken('{"level": "error", "took": "1s"}\n{"level": "error", "took": "1m"}\n')
     assert texts(search.more()) == ['{"level": "error", "took": "1m"}']
 
@@ -95,7 +95,7 @@ def test_one_of_several_texts_may_be_in_any_block(location: Location) -> None:
     location.taken("the first\n")
     location.wait(3600)
     location.taken("a second\n")
-    assert texts(location.search('{workload="web"} |= "first" or "a second"').newest(10))[-2:] == [
+    assert texts(newest(location.search('{workload="web"} |= "first" or "a second"'), 10))[-2:] == [
         "the first",
         "a second",
     ]
@@ -104,7 +104,7 @@ def test_one_of_several_texts_may_be_in_any_block(location: Location) -> None:
 def test_more_gives_what_came_since_and_nothing_twice(location: Location) -> None:
     search = location.search('{workload=~"web|new"}')
     location.taken("before it was asked\n")
-    assert texts(search.newest(1)) == ["9 second"]
+    assert texts(newest(search, 1)) == ["9 second"]
     assert texts(search.more()) == ["before it was asked"]
     assert search.more() == []
     location.taken("of another workload\n", place("api"))
@@ -152,8 +152,10 @@ def test_lines_of_locations_are_merged_and_carry_their_location(location: Locati
 
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
-    search = Search(partial(roots, tmp_path / "nowhere"), lambda labels: True, partial(select, parse(EVERYTHING)))
-    assert search.newest(10) == []
+    search = Search(
+        {"here": tmp_path / "nowhere"}, LogSelection(lambda labels: True, partial(select_lines, parse(EVERYTHING)))
+    )
+    assert newest(search, 10) == []
     assert search.more() == []
 
 

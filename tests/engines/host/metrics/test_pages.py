@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.engines.host.metrics.exposition import MAX_FAMILIES, ExpositionParser, ScrapeError
-from reconciler.engines.host.metrics.page import render_page
+from reconciler.engines.metrics_page import render_page
 from reconciler.engines.target_metrics import Family, TargetMetrics, label_text
 from tests.support.cases import cases
 

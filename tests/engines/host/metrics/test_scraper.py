@@ -5,22 +5,35 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import pytest
 from msgspec.structs import replace
 
 from reconciler.engines.host.metrics.scraper import CHECK, FAILURES, INTERVAL, Scraper, Target, next_due
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key, Kind
-from reconciler.model.kinds.workload import Metrics, Options
+from reconciler.model.kinds.workload import Metrics, Options, Specification
 from reconciler.settings import MetricsSettings
 from tests.engines.host.metrics.kit import Requests, ok, serving
+from tests.engines.host.provisioning.kit import around
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 GOOD, BAD = ok(b"a 1\n"), ok(b"rubbish\n")
+
+
+class Listed:
+    """Targets that a test changes."""
+
+    def __init__(self) -> None:
+        self.list: list[Target] = []
+
+    def targets(self) -> list[Target]:
+        """Those that there are now."""
+        return self.list
 
 
 class World:
@@ -29,10 +42,11 @@ class World:
     def __init__(self, requests: Requests, budget: int = 64) -> None:
         self.clock = FakeClock()
         self.events: list[EngineEvent] = []
-        self.targets: list[Target] = []
+        listed = Listed()
+        self.targets = listed.list
         self.requests = requests
         settings = MetricsSettings("127.0.0.1:9464", budget)
-        self.scraper = Scraper(settings, self.clock, self.events.append)
+        self.scraper = Scraper(settings, listed, self.clock, RecordedSignals(self.events))
 
     def add(self, replica: str, port: int = 0) -> None:
         """Another replica."""
@@ -60,7 +74,8 @@ def play(story: Callable[[World], Awaitable[None]], *answers: bytes, budget: int
     async def whole() -> None:
         async with serving(*answers) as requests:
             world = World(requests, budget)
-            task = asyncio.create_task(world.scraper.run(lambda: world.targets))
+            [work] = world.scraper.work()
+            task = asyncio.create_task(work)
             try:
                 await story(world)
             finally:
@@ -164,14 +179,19 @@ def test_a_bug_in_one_scrape_leaves_the_others() -> None:
     play(story, GOOD)
 
 
-async def test_nothing_is_scraped_without_an_address() -> None:
-    scraper = Scraper(MetricsSettings(), FakeClock(), lambda _: None)
+def test_nothing_is_scraped_without_an_address() -> None:
+    scraper = Scraper(MetricsSettings(), Listed(), FakeClock(), RecordedSignals())
     containers = ContainerSpec("plain"), ContainerSpec("main", metrics=Metrics(9102))
     wanted = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, containers, Options())
     sentence = "Metrics are not scraped: the settings have no host.metrics.address."
-    assert list(scraper.limitations(wanted)) == [sentence]
-    assert list(scraper.limitations(replace(wanted, containers=containers[:1]))) == []
-    with_address = Scraper(MetricsSettings("127.0.0.1:9464"), FakeClock(), lambda _: None)
-    assert list(with_address.limitations(wanted)) == []
-    await scraper.run(lambda: pytest.fail("no targets are asked for"))
+    assert list(scraper.limitations(template_of(wanted))) == [sentence]
+    assert list(scraper.limitations(template_of(replace(wanted, containers=containers[:1])))) == []
+    with_address = Scraper(MetricsSettings("127.0.0.1:9464"), Listed(), FakeClock(), RecordedSignals())
+    assert list(with_address.limitations(template_of(wanted))) == []
+    assert scraper.work() == ()
     assert scraper.results() == []
+
+
+def template_of(wanted: WorkloadSpec) -> ReplicaTemplate:
+    """A template that wants it."""
+    return ReplicaTemplate(wanted, Specification(), around())

@@ -33,6 +33,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import External, Internal
 from reconciler.model.kinds.workload import Firewall as Rules
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.support.cases import cases
 from tests.support.clock import FakeClock
 from tests.support.podman import firewall_table
@@ -435,7 +436,8 @@ async def test_an_event_shows_that_others_removed_the_table(tmp_path: Path) -> N
     clock, events = FakeClock(), list[EngineEvent]()
     firewall = Firewall(owner(), tmp_path / "policies.json", clock)
     keeper = FirewallKeeper(firewall, clock)
-    upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", events.append, keeper.take_events)
+    collector, signals = Collector(tmp_path, "here", clock), RecordedSignals(events)
+    upkeep = Housekeeping(collector, clock, "here", signals, keeper.take_events)
     running = asyncio.create_task(upkeep.run())
     try:
         await firewall.open(BRIDGE)

@@ -22,7 +22,7 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.controllers.ephemeral_storage import storage_used
 from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.dataplane.endpoints import Endpoints
@@ -605,7 +605,7 @@ def test_the_engine_keeps_its_promises_with_containers_of_images(
 ) -> None:
     def make(bench: Bench, path: Path) -> Engine:
         settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
-        site = EngineContext(bench.records, "here", settings, bench.clock, lambda key: None)  # type: ignore[arg-type, return-value]
+        site = EngineContext(LocationRecords(bench.records, "here"), settings, bench.clock, lambda key: None)  # type: ignore[arg-type, return-value]
         OWNERS.append(labels_of(path / "here", "here").owner)
         runtime = PodmanRuntime(path / "here", "here", bench.clock, service.socket)
         return HostEngine(site, path / "here", runtime)

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.context import EngineContext
+from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.controllers.ephemeral_storage import storage_used
 from reconciler.engines.host.dataplane.ports import free_ports
 from reconciler.engines.host.disk.ownership import IdRange, Owner
@@ -482,7 +482,7 @@ class Site:
     async def daemon(self) -> AsyncIterator[HostEngine]:
         """One life of a daemon; containers go on after it."""
         self.runtime = PodmanRuntime(self._path / "here", "here", SystemClock(), self.runtime._socket)
-        context = EngineContext(self.bench.records, "here", self._settings, SystemClock(), vault({}))
+        context = EngineContext(LocationRecords(self.bench.records, "here"), self._settings, SystemClock(), vault({}))
         engine = HostEngine(context, self._path / "here", self.runtime)
         self.bench.engines["here"] = engine
         engine.begin_schedules()

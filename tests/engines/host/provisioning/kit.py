@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
+from reconciler.engines.context import LocationRecords
 from reconciler.engines.host.disk.ownership import Owner
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.releases import Releases
@@ -107,6 +109,6 @@ def volumes_at(root: Path) -> VolumeSets:
 def volume_sets(store: VolumeStore, root: Path, records: Path) -> VolumeSets:
     """The volume sets whose volumes ``store`` has below ``root``, with the file ``records``."""
     clock = FakeClock()
-    claims = VolumeClaims(Records.open(records, clock_now=clock.now), "here", "acme")
+    claims = VolumeClaims(LocationRecords(Records.open(records, clock_now=clock.now), "here"), "acme")
     releases = Releases(root, store, clock)
-    return VolumeSets(claims, releases, lambda: None, lambda: None, lambda _: False, lambda _: None)
+    return VolumeSets(claims, releases, LocationSignals())

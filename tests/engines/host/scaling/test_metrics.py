@@ -18,6 +18,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Autoscaling
 from tests.engines.host.scaling.test_autoscaling import KEY, wanted_of
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.support.clock import FakeClock
 
 WANTED = msgspec.structs.replace(
@@ -132,7 +133,7 @@ def test_replicas_count_once_they_are_ready_and_for_cpu_once_their_start_is_past
 
 def test_the_first_value_of_latency_is_awaited_for_a_minute() -> None:
     events: list[EngineEvent] = []
-    unknown = UnknownMetrics(events.append)
+    unknown = UnknownMetrics(RecordedSignals(events))
     for at in range(0, 90, 2):
         unknown.note(KEY, "latency", known=False, now=at)
     assert events == []
@@ -145,7 +146,7 @@ def test_the_first_value_of_latency_is_awaited_for_a_minute() -> None:
 
 def test_a_metric_without_a_value_for_30_seconds_is_reported_once_and_so_is_its_return() -> None:
     events: list[EngineEvent] = []
-    unknown = UnknownMetrics(events.append)
+    unknown = UnknownMetrics(RecordedSignals(events))
     for at, known in ((0, True), (2, False), (30, False), (31, True), (32, False), (61, False)):
         unknown.note(KEY, "rps", known=known, now=at)
         assert (unknown.message(KEY), events) == ("", [])

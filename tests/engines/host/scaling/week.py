@@ -14,7 +14,7 @@ from reconciler.engines.host.autoscaling.request_metrics import SAMPLE, RequestM
 from reconciler.engines.host.autoscaling.scaling import Autoscaler
 from reconciler.engines.host.dataplane.protocol import LatencyListener, Traffic
 from reconciler.engines.host.decisions.replica import Replica
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
@@ -131,7 +131,7 @@ class Week:
         self._listener: LatencyListener = lambda *_: None
         self._lost = False
         self._requests = RequestMetrics(self, self._clock)
-        self._autoscaler = Autoscaler(MetricSources((self._requests,)), self._clock, self._note)
+        self._autoscaler = Autoscaler(MetricSources((self._requests,)), self._clock, WeekSignals(self))
 
     async def traffic(self) -> dict[Key, Traffic]:
         """As DataPlane.traffic."""
@@ -180,9 +180,22 @@ class Week:
         site.scale(self._autoscaler.spec_at_scale(site.template, site.replicas).replicas, now)
         check(site, before, now)
 
-    def _note(self, event: EngineEvent) -> None:
-        if event.reason in (Reason.SCALING_UNKNOWN, Reason.SCALING_KNOWN):
-            self.events[event.key.name].append((round(self._clock.monotonic()), str(event.reason)))
+    def note(self, key: Key, reason: Reason) -> None:
+        """Remember when a metric had no value, and when it had one again."""
+        if reason in (Reason.SCALING_UNKNOWN, Reason.SCALING_KNOWN):
+            self.events[key.name].append((round(self._clock.monotonic()), str(reason)))
+
+
+class WeekSignals(LocationSignals):
+    """Signals of a week: its events."""
+
+    def __init__(self, week: Week) -> None:
+        super().__init__()
+        self._week = week
+
+    def report(self, key: Key, reason: Reason, _message: str) -> None:
+        """An event."""
+        self._week.note(key, reason)
 
 
 Check = Callable[[Site, int, float], None]

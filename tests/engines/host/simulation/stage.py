@@ -8,18 +8,19 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.engines.host.controllers.context import ControllerContext
 from reconciler.engines.host.controllers.location import LocationController
 from reconciler.engines.host.controllers.replica_store import Store
-from reconciler.engines.host.cron.start_limit import StartLimit
+from reconciler.engines.host.controllers.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.runtimes.protocol import ContainerId, Runtime
-from reconciler.engines.host.services import HostServices
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.workload.spec import WorkloadSpec
 from tests.engines.host.fake import FakeLogging, FakeProbing, FakeProvisioner, FakeRuntime, Programs, QuickClock
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.engines.host.simulation.behaviour import containers_of
 from tests.engines.host.simulation.schedule import Schedule, wanted_at_first
 
@@ -62,7 +63,10 @@ class Stage:
 
     async def open(self) -> None:
         """Let a daemon begin."""
-        tools = HostServices(
+        signals = RecordedSignals(self.news)
+        signals.begin_schedules()
+        tools = ControllerContext(
+            signals=signals,
             runtime=self.make_runtime(),
             provisioner=FakeProvisioner(),
             store=Store(self._root / "replicas"),
@@ -72,14 +76,12 @@ class Stage:
             clock=self.clock,
             timing=self._timing,
             rng=self._rng,
-            append_event=self.news.append,
-            changed=lambda: None,
             cron_starts=StartLimit(16),
         )
         self._controller = LocationController(tools)
         await self._controller.open()
         self._hand_over()
-        self._controller.stop_unrecorded()
+        self._controller.retain(())
 
     async def close(self) -> None:
         """Let the daemon stop, if it has not."""
@@ -122,7 +124,7 @@ class Stage:
 
     def _hand_over(self) -> None:
         if self._controller is not None:
-            self._controller.want(self.last.key, self.wanted)
+            self._controller.set_wanted(self.last.key, self.wanted)
 
     async def _restart(self, downtime: float) -> None:
         if self._controller is not None:

@@ -21,6 +21,7 @@ from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
 from reconciler.model.record import Health
 from reconciler.settings import ResticSettings
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.engines.host.volumes.kit import IMAGES, ONE, OURS, SET, VOLUME, Disk, mounted_disk
 from tests.support.programs import only_root, tool
 from tests.support.sandbox import eventually
@@ -58,7 +59,7 @@ def with_snapshot(path: Path, setting: str = "directory") -> Disk:
 
 async def export(disk: Disk, settings: ResticSettings, events: list[EngineEvent]) -> SnapshotExporter:
     """The exporter of the location, once it has tried."""
-    exporter = SnapshotExporter(disk.root, settings, disk.clock, events.append)
+    exporter = SnapshotExporter(disk.root, settings, disk.clock, RecordedSignals(events))
     before, working = len(disk.clock.slept), asyncio.create_task(exporter.run())
     try:
         await until(lambda: len(disk.clock.slept) > before, "a pause of the exporter")

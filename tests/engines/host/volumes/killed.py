@@ -21,11 +21,12 @@ from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.hooks import SnapshotHookRunner
-from reconciler.engines.host.volumesets.verifier import CheckRun, CheckRunner, SnapshotVerifier
+from reconciler.engines.host.volumesets.verifier import CheckRun, SnapshotVerifier
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet
 from reconciler.engines.protocol import Observation
 from reconciler.engines.volume_commands import DeleteVolume, RestoreVolume, VolumeCommand
 from reconciler.engines.volumes import VolumeSetState
+from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Specification
 from reconciler.model.record import Health
 from tests.engines.host.fake import FakeRuntime, Programs
@@ -41,14 +42,21 @@ def command(disk: Disk, ask: VolumeCommand) -> None:
     seen = Observation(SET, "here", Health.HEALTHY, b"{}")
     sets.known[SET] = KnownVolumeSet(seen, Specification(), VolumeSetState("here"))
     hooks = SnapshotHookRunner(disk.root, sets, FakeRuntime(Programs(disk.clock)).exec)
-    runner = CheckRunner(lambda _: Owner(), _no_check)
-    verifier = SnapshotVerifier(disk.root, sets, disk.clock, runner, lambda _: None)
+    verifier = SnapshotVerifier(disk.root, sets, disk.clock, NoChecks())
     commands = VolumeCommands(disk.root, sets, disk.clock, COMMAND.__eq__, hooks, verifier)
     asyncio.run(commands.perform(SET, ask, COMMAND))
 
 
-async def _no_check(_check: CheckRun, _limit: float) -> ExecResult:
-    raise AssertionError("the volume set has no workload")
+class NoChecks:
+    """No workload checks the snapshots."""
+
+    def owner(self, _key: Key) -> Owner:
+        """That of nobody."""
+        return Owner()
+
+    async def run(self, _check: CheckRun, _limit: float) -> ExecResult:
+        """Never called."""
+        raise AssertionError("the volume set has no workload")
 
 
 OPERATIONS: dict[str, Callable[[Disk, VolumeStore], object]] = {

@@ -80,7 +80,7 @@ def test_a_read_that_ends_late_hides_no_change_that_was_read_after_it(
         await host.volumeset()
         await host.database()
         await host.running("db-0")
-        sets = host.engine._volumes.sets
+        sets = host.engine.location.volume_sets
         listed, read, goes_on = sets.store.list, threading.Event(), threading.Event()
 
         def list_late(key: Key) -> tuple[StoredVolume, ...]:

@@ -12,6 +12,7 @@ from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import Attachments, holder_name
 from reconciler.planning.plan import Action
+from tests.engines.host.signals_kit import RecordedSignals
 from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
 from tests.support.clock import FakeClock
 from tests.support.plans import step
@@ -71,7 +72,7 @@ async def test_the_volumes_of_replicas_that_are_gone_are_free_again(tmp_path: Pa
     there, gone = VolumeId(SET, 0), VolumeId(SET, 1)
     for volume, name in ((there, "db-0"), (gone, "db-1")):
         store.attach(volume, VolumeSpec(10), holder_name(DB, name), Owner())
-    attachments = Attachments(store, lambda _: asyncio.sleep(0), lambda: None)
+    attachments = Attachments(store, RecordedSignals(), lambda _: asyncio.sleep(0))
     await attachments.open()
     await attachments.prune({holder_name(DB, "db-0")})
     assert store.holders() == attachments.attached(SET) == {there: holder_name(DB, "db-0")}

@@ -37,8 +37,7 @@ from reconciler.engines.host.dataplane.haproxy.rendering.render import FILES
 from reconciler.engines.host.dataplane.haproxy.routes import RouteServer
 from reconciler.engines.host.dataplane.haproxy.wanted import WantedState
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
-from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic, refused_event
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.dataplane.protocol import LatencyListener, PlaneContext, Service, Traffic, report_refused
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -261,7 +260,7 @@ class HaproxyDataPlane:
         shown = (failure, dict(self._wanted.errors), frozenset(self._proxy.live), self._outside.state)
         if shown != self._shown:
             self._failure, self._shown = failure, shown
-            self._context.changed()
+            self._context.signals.serving_changed()
 
     async def _bring(self) -> None:
         if not self._opened:
@@ -314,7 +313,7 @@ class HaproxyDataPlane:
         self._report_full()
         for key in self._wanted.services if restarted else ():
             text = "HAProxy had ended and was started again: the requests in flight were lost"
-            self._context.append_event(EngineEvent(key, Reason.PROXY_RESTARTED, text))
+            self._context.signals.report(key, Reason.PROXY_RESTARTED, text)
 
     def _report_crowd(self) -> None:
         """Append an event that names the workload with the most requests that wait, once there are too many."""
@@ -327,7 +326,7 @@ class HaproxyDataPlane:
                 f"{count} requests wait, the most of all workloads here. HAProxy has so many connections "
                 f"that only {FEW_WAITING} requests of each may wait for now"
             )
-            self._context.append_event(EngineEvent(key, Reason.MANY_REQUESTS_WAIT, text))
+            self._context.signals.report(key, Reason.MANY_REQUESTS_WAIT, text)
 
     def _report_full(self) -> None:
         """Append an event that names the workload with the most connections, once there is hardly room for others."""
@@ -340,7 +339,7 @@ class HaproxyDataPlane:
                 f"{count} requests and connections are open, the most of all workloads here. HAProxy has hardly "
                 f"room for others, so no workload gets more than {self._proxy.limits.share} for now"
             )
-            self._context.append_event(EngineEvent(key, Reason.MANY_CONNECTIONS, text))
+            self._context.signals.report(key, Reason.MANY_CONNECTIONS, text)
 
     def _busiest(self, counts: Mapping[str, int]) -> tuple[Key | None, int]:
         """The workload of the highest of ``counts``, which are by backend, and that count; None if none is served."""
@@ -352,11 +351,11 @@ class HaproxyDataPlane:
     def _report_refused(self, name: str, count: int) -> None:
         key = decode_key(name)
         if count > 0 and key in self._wanted.services:
-            self._context.append_event(refused_event(key, "request", count))
+            report_refused(self._context.signals, key, "request", count)
 
     def _on_hold(self, key: Key) -> None:
         if key in self._wanted.services and self._wanted.is_empty(key):
-            self._context.wake(key)
+            self._context.signals.wake(key)
 
     def _on_end(self) -> None:
         self._compare_soon()

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from reconciler.engines.context import LocationRecords
 from reconciler.engines.workload.routing.build import linked_gvc, linked_workload
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain, read_domain
-from reconciler.records.store import Records
 
 
 class KnownDomains:
     """The domains as they were read last."""
 
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: LocationRecords) -> None:
         self._records = records
         self._found: dict[Key, tuple[str, Domain]] = {}
 
     def refresh(self) -> bool:
         """Read the domains again, and return whether any changed; only those are decoded. Raises RecordsError."""
         found = {}
-        for record in self._records.applied.items(Kind.DOMAIN):
+        for record in self._records.domains():
             known = self._found.get(record.key)
             same = known is not None and known[0] == record.digest
             found[record.key] = known if known is not None and same else (record.digest, read_domain(record.body))

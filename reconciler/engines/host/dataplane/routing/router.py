@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from reconciler.engines.context import LocationRecords
 from reconciler.engines.host.dataplane.certificates.store import Served, without_tls
 from reconciler.engines.host.dataplane.routing.domains import KnownDomains
 from reconciler.engines.workload.routing.build import (
@@ -20,16 +21,14 @@ from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain
 from reconciler.model.kinds.gvc import Gvc
-from reconciler.model.record import Record
-from reconciler.records.store import Records
 
 
 class Router:
     """The routes of ``location``. The table is built when it is needed, and the same object until something changes."""
 
-    def __init__(self, records: Records, location: str, endpoint_domain: str) -> None:
+    def __init__(self, records: LocationRecords, endpoint_domain: str) -> None:
         self._records = records
-        self._location = location
+        self._location = records.location
         self._endpoint_domain = endpoint_domain
         self._workloads: dict[Key, ServedWorkload] = {}
         self._gvcs: dict[str, GvcRouting] = {}
@@ -87,7 +86,7 @@ class Router:
         return self._table
 
     def _read_gvc(self, name: str, alias: str) -> None:
-        record: Record | None = next(iter(self._records.applied.get(Key(Kind.GVC, "", name))), None)
+        record = self._records.shared(Key(Kind.GVC, "", name))
         spec = msgspec.json.decode(record.body, type=Gvc).spec if record is not None else Gvc().spec
         balancer = spec.load_balancer
         found = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)

@@ -21,12 +21,12 @@ from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
 from reconciler.engines.host.runtimes.procfs import children, find_process
-from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings, HostSettings, IngressSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, until
+from tests.engines.host.signals_kit import RecordedSignals
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 OTHER = Key(Kind.WORKLOAD, "shop", "api")
@@ -144,23 +144,23 @@ class Plane:
         certificates: CertificateStore | None = None,
         user: tuple[int, int] | None = None,
     ) -> None:
-        self.events: list[EngineEvent] = []
-        self.woken: list[Key] = []
+        self.signals = RecordedSignals()
+        self.events, self.woken = self.signals.events, self.signals.listener.woken
         self.lines: list[tuple[Key, str]] = []
-        self.changes = 0
         self.running: asyncio.Task[None] | None = None
         self.directory = path / "haproxy"
         self.clock = SystemClock()
         ports = ServicePorts(path / "ports.json", HostSettings())
-        calls = self.events.append, self.woken.append, self._change
-        context = PlaneContext(ports, hold, self.clock, *calls, ingress, routes, self._log, certificates)
+        context = PlaneContext(ports, hold, self.clock, self.signals, ingress, routes, self._log, certificates)
         self.dataplane = HaproxyDataPlane(self.directory, Setup("here", user, root), context)
 
     def _log(self, key: Key, line: str) -> None:
         self.lines.append((key, line))
 
-    def _change(self) -> None:
-        self.changes += 1
+    @property
+    def changes(self) -> int:
+        """How often an address or an error has changed."""
+        return self.signals.listener.changes
 
     async def command(self, line: str) -> str:
         """The answer of HAProxy to a command that comes from somebody else."""

@@ -20,6 +20,7 @@ from reconciler.engines.host.dataplane.haproxy.program import Program, find_prog
 from reconciler.engines.host.dataplane.limitations import haproxy_limitations
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.model.kinds.workload import Retries
 from reconciler.settings import HoldSettings, HostSettings, LocationSettings, Settings
 from tests.engines.host.dataplane.haproxy.kit import KEY, OTHER, SERVICE, Plane, WebReplica, end, get, play
@@ -90,7 +91,7 @@ def test_auto_is_the_default_and_takes_haproxy_if_it_does_all_that_is_needed(
         ("builtin", ""),
     ]
     ports = ServicePorts(tmp_path / "ports.json", settings.host)
-    context = PlaneContext(ports, settings.host.hold, SystemClock(), list, list, list)
+    context = PlaneContext(ports, settings.host.hold, SystemClock(), LocationSignals())
     with capture_logs() as lines:
         assert make_dataplane(settings, "here", tmp_path, context).name == chosen
     assert [each["why"] for each in lines] == [why] * bool(why)
@@ -204,7 +205,7 @@ def test_auto_stays_with_a_haproxy_that_serves_until_its_program_is_removed(
     def made() -> DataPlane:
         """The data plane of a daemon that starts now."""
         ports = ServicePorts(root / "dataplane" / "ports.json", settings.host)
-        context = PlaneContext(ports, settings.host.hold, SystemClock(), list, list, list)
+        context = PlaneContext(ports, settings.host.hold, SystemClock(), LocationSignals())
         found = make_dataplane(settings, "here", root, context)
         end_former(found, root)
         return found
@@ -250,7 +251,7 @@ def test_an_address_outlasts_a_change_of_the_data_plane(tmp_path: Path) -> None:
 
     async def builtin() -> None:
         ports = ServicePorts(tmp_path / "dataplane" / "ports.json", HostSettings())
-        context = PlaneContext(ports, HoldSettings(), Plane(tmp_path).clock, list, list, list)
+        context = PlaneContext(ports, HoldSettings(), Plane(tmp_path).clock, LocationSignals())
         plane = BuiltinDataPlane(context)
         end_former(plane, tmp_path)
         plane.publish(SERVICE)

@@ -60,7 +60,7 @@ def location(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_restart(path: Path) -> None:
     async def story(host: Host) -> None:
-        plane = host.engine._publisher.dataplane
+        plane = host.engine.location.publisher.dataplane
         assert isinstance(plane, HaproxyDataPlane)
         Watched.plane = plane
         fleet = Fleet(host, WebReplica)
@@ -83,7 +83,7 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
         assert not any(ready for _, ready in signals)
         [second] = [each.name for each in host.replicas()]
         assert (await get(address)).body == second
-        host.engine._publisher.split(KEY, {1: 0, 2: 100})
+        host.engine.location.publisher.split(KEY, {1: 0, 2: 100})
         await plane.synchronize(KEY)
         assert (await get(address)).body == second
 
@@ -114,7 +114,7 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
 
 def test_requests_that_a_replica_does_not_end_in_its_grace_period_are_reported(path: Path) -> None:
     async def story(host: Host) -> None:
-        plane, fleet = host.engine._publisher.dataplane, Fleet(host, WebReplica)
+        plane, fleet = host.engine.location.publisher.dataplane, Fleet(host, WebReplica)
         await ask_for(host, image="stubborn", autoscaling=STEADY)
         await fleet.pass_until(1)
         address = await address_of(host)
@@ -179,7 +179,7 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         assert await served(host, at, "shop.example", 403) == 403
         assert await endpoints(host) == ["shop.example"]
         await until(lambda: (host.root / DATAPLANE / "errors" / "shop" / "web.log").exists())
-        await host.engine._collector.collect()
+        await host.engine.location.collector.collect()
         assert "403 GET /: the address of the client is not allowed (request " in stored(host)
         events = []
 

@@ -23,6 +23,7 @@ from reconciler.engines.host.dataplane.haproxy.rendering.profiles import FEW_WAI
 from reconciler.engines.host.dataplane.haproxy.workers.former import FormerWorkers
 from reconciler.engines.host.dataplane.haproxy.workers.progress import LONG_SECONDS, SILENT_SECONDS, Progress
 from reconciler.engines.host.dataplane.protocol import UNPROVEN, Traffic
+from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.probes.grpc import check
 from reconciler.engines.host.runtimes.procfs import find_process
 from reconciler.errors import EngineError
@@ -612,13 +613,13 @@ def test_the_ports_of_a_killed_process_are_never_those_of_another_program(path: 
     async def story(plane: Plane) -> None:
         replica = await WebReplica("a").start()
         address = await plane.address(SERVICE, replica)
-        master, worker, changed = plane.master, plane.worker, plane._change
+        master, worker = plane.master, plane.worker
 
-        def change() -> None:
-            errors.add(plane.dataplane.error(KEY))
-            changed()
+        class Errors(LocationPart):
+            def on_serving_change(self) -> None:
+                errors.add(plane.dataplane.error(KEY))
 
-        plane.dataplane._context = msgspec.structs.replace(plane.dataplane._context, changed=change)
+        plane.signals.connect((plane.signals.listener, Errors()))
         os.kill(worker, signal.SIGSTOP)
         os.kill(master, signal.SIGKILL)
         await until(lambda: not plane.dataplane._master.running)

@@ -8,10 +8,10 @@ import signal
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from reconciler.doctor.host_engine import check_unit
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG, MASTER_SOCKET, PID
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, find_master, spawn_master
 from reconciler.engines.host.dataplane.haproxy.routes import _bind_fault
+from reconciler.engines.host.reading.host_checks import check_unit
 from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Plane, WebReplica, end, get, play
 from tests.engines.host.dataplane.kit import PATIENCE, until
 from tests.support.programs import OWNER, only_root, tool

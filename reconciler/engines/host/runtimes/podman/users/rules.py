@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.engines.host.disk.ownership import IDS, IdRange
+from reconciler.engines.host.paths import ENGINE, find_directory
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.protocol import HostProblem
 from reconciler.engines.workload.spec import WorkloadSpec
@@ -66,8 +67,8 @@ def check_users(settings: Settings, proc: Path, etc: Path = Path("/etc")) -> Ite
         advice = f"sysctl fs.inotify.max_user_instances={_ENOUGH_INSTANCES}, in a file below /etc/sysctl.d to keep it"
         yield HostProblem(message, advice)
     for location, bound in sorted(settings.locations.items()):
-        if bound.engine == "host" and bound.runtime in ("podman", "auto"):
-            owner = labels_of(settings.state / "host" / location, location).owner
+        if bound.engine == ENGINE and bound.runtime in ("podman", "auto"):
+            owner = labels_of(find_directory(settings.state, location), location).owner
             yield from _conflicts(location, id_range(owner, chosen.first_id), etc)
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from reconciler.doctor.check import Check, fine, problem, warning
-from reconciler.doctor.permissions import ENTER, WRITE, Identity, unreadable
+from reconciler.checks import ENTER, WRITE, Check, Identity, fine, problem, unreadable, warning
 from reconciler.engines.host.dataplane.choice import HAPROXY, choose, proxy_directory
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, find_master
 from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program
 from reconciler.engines.host.dataplane.ports import listening_ports
+from reconciler.engines.host.paths import ENGINE, find_directory
 from reconciler.engines.host.provisioning.files import MEMORY
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
 from reconciler.settings import Settings
@@ -32,7 +32,7 @@ _OUTGOING = "sys/net/ipv4/ip_local_port_range"
 
 def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Path = Path("/proc")) -> Iterator[Check]:
     """Check the host engine, if a location is bound to it; ``pid`` is the daemon's, None if none runs."""
-    places = sorted(name for name, bound in settings.locations.items() if bound.engine == "host")
+    places = sorted(name for name, bound in settings.locations.items() if bound.engine == ENGINE)
     if not places:
         return
     parts = (_runtimes(settings, places, who, proc), _planes(settings, places, who), _memory(who))
@@ -66,7 +66,8 @@ def _planes(settings: Settings, places: list[str], who: Identity) -> Iterator[Ch
         yield warning(ABOUT, message, "install a HAProxy that was built with Lua, as Debian's is")
     if program is not None and program.usable and who.uid:
         for place in named:
-            ingress, directory = settings.locations[place].ingress, proxy_directory(settings.state / "host" / place)
+            ingress = settings.locations[place].ingress
+            directory = proxy_directory(find_directory(settings.state, place))
             privileged = ingress is not None and min(ingress.http_port, ingress.https_port) < PRIVILEGED
             yield from check_unit(ProxyUnit(place), directory, privileged=privileged)
 

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
+from reconciler.checks import Check, warning
 from reconciler.clock import Clock
-from reconciler.doctor.check import Check, warning
-from reconciler.doctor.permissions import Identity
-from reconciler.doctor.secrets import readable_records
 from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.host.dataplane.acme.issuer import read_failures
 from reconciler.engines.host.dataplane.acme.renewal import next_order
@@ -18,12 +15,12 @@ from reconciler.engines.host.dataplane.certificates.pem import Certificate, Cert
 from reconciler.engines.host.dataplane.certificates.selection import expires_soon
 from reconciler.engines.host.dataplane.choice import DATAPLANE
 from reconciler.engines.host.dataplane.secure_routes import ACME
+from reconciler.engines.host.paths import find_directory
+from reconciler.engines.protocol import SecretReader
 from reconciler.errors import EngineError, SourceError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import read_domain
-from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
-from reconciler.secrets.store import SecretStore
 from reconciler.settings import Settings
 from reconciler.times import iso
 
@@ -33,23 +30,20 @@ LATE_SECONDS = 3600.0
 """Seconds after which an order that is due and was not placed is no longer wanted."""
 
 
-def check_certificates(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
-    """Check the directories of certificates, the secrets that domains name, and the orders of each location.
-
-    Only ``who``, the daemon's user, can check the secrets.
-    """
+def check_certificates(
+    settings: Settings, records: Records | None, reveal: SecretReader, clock: Clock
+) -> Iterator[Check]:
+    """Check the directories of certificates, the secrets that domains name, and the orders of each location."""
     now = clock.now()
     ingresses = {name: bound.ingress for name, bound in settings.locations.items() if bound.ingress is not None}
     for directory in sorted({each.certificates for each in ingresses.values() if each.certificates is not None}):
         yield from _files(directory, now)
-    if ingresses:
-        with readable_records(settings, who) as records:
-            if records is not None:
-                yield from _secrets(settings, records, clock)
-                yield from _domains(records)
+    if ingresses and records is not None:
+        yield from _secrets(records, reveal, now)
+        yield from _domains(records)
     for location, ingress in sorted(ingresses.items()):
         if ingress.acme is not None:
-            yield from _orders(settings.state / "host" / location / DATAPLANE / ACME, location, now)
+            yield from _orders(find_directory(settings.state, location) / DATAPLANE / ACME, location, now)
 
 
 def _files(directory: Path, now: float) -> Iterator[Check]:
@@ -68,7 +62,7 @@ def _files(directory: Path, now: float) -> Iterator[Check]:
             yield warning(ABOUT, _expiration(each, names, now), advice)
 
 
-def _secrets(settings: Settings, records: Records, clock: Clock) -> Iterator[Check]:
+def _secrets(records: Records, reveal: SecretReader, now: float) -> Iterator[Check]:
     """Check the server certificates that domains name."""
     named: dict[Key, list[str]] = {}
     for record in records.applied.items(Kind.DOMAIN):
@@ -76,18 +70,15 @@ def _secrets(settings: Settings, records: Records, clock: Clock) -> Iterator[Che
         for each in filter(None, links):
             key = Key(Kind.SECRET, "", each.secret_link.rpartition("/")[2])
             named.setdefault(key, []).append(record.key.name)
-    store = SecretStore(records, settings)
     for key, domains in sorted(named.items()):
         try:
-            _open_secret(store, key, settings, records, clock)
-            found = read_secret(store.read(key), str(key))
+            found = read_secret(reveal(key), str(key))
         except (EngineError, CertificateError, SourceError) as error:
             message = f"{key} is not served for {', '.join(domains)}: {error}"
             yield warning(ABOUT, message, "correct the secret; the daemon reads it when it is applied")
             continue
-        if expires_soon(found, clock.now()):
-            yield warning(ABOUT, _expiration(found, found.names, clock.now()), "commit another one to the secret")
-    store.close()
+        if expires_soon(found, now):
+            yield warning(ABOUT, _expiration(found, found.names, now), "commit another one to the secret")
 
 
 def _domains(records: Records) -> Iterator[Check]:
@@ -97,19 +88,6 @@ def _domains(records: Records) -> Iterator[Check]:
             if found.type.degrades:
                 message = f"{record.key} has the condition {found.type} at {found.location}: {found.message}"
                 yield warning(ABOUT, message, f"see `reconciler describe {record.key}`")
-
-
-def _open_secret(store: SecretStore, key: Key, settings: Settings, records: Records, clock: Clock) -> None:
-    """Read the data of a secret from its source if it is never recorded. Raises SourceError."""
-    with suppress(EngineError):
-        store.read(key)
-        return
-    entry = records.desired.get(str(key))
-    source = next((each for each in settings.sources if entry is not None and each.name == entry.source), None)
-    if source is not None:
-        found = SourcePipeline(settings, source, records, clock).view().bodies.resource(str(key))
-        if found is not None:
-            store.put(found)
 
 
 def _expiration(certificate: Certificate, names: Iterable[str], now: float) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from reconciler.engines.host.controllers.context import ControllerContext
 from reconciler.engines.host.decisions.actions import Create, Decision, Remove, soonest
 from reconciler.engines.host.decisions.cron import add_due, add_run, next_due, record_start
 from reconciler.engines.host.decisions.execution_log import Events, ExecutionEntry, ExecutionLog, ExecutionState
@@ -24,8 +25,6 @@ from reconciler.engines.host.decisions.execution_results import (
 from reconciler.engines.host.decisions.executions import decide_executions
 from reconciler.engines.host.decisions.replica import Replica, Run
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
-from reconciler.engines.host.services import HostServices
-from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.run_command import ContainerOverride
 from reconciler.engines.workload.deployment import Execution
 from reconciler.engines.workload.spec import WorkloadSpec
@@ -44,11 +43,11 @@ FOLDER = "executions"
 class Executions:
     """The log of the workload ``key``; it is read from its file when it is needed first."""
 
-    def __init__(self, key: Key, services: HostServices) -> None:
+    def __init__(self, key: Key, context: ControllerContext) -> None:
         self._key = key
-        self._services = services
-        self._boot = services.store.boot
-        self._path = log_path(services.store.root, key)
+        self._context = context
+        self._boot = context.store.boot
+        self._path = log_path(context.store.root, key)
         self._log: ExecutionLog | None = None
 
     @property
@@ -66,19 +65,19 @@ class Executions:
 
         What could not be recorded does not start, and executions past their deadline end all the same.
         """
-        clock = self._services.clock
+        clock = self._context.clock
         wall, now, limit = clock.now(), clock.monotonic(), (wanted.job or Job()).history_limit
         log, failures = record_results(self.log, limit, replicas, wall, self._boot, wanted.image_fault)
         events: Events = []
-        if self._services.runs_schedules():
+        if self._context.signals.runs_schedules:
             log, events = add_due(log, wanted, wall, self._boot, replicas)
         failure = self._try_write(log, [*failures, *events])
-        decision = decide_executions(wanted, self.log, replicas, now, self._services.timing)
+        decision = decide_executions(wanted, self.log, replicas, now, self._context.timing)
         if failure is not None:
             # An execution that is removed before its end is recorded would start again.
             remaining = (act for act in decision.actions if not isinstance(act, Create | Remove))
             decision = Decision(tuple(remaining), decision.wake)
-        due = next_due(log) if self._services.runs_schedules() else None
+        due = next_due(log) if self._context.signals.runs_schedules else None
         if wanted.image_fault is not None and failure is None:
             names, patience = {each.name for each in replicas}, 0.0 if wanted.image_fault.final else IMAGE_SECONDS
             due = soonest(due, *(each.started + patience for each in self.log.active if each.name not in names))
@@ -96,7 +95,7 @@ class Executions:
         if made is not None:
             return _shown(made)
         names = {each.name for each in self.log.entries}
-        name, wall = self._services.replica_name(self._key, -1, names), self._services.clock.now()
+        name, wall = self._context.replica_name(self._key, -1, names), self._context.clock.now()
         entry = ExecutionEntry(
             name,
             wanted.version,
@@ -118,7 +117,7 @@ class Executions:
 
     def record_start(self, replica: Replica) -> None:
         """Record the version of a new execution, and report a late start. Raises EngineError."""
-        self._write(*record_start(self.log, replica.name, replica.version, self._services.clock.now()))
+        self._write(*record_start(self.log, replica.name, replica.version, self._context.clock.now()))
 
     def status(self) -> tuple[Execution, ...]:
         """The executions for the status of the deployment, oldest first."""
@@ -140,9 +139,9 @@ class Executions:
             write_atomic(self._path, msgspec.json.encode(log), 0o600)
             _flush(self._path)
             self._log = log
-            self._services.changed()
+            self._context.signals.changed()
         for reason, message in events:
-            self._services.append_event(EngineEvent(self._key, reason, message))
+            self._context.signals.report(self._key, reason, message)
 
 
 def _check_at(wake: float, now: float) -> float:

@@ -1,9 +1,9 @@
-"""The services that workload controllers use: protocols of the parts, and one value that contains them all."""
+"""What workload controllers work with: protocols of what they use, and one value that contains it all."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -11,12 +11,12 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.controllers.replica_store import Store
-from reconciler.engines.host.cron.start_limit import StartLimit
+from reconciler.engines.host.controllers.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.decisions.replica import Container, Replica
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, OutputForm, Runtime
-from reconciler.engines.protocol import EngineEvent
+from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.model.key import Key
 
@@ -67,6 +67,9 @@ class Probes(Protocol):
     def forget(self, place: ContainerId) -> None:
         """Stop probing a container."""
 
+    async def close(self) -> None:
+        """Stop probing all containers."""
+
 
 class LogCollection(Protocol):
     """Collects container output."""
@@ -78,17 +81,35 @@ class LogCollection(Protocol):
         """Collect the rest and stop; must be called before the file is removed."""
 
 
-async def _in_force(_key: Key) -> None:
-    """Without a data plane, there is nothing to wait for."""
+class Traffic(Protocol):
+    """What a data plane knows of the requests of replicas; ``counted`` names what it counts."""
+
+    counted: str
+
+    async def synchronize(self, key: Key) -> None:
+        """Return once the current endpoints of a workload are in force."""
+
+    def open_requests(self, key: Key, replica: str) -> int:
+        """The number of requests that a replica answers now."""
 
 
-class HostServices(msgspec.Struct, frozen=True):
-    """Shared by the workloads of a location. ``append_event`` takes events, ``changed`` wakes observers.
+class NoTraffic:
+    """Without a data plane, no request has to be waited for."""
 
-    ``image_missing`` is called with a workload whose image is not on this host, although it was. ``synchronize``,
-    ``open_requests`` and ``counted`` are those of the data plane. ``runs_schedules`` says whether what is due runs.
-    """
+    counted = "request"
 
+    async def synchronize(self, _key: Key) -> None:
+        """Return at once."""
+
+    def open_requests(self, _key: Key, _replica: str) -> int:
+        """None."""
+        return 0
+
+
+class ControllerContext(msgspec.Struct, frozen=True):
+    """What all workload controllers of a location work with."""
+
+    signals: LocationSignals
     runtime: Runtime
     provisioner: ContainerProvisioner
     store: Store
@@ -98,14 +119,8 @@ class HostServices(msgspec.Struct, frozen=True):
     clock: Clock
     timing: Timing
     rng: random.Random
-    append_event: Callable[[EngineEvent], None]
-    changed: Callable[[], None]
     cron_starts: StartLimit
-    image_missing: Callable[[Key], None] = lambda _: None
-    synchronize: Callable[[Key], Awaitable[None]] = _in_force
-    open_requests: Callable[[Key, str], int] = lambda _key, _replica: 0
-    counted: str = "request"
-    runs_schedules: Callable[[], bool] = lambda: True
+    traffic: Traffic = NoTraffic()
 
     def replica_name(self, key: Key, index: int, taken: Collection[str]) -> str:
         """``web-x7k2p``, or ``db-0`` for a replica with an identity (docs/platform/workload.md#stateful-workloads)."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.engines.host.metrics.exposition import SUFFIXES
-from reconciler.engines.target_metrics import GAP, REPORT_PREFIX, Family, TargetMetrics
+from reconciler.engines.target_metrics import GAP, REPORT_PREFIX, SUFFIXES, Family, TargetMetrics
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

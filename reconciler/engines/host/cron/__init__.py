@@ -1,1 +1,0 @@
-"""Executions of cron workloads: their log on disk, and the decisions on it."""

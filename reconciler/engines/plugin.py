@@ -1,0 +1,161 @@
+"""The protocol of engine plugins, and the plugins that there are: packages beside this module, found by walking."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import msgspec
+
+from reconciler import engines
+from reconciler.errors import NotFoundError
+from reconciler.listing import list_paths
+from reconciler.model.key import Key
+
+if TYPE_CHECKING:
+    from reconciler.checks import Check, Identity
+    from reconciler.clock import Clock
+    from reconciler.engines.context import EngineContext
+    from reconciler.engines.protocol import Engine, SecretReader
+    from reconciler.engines.reading import LocationReader
+    from reconciler.planning.plan import Step
+    from reconciler.records.store import Records
+    from reconciler.settings import LocationSettings, Settings
+
+RECORDED = "recorded"
+"""The engine that runs nothing. It also has the resources without a location."""
+
+
+class EnginePlugin(Protocol):
+    """An engine as the rest of the program knows it. ``name`` is that of its package, and the one in the settings.
+
+    ``runs_workloads``: something runs at its locations, and is not only recorded. An idle process imports the module of
+    each plugin, so it imports the engine itself only to make one.
+    """
+
+    name: str
+    runs_workloads: bool
+
+    def make(self, context: EngineContext) -> Engine:
+        """The engine of one location, not opened yet."""
+
+    def make_reader(self, settings: Settings, location: str) -> LocationReader:
+        """A reader of what the engine has at ``location``, whether or not the settings bind that to it now."""
+
+
+@runtime_checkable
+class SupportsLeftovers(EnginePlugin, Protocol):
+    """A plugin whose engine leaves something where the settings bind it no more: logs, final snapshots, containers."""
+
+    def list_locations(self, settings: Settings) -> Collection[str]:
+        """The locations that have something of this engine, sorted. Raises PermissionError."""
+
+
+class ForeseenLimitation(msgspec.Struct, frozen=True, order=True):
+    """One sentence of a future NotEnforced condition, with the location and the affected workloads."""
+
+    message: str
+    location: str
+    keys: tuple[Key, ...]
+
+
+class ForeseenStop(msgspec.Struct, frozen=True, order=True):
+    """A replica that stops while a volume of ``key`` grows."""
+
+    location: str
+    key: Key
+    message: str
+
+
+@runtime_checkable
+class SupportsForesight(EnginePlugin, Protocol):
+    """A plugin that knows before a step what its engine will not enforce, and what it will stop."""
+
+    def foresee_limitations(
+        self, settings: Settings, records: Records, steps: Iterable[Step]
+    ) -> Sequence[ForeseenLimitation]:
+        """The limitations that ``steps`` add to those of the recorded workloads, sorted."""
+
+    def foresee_stops(self, settings: Settings, records: Records, steps: Iterable[Step]) -> Sequence[ForeseenStop]:
+        """The replicas that ``steps`` stop, sorted."""
+
+
+@runtime_checkable
+class SupportsDoctor(EnginePlugin, Protocol):
+    """A plugin that checks, for `reconciler doctor`, what its engine needs."""
+
+    def check_host(self, settings: Settings, who: Identity, pid: int | None) -> Iterator[Check]:
+        """Check this host for the locations of the engine; ``pid`` is the daemon's, None if none runs."""
+
+    def check_certificates(
+        self, settings: Settings, records: Records | None, reveal: SecretReader, clock: Clock
+    ) -> Iterator[Check]:
+        """Check the certificates of its locations; those in secrets only with ``records``, which are for reading.
+
+        ``reveal`` also raises SourceError.
+        """
+
+
+@runtime_checkable
+class SupportsHostPrograms(EnginePlugin, Protocol):
+    """A plugin whose engine can run programs of its host in place of images."""
+
+    def runs_host_programs(self, bound: LocationSettings) -> bool:
+        """Whether a location with these settings surely does so."""
+
+
+def list_engines() -> tuple[str, ...]:
+    """The names of all engines, sorted."""
+    found = (path for folder in engines.__path__ for path in list_paths(Path(folder), "*/plugin.py"))
+    return tuple(sorted({path.parent.name for path in found}))
+
+
+def find_plugin(name: str) -> EnginePlugin | None:
+    """The plugin of the engine ``name``; None if there is none."""
+    if name not in list_engines():
+        return None
+    found: EnginePlugin = import_module(f"{engines.__name__}.{name}.plugin").PLUGIN
+    return found
+
+
+def list_plugins() -> list[EnginePlugin]:
+    """The plugins of all engines, sorted by name."""
+    return [plugin for name in list_engines() if (plugin := find_plugin(name)) is not None]
+
+
+def runs_workloads(name: str) -> bool:
+    """Whether something runs at the locations of the engine ``name``."""
+    plugin = find_plugin(name)
+    return plugin is not None and plugin.runs_workloads
+
+
+def name_running_engines() -> str:
+    """The engines that run workloads, for a sentence: ``host``."""
+    return " or ".join(plugin.name for plugin in list_plugins() if plugin.runs_workloads)
+
+
+def make_reader(settings: Settings, location: str) -> LocationReader:
+    """A reader of a location that the settings bind. Raises NotFoundError if they do not, or to no engine."""
+    bound = settings.locations.get(location)
+    plugin = find_plugin(bound.engine) if bound is not None else None
+    if plugin is None:
+        raise NotFoundError(f"the settings bind no location {location!r}")
+    return plugin.make_reader(settings, location)
+
+
+def make_readers(settings: Settings) -> list[LocationReader]:
+    """A reader of each location that the settings bind, sorted by location."""
+    found = ((location, find_plugin(bound.engine)) for location, bound in sorted(settings.locations.items()))
+    return [plugin.make_reader(settings, location) for location, plugin in found if plugin is not None]
+
+
+def make_all_readers(settings: Settings) -> list[LocationReader]:
+    """Those of the bound locations, and of all others where an engine left something. Raises PermissionError."""
+    pairs = {(location, bound.engine) for location, bound in settings.locations.items()}
+    for plugin in list_plugins():
+        if isinstance(plugin, SupportsLeftovers):
+            pairs |= {(location, plugin.name) for location in plugin.list_locations(settings)}
+    found = ((location, find_plugin(name)) for location, name in sorted(pairs))
+    return [plugin.make_reader(settings, location) for location, plugin in found if plugin is not None]
