@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import inspect
+import os
 import tempfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.support.scratch import own_place
 
 pytest_plugins = ["tests.support.workers"]
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process that a test starts would compile all modules again
 gc.disable()  # a quarter of the time that collection takes goes into modules, which stay
 
 

@@ -68,9 +68,11 @@ def test_what_was_issued_works_after_a_restore_on_a_new_host(site: ApiSite, tmp_
         statuses = [
             ApiClient(api, None).request(method, path, json={}, headers={"Authorization": credential}).status_code
             for method, path, credential in (
-                ("GET", "/whoami", key), ("PUT", f"{ORG}/agent/edge/-info", token), ("GET", "/whoami", session)
+                ("GET", "/whoami", key),
+                ("PUT", f"{ORG}/agent/edge/-info", token),
+                ("GET", "/whoami", session),
             )
-        ]  # fmt: skip
+        ]
         assert statuses == [200, 204, 401]
         found = api.store.audit()
         assert [each.hash for each in found][: len(audit)] == [each["hash"] for each in audit]

@@ -7,11 +7,9 @@ from typing import Any
 import msgspec
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from reconciler.api.app import OPERATIONS
-from reconciler.api.table import PARAMETERS, Routes
+from reconciler.api.app import OPERATIONS, ROUTES
+from reconciler.api.table import PARAMETERS
 from tests.support.api import ORG, ApiSite
-
-ROUTES = Routes(OPERATIONS)
 
 
 def example(path: str) -> str:

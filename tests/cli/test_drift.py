@@ -33,7 +33,8 @@ def desk(tmp_path: Path) -> Desk:
     def make(site: EngineContext) -> Engine:
         if site.location == "there":
             return ledger
-        return RecordedEngine(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
+        assert site.tables is not None
+        return RecordedEngine(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
     clock = FakeClock(auto=True)
     records = Records.open(desk.state / FILE, clock_now=clock.now)

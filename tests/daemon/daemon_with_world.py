@@ -41,7 +41,8 @@ def main(directory: Path, watched: bool) -> None:
     def make(site: EngineContext) -> Engine:
         if site.location == "there":
             return kind(directory, site.location)
-        return RecordedEngine(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
+        assert site.tables is not None
+        return RecordedEngine(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
     asyncio.run(serve(settings, {"recorded": make}, settings_path(None)))
 

@@ -9,10 +9,11 @@ import pytest
 from tests.support.cpu import FILE, main
 
 WORK = (
-    sys.executable, "-c",
+    sys.executable,
+    "-c",
     f"import os; print(len([*range(10**6)])); open(os.environ[{FILE!r}], 'w').write("
     """'{"total": 9, "tests": {"tests/api/test_a.py::test_x": 8.0, "tests/cli/test_b.py::test_y": 1.0}}')""",
-)  # fmt: skip
+)
 
 
 def test_a_run_within_the_tolerance_passes_in_ci(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,9 +117,10 @@ class Checker:
                 advice[places.value(at)] = suggest_spelling(text, schema)
         return [
             replace(each, suggestion=advice.get((each.line, each.column)) or each.suggestion)
-            if each.rule == "ambiguous-scalar" else each
+            if each.rule == "ambiguous-scalar"
+            else each
             for each in found
-        ]  # fmt: skip
+        ]
 
     def faults(self, value: object, places: Positions) -> list[Fault]:
         """The faults of ``value``, sorted by position; empty if it is valid."""
