@@ -62,9 +62,9 @@ class ManifestEditor:
         """Make ``after`` the text of the manifest, which had the text ``before``."""
         if after == before:
             return None
-        wanted = parse_manifest(self.key, after)
+        desired = parse_manifest(self.key, after)
         was = self._meaning(self._writer.known_tip()) or {}
-        return self._write(ResourceEdit(self.key, self.path, was, wanted, text=DocumentText(before, after)), options)
+        return self._write(ResourceEdit(self.key, self.path, was, desired, text=DocumentText(before, after)), options)
 
     def patch(self, patch_of: Callable[[Document], Document], options: ChangeOptions) -> Change | None:
         """Merge into the manifest the patch that ``patch_of`` makes, from the manifest in normal form."""

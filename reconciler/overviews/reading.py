@@ -72,8 +72,8 @@ def read_snapshots(context: ReadContext, *, key: Key | None, deleted: bool) -> S
     """The snapshots of ``key`` or of all, or the final ones of ``deleted`` volumes. Raises RefusedError."""
     from reconciler.queries.snapshots import list_final_snapshots, list_snapshots
 
-    found = list_final_snapshots(context.settings, key) if deleted else list_snapshots(context.records, key)
-    return Snapshots(found, context.now())
+    snapshots = list_final_snapshots(context.settings, key) if deleted else list_snapshots(context.records, key)
+    return Snapshots(snapshots, context.now())
 
 
 def read_replicas(context: ReadContext, *, gvc: str | None) -> Measurement:

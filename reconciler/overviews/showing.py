@@ -85,18 +85,18 @@ def list_runs(runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
     return map(run_document, runs)
 
 
-def show_snapshots(found: Snapshots, _colour: bool) -> str:
+def show_snapshots(read: Snapshots, _colour: bool) -> str:
     """A line for each snapshot."""
     from reconciler.render.snapshots import snapshot_table
 
-    return snapshot_table(found.snapshots, found.now)
+    return snapshot_table(read.snapshots, read.now)
 
 
-def list_snapshots(found: Snapshots) -> Iterator[dict[str, Any]]:
+def list_snapshots(read: Snapshots) -> Iterator[dict[str, Any]]:
     """The snapshots as JSON values."""
     from reconciler.render.snapshots import snapshot_document
 
-    return map(snapshot_document, found.snapshots)
+    return map(snapshot_document, read.snapshots)
 
 
 def show_replicas(rows: Sequence[ReplicaRow], colour: bool) -> str:
@@ -118,5 +118,5 @@ def list_replicas(rows: Sequence[ReplicaRow]) -> list[dict[str, Any]]:
     """The replicas as JSON values."""
     from reconciler.render.replicas import replica_document
 
-    found: list[dict[str, Any]] = replica_document(rows)["replicas"]
-    return found
+    items: list[dict[str, Any]] = replica_document(rows)["replicas"]
+    return items

@@ -138,13 +138,13 @@ async def _chunks(thread: ThreadPoolExecutor, parts: Iterator[str]) -> AsyncIter
 
 
 def _next_chunk(parts: Iterator[str]) -> bytes:
-    found, size = [], 0
+    chunk, size = [], 0
     for part in parts:
-        found.append(part)
+        chunk.append(part)
         size += len(part)
         if size >= CHUNK:
             break
-    return "".join(found).encode()
+    return "".join(chunk).encode()
 
 
 async def _read_feed(call: Call, overview: Overview, parameters: dict[str, Any], media: str) -> Response:

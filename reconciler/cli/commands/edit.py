@@ -62,10 +62,10 @@ class _Editing:
             if is_refused and after == text:
                 raise self._saved(text, "; ".join(notes))
             text = after
-            found = self._commit(text)
-            if found is None:
+            faults = self._commit(text)
+            if faults is None:
                 return 0
-            notes, is_refused = found, True
+            notes, is_refused = faults, True
 
     def _edited(self, notes: Sequence[str], text: str) -> str:
         """What becomes of ``text`` in the editor, without notes above it. It ends as the document in Git does."""
