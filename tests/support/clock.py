@@ -128,10 +128,12 @@ class FakeClock:
             await asyncio.sleep(0)
 
     def _next_due(self) -> float | None:
-        self._sleepers = [sleeper for sleeper in self._sleepers if not sleeper[2].done()]
-        heapq.heapify(self._sleepers)
+        while self._sleepers and self._sleepers[0][2].done():
+            heapq.heappop(self._sleepers)
         dues = [timer.due for timer in self._timers.values()] if self._running else []
-        return min([*dues, *(due for due, _, _ in self._sleepers[:1])], default=None)
+        if self._sleepers:
+            dues.append(self._sleepers[0][0])
+        return min(dues, default=None)
 
     def _wake(self) -> None:
         while self._sleepers and self._sleepers[0][0] <= self._passed:

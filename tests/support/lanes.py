@@ -41,7 +41,7 @@ WAITING = {
     "tests/daemon/test_restart.py": 10,
     "tests/daemon/test_traces.py": 7,
     "tests/daemon/test_volume_approval.py": 4,
-    "tests/daemon/test_watch.py": 5,
+    "tests/daemon/test_watched_files.py": 5,
     "tests/docs/test_demo.py": 9,
     "tests/docs/test_guides.py": 4,
     "tests/editors/test_completion.py": 6,
