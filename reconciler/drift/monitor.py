@@ -29,6 +29,7 @@ from reconciler.planning.drift import (
 )
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
+from reconciler.records.tables.applied import VersionRow
 from reconciler.records.tables.drift import DriftCheck, DriftRow
 from reconciler.records.tables.events import NewEvent
 from reconciler.secrets.store import SecretStore
@@ -161,15 +162,14 @@ def _compared(
     ]
 
 
-def _recorded_at(
-    records: Records, place: str, engine: str, keys: frozenset[Key] | None
-) -> Iterator[tuple[str, str, int]]:
-    """Key, digest and version of what ``engine`` has at ``place``, of ``keys`` or all."""
+def _recorded_at(records: Records, place: str, engine: str, keys: frozenset[Key] | None) -> Iterator[VersionRow]:
+    """What ``engine`` has at ``place``, of ``keys`` or all."""
     if keys is None:
         yield from records.applied.scan_at(place, engine)
         return
     for key, found in records.applied.get_many(keys, bodies=False).items():
-        yield from ((key, it.digest, it.version) for it in found if (it.location, it.engine) == (place, engine))
+        at_place = (record for record in found if (record.location, record.engine) == (place, engine))
+        yield from ((key, record.digest, record.version) for record in at_place)
 
 
 def _drifted(
@@ -251,8 +251,8 @@ class DriftMonitor:
             for place, why in found.unreachable.items()
             if place in self.unreachable or not self._notes.has_observed(place)
         }
-        elsewhere = {place: why for place, why in self.unreachable.items() if only is not None and place not in only}
-        self.unreachable = elsewhere | found.unreachable
+        others = {place: why for place, why in self.unreachable.items() if only is not None and place not in only}
+        self.unreachable = others | found.unreachable
         drifting = {place: engine for place, engine in self.engines.items() if engine.can_drift}
         reachable = {place: engine for place, engine in drifting.items() if place not in self.unreachable}
         self.health_changed = await asyncio.to_thread(self._notes.record, found.answers, reachable, found.parts)
