@@ -86,7 +86,7 @@ class Clock(Protocol):
 
 
 class Timers(Protocol):
-    """Repeated and delayed calls: on the event loop in production, by the fake clock in tests."""
+    """Repeated and delayed calls: APScheduler in production, the fake clock in tests."""
 
     def every(self, name: str, seconds: float, jitter: float, call: Callable[[], None]) -> None:
         """Call every ``seconds`` plus up to ``jitter``; replaces the timer ``name``."""
@@ -159,8 +159,7 @@ def read_seen_time(file: Path | None) -> SeenTime:
     """The time that the daemon has seen; a file that is missing or damaged tells nothing."""
     with suppress(OSError, ValueError, TypeError):
         if file is not None:
-            # An earlier version wrote no jump.
-            boot, epoch, newest, jumped, since, *jump = json.loads(file.read_bytes())
+            boot, epoch, newest, jumped, since, jump = json.loads(file.read_bytes())
             times = float(epoch), float(newest), None if jumped is None else float(jumped), float(since)
-            return SeenTime(str(boot), *times, *map(float, jump))
+            return SeenTime(str(boot), *times, float(jump))
     return UNKNOWN

@@ -1,8 +1,11 @@
-"""Settings of every test: examples of a property, workers, trusted authorities, and when garbage is collected."""
+"""Settings of every test: examples of a property, workers, trusted authorities, event loops, collection of garbage."""
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import inspect
+import os
 import tempfile
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from tests.support.scratch import own_place
 
 pytest_plugins = ["tests.support.workers"]
 
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each process that a test starts would compile all modules again
 gc.disable()  # a quarter of the time that collection takes goes into modules, which stay
 
 
@@ -28,6 +32,16 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_runtest_setup() -> None:
     """Forget how an earlier test wanted to log: with the next line that would take effect, and end its capture."""
     logs._configure_now = None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is a coroutine in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    asyncio.run(pyfuncitem.obj(**arguments))
+    return True
 
 
 def pytest_collection_finish() -> None:

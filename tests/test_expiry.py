@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -84,12 +83,12 @@ def stores(tmp_path: Path) -> Iterator[Stores]:
 
 
 @JUMPS
-def test_a_clock_that_is_wrong_for_a_moment_destroys_nothing(stores: Stores, jump: float) -> None:
+async def test_a_clock_that_is_wrong_for_a_moment_destroys_nothing(stores: Stores, jump: float) -> None:
     stores.fill()
     stores.clock.jump(jump)
     for _ in range(3):
         stores.sweep()
-        asyncio.run(stores.clock.advance(15.0))
+        await stores.clock.advance(15.0)
     valid = stores.there()
     assert valid["session"] == valid["login"] == (jump < 0), "what has ended by the clock of now admits nobody"
     assert all(there for name, there in valid.items() if name not in ("session", "login"))
@@ -98,20 +97,20 @@ def test_a_clock_that_is_wrong_for_a_moment_destroys_nothing(stores: Stores, jum
     assert stores.there() == dict.fromkeys(valid, True)
 
 
-def test_a_clock_that_was_set_for_good_ends_what_is_over_after_an_hour(stores: Stores) -> None:
+async def test_a_clock_that_was_set_for_good_ends_what_is_over_after_an_hour(stores: Stores) -> None:
     stores.fill()
     stores.clock.jump(400 * DAY)
-    asyncio.run(stores.clock.advance(HOLD))
+    await stores.clock.advance(HOLD)
     stores.sweep()
     stores.clock.jump(-400 * DAY)
     assert set(stores.there().items()) <= {(name, False) for name in stores.there()} | {("answer", True)}
 
 
-def test_what_is_made_after_a_jump_ends_by_the_clock_of_then(stores: Stores) -> None:
+async def test_what_is_made_after_a_jump_ends_by_the_clock_of_then(stores: Stores) -> None:
     stores.clock.jump(400 * DAY)
     stores.records.suspensions.put("source/main", "a look", "ada", stores.clock.now() + 600.0)
     assert stores.records.suspensions.seconds_left() == 600.0
-    asyncio.run(stores.clock.advance(600.0))
+    await stores.clock.advance(600.0)
     assert [each.target for each in stores.records.suspensions.over()] == ["source/main"]
 
 
@@ -204,8 +203,6 @@ def test_the_clock_of_the_host_is_remembered_and_readers_know_it(tmp_path: Path)
     file.write_text(json.dumps(seen._replace(since=seen.since - HOLD - 1.0)))
     assert SystemClock(tmp_path, writes=True).expiry().is_steady
     assert reader.expiry().is_steady
-    file.write_text(json.dumps([*seen._replace(since=seen.since - HOLD - 1.0)][:5]))
-    assert reader.expiry().is_steady, "an earlier version has written it"
     for damaged in ("", "[1, 2]", "{", '["a", "b", "c", "d", "e"]'):
         file.write_text(damaged)
         assert not reader.expiry().is_steady

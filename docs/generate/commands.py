@@ -26,7 +26,7 @@ Commands of root, and a daemon that root starts, act as the owner of the state d
 the FILE of `backup` and `restore`, the plan of `--out` and `--plan`, and the settings are opened as root.
 
 The output of these commands contains `***` instead of secrets. Only `logs` shows lines unchanged: if a workload writes
-its secrets, all readers can see them.
+its secrets, all readers can see them. `edit` opens a secret as Git has it, for the editor alone.
 
 A resource is named by its key: `workload/GVC/NAME`, `gvc/NAME`, `secret/NAME`; `events` and `describe` also take
 `source/NAME`. An unknown source, resource, GVC, rule or revision is an error of every command: exit code 1, and the

@@ -56,7 +56,6 @@ MEANINGS = {
     "for that of its metrics.",
     "RECONCILER_CONTAINER": "Location, GVC, workload, replica and container, so that the daemon finds its processes.",
     "RECONCILER_ENDPOINTS": "A directory with a file for each workload of the GVC, which lists its ready replicas.",
-    "RECONCILER_POOL": "The former name of `RECONCILER_ENDPOINTS`. The next release no longer sets it.",
     "RECONCILER_PORTS": "The declared ports of the container, each with its port on this host.",
     "RECONCILER_REPLICA": "Version, index in a stateful workload (else -1), and the hash of its configuration.",
     "RECONCILER_ROOT": "The directory of the location.",

@@ -24,7 +24,8 @@ LINES = {
     "group, id, message.",
     "metrics": "The metrics of workloads are served, or (a warning) cannot be. Facts: address, message.",
     "traces": "The receiver of traces takes them again, or (a warning) does not, or there are none. Facts: message.",
-    "watch_failed": "A local source, or an engine, cannot be watched and is only polled. Facts: source, message.",
+    "watch_failed": "A local source, an engine or all watched files cannot be watched and are only polled. Facts: "
+    "source, message.",
     "location": "A location cannot be observed (a warning), or can again. Facts: location, reachable, message.",
     "status": "The status branch can be written again, or (a warning) cannot. Facts: source, pushed, reason, message.",
     "upkeep": "A warning: the status branch cannot be packed, or the cache not swept; it is tried again later. Facts: "

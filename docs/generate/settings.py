@@ -12,7 +12,7 @@ One YAML file: `--settings FILE`, else the path in `$RECONCILER_SETTINGS`, else 
 is read as strictly as manifests: an unknown field or a wrong value is reported with its line and column, and nothing
 starts. Paths are relative to the directory of the file. Durations are a number with ms, s, m, h or d.
 
-The daemon reloads a changed file within seconds, or at once on SIGHUP (`systemctl reload`), between two runs and as a
+The daemon reloads a changed file within a second, or at once on SIGHUP (`systemctl reload`), between two runs and as a
 whole. If the file is invalid, the daemon reports it (a condition that `reconciler doctor` shows, an event, the log)
 and keeps the old settings. An added source is followed; the resources of a removed one stay until another source
 adopts them. Only `state` needs a restart.

@@ -29,10 +29,10 @@ def account_key(name: str) -> str:
 
 
 def end_former_lives(database: Database, life_of: LifeOf) -> None:
-    """Delete credentials of service accounts and agents that ended, and bind those without a life.
+    """Delete credentials of service accounts and agents that ended.
 
-    A key without one is of a version that stored none: it belongs to the present account if it is no older. A token of
-    an agent without one was made before the agent was applied. Raises RecordsError.
+    A token of an agent without a life was made before the agent was applied: it is bound to the one that is.
+    Raises RecordsError.
     """
     _end_keys(database, life_of)
     _end_sessions(database, life_of)
@@ -47,11 +47,7 @@ def forget_principal(database: Database, principal: str) -> None:
 
 def _end_keys(database: Database, life_of: LifeOf) -> None:
     for account, life in database.all("SELECT DISTINCT account, life FROM keys"):
-        present = life_of(account_key(account))
-        if life is None and present is not None:
-            sql = "UPDATE keys SET life = ? WHERE account = ? AND life IS NULL AND created >= ?"
-            database.write(sql, (present, account, present))
-        if life is None or life != present:
+        if life is None or life != life_of(account_key(account)):
             sql = "DELETE FROM keys WHERE account = ? AND life IS ?"
             if database.write(sql, (account, life)).rowcount:
                 forget_principal(database, account_key(account))

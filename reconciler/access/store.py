@@ -33,47 +33,31 @@ ANSWER_SECONDS = 86_400.0
 USE_SECONDS = 60.0
 """The last use of a key is recorded once within this time."""
 
-_GROUND = (
+_TABLES = (
     """CREATE TABLE keys (id TEXT PRIMARY KEY, account TEXT NOT NULL, hash BLOB NOT NULL, description TEXT NOT NULL,
-        created REAL NOT NULL, "by" TEXT NOT NULL, expires REAL, used REAL) WITHOUT ROWID""",
+        created REAL NOT NULL, "by" TEXT NOT NULL, expires REAL, used REAL, life REAL) WITHOUT ROWID""",
     "CREATE INDEX keys_account ON keys (account)",
     """CREATE TABLE sessions (hash BLOB PRIMARY KEY, principal TEXT NOT NULL, groups BLOB NOT NULL,
-        created REAL NOT NULL, expires REAL NOT NULL) WITHOUT ROWID""",
+        created REAL NOT NULL, expires REAL NOT NULL, login TEXT NOT NULL, credential TEXT NOT NULL, life REAL)
+        WITHOUT ROWID""",
     """CREATE TABLE audit (number INTEGER PRIMARY KEY AUTOINCREMENT, entry TEXT NOT NULL, hash BLOB NOT NULL)""",
     """CREATE TABLE answers (caller TEXT, key TEXT, digest BLOB NOT NULL, request_id TEXT NOT NULL, at REAL NOT NULL,
         status INTEGER, body BLOB, PRIMARY KEY (caller, key)) WITHOUT ROWID""",
     "CREATE TABLE facts (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
-)
-
-_PEOPLE = (
     """CREATE TABLE users (name TEXT PRIMARY KEY, created REAL NOT NULL, invited_by TEXT NOT NULL,
-        issuer TEXT NOT NULL, subject TEXT NOT NULL, last_login REAL) WITHOUT ROWID""",
+        issuer TEXT NOT NULL, subject TEXT NOT NULL, last_login REAL, life REAL) WITHOUT ROWID""",
     """CREATE TABLE logins (id TEXT PRIMARY KEY, user TEXT NOT NULL, groups BLOB NOT NULL, created REAL NOT NULL,
         ends REAL NOT NULL, used REAL NOT NULL, refresh BLOB NOT NULL UNIQUE, former BLOB NOT NULL,
         rotated REAL NOT NULL) WITHOUT ROWID""",
     "CREATE INDEX logins_user ON logins (user)",
     "CREATE INDEX logins_former ON logins (former)",
-    "ALTER TABLE sessions ADD COLUMN login TEXT NOT NULL DEFAULT ''",
-    "ALTER TABLE sessions ADD COLUMN credential TEXT NOT NULL DEFAULT ''",
-)
-
-_AGENTS = (
     """CREATE TABLE agents (name TEXT PRIMARY KEY, id TEXT NOT NULL UNIQUE, hash BLOB NOT NULL, issued REAL NOT NULL,
         life REAL, reported REAL, report BLOB NOT NULL) WITHOUT ROWID""",
-)
-
-_AUDIT_RECORDS = (
     """CREATE TABLE audit_records (context TEXT, number INTEGER, record BLOB NOT NULL, hash BLOB NOT NULL,
         PRIMARY KEY (context, number)) WITHOUT ROWID""",
 )
 
-_LIVES = (
-    "ALTER TABLE keys ADD COLUMN life REAL",
-    "ALTER TABLE sessions ADD COLUMN life REAL",
-    "ALTER TABLE users ADD COLUMN life REAL",
-)
-
-MIGRATIONS = (_GROUND, _PEOPLE, _AGENTS, _AUDIT_RECORDS, _LIVES)
+MIGRATIONS = (_TABLES,)
 """Statements by version; released ones are never edited."""
 
 _BOOTSTRAP = "bootstrap"
@@ -157,7 +141,7 @@ class AccessStore:
         return cls(Database.open(state / FILE, MIGRATIONS, read_only=read_only), clock, life_of)
 
     def end_former_lives(self) -> None:
-        """Delete the credentials of accounts that no longer exist, and bind those that have no life yet."""
+        """Delete the credentials of accounts that no longer exist."""
         with self._db.transaction():
             end_former_lives(self._db, self._life_of)
             self.people.end_former_lives()

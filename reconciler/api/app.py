@@ -75,6 +75,8 @@ OPERATIONS: tuple[Operation, ...] = (
 )
 """Every operation; where two paths match a request, the first counts."""
 
+ROUTES = Routes(OPERATIONS)
+
 ANONYMOUS = Caller("")
 """The caller of an operation that needs no credential: no policy names it."""
 _REFUSED = frozenset({401, 403})
@@ -83,7 +85,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 def make_app(api: Api) -> ASGIApp:
     """The application that answers requests with ``api``."""
-    return _Application(api, Routes(OPERATIONS))
+    return _Application(api, ROUTES)
 
 
 async def _answer(api: Api, request: Request, operation: Operation) -> Response:

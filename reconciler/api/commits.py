@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,8 @@ from reconciler.api.call import Call
 from reconciler.api.problems import Problem
 from reconciler.api.service import Api
 from reconciler.api.visibility import visible_findings, visible_text
-from reconciler.changes.edits import EditConflictError, has_secrets
+from reconciler.changes.document import change_document
+from reconciler.changes.edits import EditConflictError
 from reconciler.changes.requests import ChangeRequest, EarlierChange
 from reconciler.changes.write import Change, Outcome, RevisionRefused
 from reconciler.documents.event_positions import pointers_by_position
@@ -22,7 +22,6 @@ from reconciler.model.resource import pointer_text
 from reconciler.model.revision import is_json
 from reconciler.planning.plan import Plan
 from reconciler.render.findings import findings_document, place
-from reconciler.render.plan.json import document as plan_document
 from reconciler.settings import SourceSettings
 
 IMMUTABLE_RULE = "immutable-field"
@@ -76,19 +75,12 @@ def _details(errors: list[Finding], after: Mapping[str, str | None]) -> list[dic
     return found
 
 
-def change_document(change: Change, sees: Callable[[Key], bool], *, dry: bool) -> dict[str, Any]:
-    """``change`` as the API shows it to a caller who ``sees`` resources; no diff of a file with secrets."""
+def visible_change(change: Change, sees: Callable[[Key], bool], *, dry: bool) -> dict[str, Any]:
+    """``change`` as the API shows it to a caller who ``sees`` resources."""
     plan = change.planned.plan
     assert plan is not None
-    paths = sorted(change.after)
-    return {
-        "branch": change.branch,
-        "review": change.review or None,
-        "commit": None if dry else change.commit.id,
-        "files": paths,
-        "diff": "".join(_diff(path, change, sees) for path in paths),
-        "plan": plan_document(_seen(plan, sees)),
-    }
+    written = [edit.key for edit in change.edits]
+    return change_document(change, _seen(plan, sees), lambda text: visible_text(text, written, sees), dry=dry)
 
 
 def _seen(plan: Plan, sees: Callable[[Key], bool]) -> Plan:
@@ -101,16 +93,3 @@ def _seen(plan: Plan, sees: Callable[[Key], bool]) -> Plan:
     retained = tuple(each for each in plan.retained if sees(each.key))
     renames = tuple(each for each in plan.renames if sees(each.before) and sees(each.after))
     return msgspec.structs.replace(plan, steps=tuple(steps), retained=retained, renames=renames)
-
-
-def _diff(path: str, change: Change, sees: Callable[[Key], bool]) -> str:
-    """The difference in a file, as far as the caller sees its documents; "" for a file with secrets."""
-    texts = [files.get(path) or "" for files in (change.before, change.after)]
-    if any(map(has_secrets, texts)):
-        return ""
-    written = [edit.key for edit in change.edits]
-    before, after = (visible_text(text, written, sees) for text in texts)
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
-    )
-    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)

@@ -71,13 +71,13 @@ class Commit(NamedTuple):
     parent: str
 
 
-def manifest_of(key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
+def make_manifest(key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
     """``body`` (in normal form) as a manifest of ``key``, without the data of a secret."""
     fields = {name: value for name, value in body.items() if key.kind is not Kind.SECRET or name != "data"}
     return {"kind": str(key.kind), **fields} | ({"gvc": key.gvc} if key.gvc else {})
 
 
-def author_of(principal: str, org: str) -> Author:
+def make_author(principal: str, org: str) -> Author:
     """The author of a commit by ``principal``: a user by their address, others by name."""
     kind, _, name = principal.partition("/")
     return Author(name, name if kind == Kind.USER and "@" in name else f"{name.replace('/', '.')}@{kind}.{org}")
@@ -143,8 +143,8 @@ class SourceWriter:
     def read(self, commit: str, path: str) -> str | None:
         """The text of the manifest at ``path`` in ``commit``; None if there is no such file."""
         try:
-            found = self._git[commit].peel(pygit2.Tree)[lookup_name(self._whole(path))]
-            return found.data.decode() if isinstance(found, pygit2.Blob) else None
+            entry = self._git[commit].peel(pygit2.Tree)[lookup_name(self._whole(path))]
+            return entry.data.decode() if isinstance(entry, pygit2.Blob) else None
         except KeyError:
             return None
         except UnicodeDecodeError:
@@ -157,41 +157,41 @@ class SourceWriter:
 
         None if it cannot be read.
         """
-        found = self.resource(text, key)
-        return None if found is None else manifest_of(key, msgspec.json.decode(found.body))
+        resource = self.resource(text, key)
+        return None if resource is None else make_manifest(key, msgspec.json.decode(resource.body))
 
     def resource(self, text: str | None, key: Key) -> Resource | None:
         """The resource ``key``, as ``text`` declares it; None if it cannot be read."""
-        for each in () if text is None else self._manifests(text).get((key.kind, key.name), ()):
-            if each.gvc in (key.gvc, GVC_PLACEHOLDER):
-                return resource_of(each, key.gvc, "", "")
+        for manifest in () if text is None else self._manifests(text).get((key.kind, key.name), ()):
+            if manifest.gvc in (key.gvc, GVC_PLACEHOLDER):
+                return resource_of(manifest, key.gvc, "", "")
         return None
 
     def digest(self, text: str | None, key: Key) -> str:
         """The digest of the resource ``key`` in ``text``, "" for none."""
-        found = self.resource(text, key)
-        return "" if found is None else found.digest
+        resource = self.resource(text, key)
+        return "" if resource is None else resource.digest
 
     def _manifests(self, text: str) -> Named:
         """The manifests in ``text``, decoded once: a change asks for each resource of a file."""
-        found = self._decoded.get(text)
-        if found is None:
+        manifests = self._decoded.get(text)
+        if manifests is None:
             if len(self._decoded) >= MOST_DECODED:
                 self._decoded.clear()
-            found = self._decoded[text] = {}
+            manifests = self._decoded[text] = {}
             raw = text.encode()
             for manifest in decode(raw, self.pipeline.dialect, is_json=is_json_list(raw)).manifests:
-                found.setdefault((manifest.kind, manifest.name), []).append(manifest)
-        return found
+                manifests.setdefault((manifest.kind, manifest.name), []).append(manifest)
+        return manifests
 
-    def normal_form(self, key: Key, wanted: Mapping[str, Any]) -> dict[str, Any] | None:
-        """``wanted``, a manifest of ``key``, in normal form; None if it has faults.
+    def normal_form(self, key: Key, desired: Mapping[str, Any]) -> dict[str, Any] | None:
+        """``desired``, a manifest of ``key``, in normal form; None if it has faults.
 
         The data of a secret stays as it is: it may be missing, or a patch.
         """
         if key.kind is Kind.SECRET:
-            return {"description": key.name, "tags": {}, **wanted}
-        return self.meaning(json.dumps(wanted), key)
+            return {"description": key.name, "tags": {}, **desired}
+        return self.meaning(json.dumps(desired), key)
 
     def find_seen(self, key: Key, path: str, tip: str, seen: SeenManifest) -> str | None:
         """The text of the file in which a client has ``seen`` the manifest of ``key``.
@@ -199,16 +199,16 @@ class SourceWriter:
         None if none of the newest commits that changed the file has it.
         """
         if seen.commit:
-            known = self._repository.contains(tip, seen.commit)
-            return self.read(seen.commit, path) if known else None
+            is_there = self._repository.contains(tip, seen.commit)
+            return self.read(seen.commit, path) if is_there else None
         left = iter(range(SEARCHED_CHANGES))
         history = History(self._repository, lambda: next(left, None) is not None)
         for touch in history.of(path, tip, ""):
             if not touch.commit or (seen.author and self._git[touch.commit].author.email != seen.author):
                 continue
             text = self.read(touch.commit, path)
-            found = self.resource(text, key)
-            if found is not None and (seen.author or found.digest == seen.digest):
+            resource = self.resource(text, key)
+            if resource is not None and (seen.author or resource.digest == seen.digest):
                 return text
         return None
 
@@ -246,13 +246,13 @@ class SourceWriter:
         whole = PurePosixPath(self._whole(path))
         for folder in whole.parents:
             try:
-                found = self._git[commit].peel(pygit2.Tree)[lookup_name(str(folder / RULES_FILE))]
+                entry = self._git[commit].peel(pygit2.Tree)[lookup_name(str(folder / RULES_FILE))]
             except KeyError:
                 continue
             except _FAULTS as fault:
                 raise self._broken(fault) from None
             try:
-                raw = found.data if isinstance(found, pygit2.Blob) else b""
+                raw = entry.data if isinstance(entry, pygit2.Blob) else b""
                 return creation_of(raw, whole.relative_to(folder).as_posix())
             except EncryptionError as error:
                 raise RefusedError(f"{folder / RULES_FILE} of the source {self.name}: {error}") from None
@@ -264,16 +264,15 @@ class SourceWriter:
         at = int(self._clock.now())
         try:
             tree = write_tree(self._git, self._git[parent].peel(pygit2.Tree), changes)
-            head = (
-                f"tree {tree}\nparent {parent}\nauthor {_name(author)} {at} +0000\ncommitter {COMMITTER} {at} +0000\n"
-            )
+            people = f"author {_write_name(author)} {at} +0000\ncommitter {COMMITTER} {at} +0000\n"
+            head = f"tree {tree}\nparent {parent}\n{people}"
             key = self._signing_key
             content = f"{head}\n{message}\n".encode() if key is None else signed_commit(head, message, key)
             with file_access_of(self._repository.commondir):
-                made = str(self._git.write(ObjectType.COMMIT, content))
+                new = str(self._git.write(ObjectType.COMMIT, content))
         except _FAULTS as fault:
             raise self._broken(fault) from None
-        return Commit(made, parent)
+        return Commit(new, parent)
 
     def check(self, commit: Commit) -> PlannedRevision:
         """What the daemon would make of ``commit``: its findings, and its plan.
@@ -345,23 +344,23 @@ class SourceWriter:
         if mirror is not None:
             return mirror.fetch_ref(ref)
         try:
-            found = self._git.references.get(lookup_name(ref))
+            reference = self._git.references.get(lookup_name(ref))
         except _FAULTS as fault:
             raise self._broken(fault) from None
-        return "" if found is None else str(found.target)
+        return "" if reference is None else str(reference.target)
 
-    def find_request(self, request_id: str, tip: str, known: str = "") -> str:
-        """The commit with the trailer of ``request_id``, among the newest of ``tip`` without those of ``known``.
+    def find_request(self, request_id: str, tip: str, before: str = "") -> str:
+        """The commit with the trailer of ``request_id``, among the newest of ``tip`` without those of ``before``.
 
         "" if there is none.
         """
-        wanted = f"\n{REQUEST_TRAILER}: {request_id}\n"
+        trailer = f"\n{REQUEST_TRAILER}: {request_id}\n"
         try:
             walk = self._git.walk(tip)
-            if known:
-                walk.hide(known)
+            if before:
+                walk.hide(before)
             newest = (commit for commit, _ in zip(walk, range(SEARCHED), strict=False))
-            return next((str(commit.id) for commit in newest if wanted in f"{commit.message}\n"), "")
+            return next((str(commit.id) for commit in newest if trailer in f"{commit.message}\n"), "")
         except _FAULTS as fault:
             raise self._broken(fault) from None
 
@@ -374,7 +373,7 @@ class SourceWriter:
         return SourceError(f"the source {self.name} cannot be written: {fault}")
 
 
-def _name(author: Author) -> str:
+def _write_name(author: Author) -> str:
     """``author`` as in a commit, without the characters that end a name there."""
     name, email = (printable(text).translate({ord(char): None for char in "<>\n"}) for text in author)
     return f"{name} <{email}>"

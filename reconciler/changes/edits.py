@@ -22,8 +22,8 @@ from reconciler.changes.text import (
     DocumentList,
     IrregularTextError,
     JsonDocumentList,
+    format_document,
     merge_patch,
-    new_document,
     read_body,
     read_documents,
     remove_document,
@@ -49,13 +49,13 @@ class EditConflictError(RefusedError):
         self.theirs = theirs
 
 
-def new_path(key: Key) -> str:
+def choose_path(key: Key) -> str:
     """Where the manifest of a new resource goes: ``GVC/KIND/NAME.yaml``, for those of the org ``KIND/NAME.yaml``."""
     name = f"{key.kind}/{key.name}.yaml".replace(":", "_")
     return f"{key.gvc}/{name}" if key.gvc else name
 
 
-def edited_files(edits: list[ResourceEdit], read: ReadFile, sealing: Sealing) -> dict[str, str | None]:
+def edit_files(edits: list[ResourceEdit], read: ReadFile, sealing: Sealing) -> dict[str, str | None]:
     """The changed files with their texts; None for those to delete. Secrets are encrypted as ``sealing`` wants.
 
     Raises RefusedError if a document is not there, or a secret cannot be encrypted.
@@ -85,11 +85,11 @@ class _EditedFile:
         """Apply ``edit``; whether that changes the text. Raises RefusedError."""
         if self._documents is not None and edit.text is None:
             try:
-                return _applied_alone(edit, self._documents, sealing)
+                return _apply_alone(edit, self._documents, sealing)
             except IrregularTextError:
                 pass
         before = self.text()
-        after = _applied(edit, before, sealing)
+        after = _apply(edit, before, sealing)
         if after == before:
             return False
         self._become(after)
@@ -99,10 +99,10 @@ class _EditedFile:
 
     def _become(self, text: str | None) -> None:
         self._text = text
-        self._documents = _list_of(text)
+        self._documents = _read_list(text)
 
 
-def _list_of(text: str | None) -> Documents | None:
+def _read_list(text: str | None) -> Documents | None:
     if text is None:
         return None
     for form in (JsonDocumentList, DocumentList):
@@ -111,7 +111,7 @@ def _list_of(text: str | None) -> Documents | None:
     return None
 
 
-def _applied_alone(edit: ResourceEdit, documents: Documents, sealing: Sealing) -> bool:
+def _apply_alone(edit: ResourceEdit, documents: Documents, sealing: Sealing) -> bool:
     """Apply ``edit`` to its document alone; whether that changes the text.
 
     Raises IrregularTextError if it has to be applied to the whole file, also where that is refused.
@@ -122,7 +122,7 @@ def _applied_alone(edit: ResourceEdit, documents: Documents, sealing: Sealing) -
         assert edit.wanted is not None
         documents.append(edit.wanted)
         return True
-    number = _number_of(documents.named(edit.key.kind, edit.key.name), edit.key)
+    number = _find_number(documents.named(edit.key.kind, edit.key.name), edit.key)
     if number is None and edit.if_present:
         return False
     if number is None or is_encrypted(documents.value(number)):
@@ -130,7 +130,7 @@ def _applied_alone(edit: ResourceEdit, documents: Documents, sealing: Sealing) -
     if edit.wanted is None:
         documents.remove(number)
         return True
-    return documents.replace(number, *_versions(edit, documents.value(number)))
+    return documents.replace(number, *_pair_versions(edit, documents.value(number)))
 
 
 def _may_seal(edit: ResourceEdit, sealing: Sealing) -> bool:
@@ -145,12 +145,12 @@ def has_secrets(text: str) -> bool:
     # Without the word, only an escape could write the kind.
     if Kind.SECRET not in text and "\\" not in text:
         return False
-    return any(isinstance(each, dict) and each.get("kind") == Kind.SECRET for each in _documents(text))
+    return any(isinstance(value, dict) and value.get("kind") == Kind.SECRET for value in _read_values(text))
 
 
 def find_data(text: str | None, key: Key) -> Any:
     """The data of the secret ``key`` as ``text`` has it, encrypted or not; None without any."""
-    document = None if text is None else _document(text, key)
+    document = None if text is None else _find_value(text, key)
     return document.get("data") if isinstance(document, dict) else None
 
 
@@ -171,7 +171,7 @@ def check_conflicts(
     for edit in edits:
         if edit.path not in versions:
             base, theirs = read_base(edit.path), read_theirs(edit.path)
-            lists = (None, None) if base == theirs else (_list_of(base), _list_of(theirs))
+            lists = (None, None) if base == theirs else (_read_list(base), _read_list(theirs))
             versions[edit.path] = _FileVersions(base, theirs, *lists)
         base, theirs, old, new = versions[edit.path]
         if old is None or new is None or edit.was is None or edit.wanted is None or _may_conflict(edit, old, new):
@@ -181,14 +181,14 @@ def check_conflicts(
 def _may_conflict(edit: ResourceEdit, base: Documents, theirs: Documents) -> bool:
     """Whether the whole files have to show whether ``theirs`` changes what ``edit`` does."""
     key = edit.key
-    old, new = (_number_of(each.named(key.kind, key.name), key) for each in (base, theirs))
+    old, new = (_find_number(version.named(key.kind, key.name), key) for version in (base, theirs))
     if old is None or new is None:
         return True
     before, meanwhile = base.value(old), theirs.value(new)
     if is_encrypted(before) or is_encrypted(meanwhile):
         return True
     try:
-        return in_conflict(before, base.value_after(old, *_versions(edit, before)), meanwhile)
+        return is_in_conflict(before, base.value_after(old, *_pair_versions(edit, before)), meanwhile)
     except IrregularTextError:
         return True
 
@@ -198,21 +198,22 @@ def _check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, se
     if base == theirs or base is None or theirs is None or edit.was is None or edit.wanted is None:
         return
     try:
-        old, new = (_in_plain(text, edit.key, sealing) for text in (base, theirs))
+        old, new = (_decrypt_document(text, edit.key, sealing) for text in (base, theirs))
     except RefusedError:
-        if _document(base, edit.key) != _document(theirs, edit.key):
+        if _find_value(base, edit.key) != _find_value(theirs, edit.key):
             raise EditConflictError(edit.key, "", "") from None
         return
-    ours = _replaced(edit, old)
-    if in_conflict(*(_document(text, edit.key) for text in (old, ours, new))):
-        shown = [_shown(text, edit.key) for text in (ours, new)] if edit.key.kind is not Kind.SECRET else ["", ""]
+    ours = _replace(edit, old)
+    if is_in_conflict(*(_find_value(text, edit.key) for text in (old, ours, new))):
+        is_secret = edit.key.kind is Kind.SECRET
+        shown = ["", ""] if is_secret else [_show_document(text, edit.key) for text in (ours, new)]
         raise EditConflictError(edit.key, *shown)
 
 
-def _applied(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | None:
+def _apply(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | None:
     if edit.was is None:
-        return _created(edit, text, sealing)
-    index = None if text is None else _index(text, edit.key)
+        return _create(edit, text, sealing)
+    index = None if text is None else _find_index(text, edit.key)
     if index is None and edit.if_present:
         return text
     if text is None:
@@ -220,21 +221,21 @@ def _applied(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | No
     if index is None:
         raise RefusedError(f"{edit.path} no longer declares {edit.key}: it was moved or deleted meanwhile")
     if edit.text is not None:
-        return _rewritten(edit.key, edit.text, text, index)
-    encrypted = is_encrypted(_documents(text)[index])
+        return _rewrite(edit.key, edit.text, text, index)
+    encrypted = is_encrypted(_read_values(text)[index])
     if edit.wanted is None and encrypted:
         return remove_encrypted(text, index, edit.key, sealing)
     if edit.wanted is None:
         return remove_document(text, index) or None
     if encrypted:
-        return text if edit.was == edit.wanted else _sealed_again(edit, text, index, sealing)
-    after = _replaced(edit, text)
+        return text if edit.was == edit.wanted else _seal_again(edit, text, index, sealing)
+    after = _replace(edit, text)
     if edit.key.kind is Kind.SECRET and "data" in edit.wanted:
         return seal(after, edit.key, edit.path, sealing, is_new=False)
     return after
 
 
-def _rewritten(key: Key, written: DocumentText, text: str, index: int) -> str:
+def _rewrite(key: Key, written: DocumentText, text: str, index: int) -> str:
     """``text`` with what an author has ``written`` as document ``index``. Raises EditConflictError."""
     body = read_body(text, index)
     if body is None or body.text != written.before:
@@ -245,10 +246,10 @@ def _rewritten(key: Key, written: DocumentText, text: str, index: int) -> str:
 
 def find_document(text: str, key: Key) -> DocumentBody | None:
     """The text of the document that declares ``key``; None if none does. Raises RefusedError if nobody can edit it."""
-    index = _index(text, key)
+    index = _find_index(text, key)
     if index is None:
         return None
-    if is_encrypted(_documents(text)[index]):
+    if is_encrypted(_read_values(text)[index]):
         raise RefusedError(f"{key} is encrypted in Git: change it there with `reconciler secret edit`")
     body = read_body(text, index)
     if body is None:
@@ -256,92 +257,92 @@ def find_document(text: str, key: Key) -> DocumentBody | None:
     return body
 
 
-def _created(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str:
+def _create(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str:
     assert edit.wanted is not None
-    after = new_document(edit.wanted)
+    after = format_document(edit.wanted)
     if text is not None:
         separator = "" if text.endswith("\n") else "\n"
         after = f"{text}{separator}---\n{after}"
     return seal(after, edit.key, edit.path, sealing, is_new=True) if edit.key.kind is Kind.SECRET else after
 
 
-def _sealed_again(edit: ResourceEdit, text: str, index: int, sealing: Sealing) -> str | None:
+def _seal_again(edit: ResourceEdit, text: str, index: int, sealing: Sealing) -> str | None:
     opened = open_file(text, index, edit.key, sealing)
-    after = _replaced(edit, opened.text)
+    after = _replace(edit, opened.text)
     return text if after == opened.text else opened.close(after)
 
 
-def _replaced(edit: ResourceEdit, text: str) -> str:
+def _replace(edit: ResourceEdit, text: str) -> str:
     """``text``, whose document is in plain text, with ``edit``."""
-    index = _index(text, edit.key)
+    index = _find_index(text, edit.key)
     assert index is not None
-    return replace_document(text, index, *_versions(edit, _documents(text)[index]))
+    return replace_document(text, index, *_pair_versions(edit, _read_values(text)[index]))
 
 
-def _versions(edit: ResourceEdit, document: Any) -> tuple[Document, Document]:
+def _pair_versions(edit: ResourceEdit, document: Any) -> tuple[Document, Document]:
     """From what to what ``edit`` changes ``document``, which is in plain text."""
     assert edit.was is not None
     assert edit.wanted is not None
-    was, wanted = dict(edit.was), dict(edit.wanted)
-    if edit.key.kind is Kind.SECRET and "data" in wanted:
+    was, desired = dict(edit.was), dict(edit.wanted)
+    if edit.key.kind is Kind.SECRET and "data" in desired:
         was["data"] = document.get("data")
         if edit.patches_data:
-            wanted["data"] = merge_patch(was["data"], wanted["data"])
-        if wanted["data"] is None:
-            del wanted["data"]
-    return was, wanted
+            desired["data"] = merge_patch(was["data"], desired["data"])
+        if desired["data"] is None:
+            del desired["data"]
+    return was, desired
 
 
-def _in_plain(text: str, key: Key, sealing: Sealing) -> str:
+def _decrypt_document(text: str, key: Key, sealing: Sealing) -> str:
     """``text``, or what is encrypted together with ``key`` in it, in plain text."""
-    index = _index(text, key)
-    if index is None or not is_encrypted(_documents(text)[index]):
+    index = _find_index(text, key)
+    if index is None or not is_encrypted(_read_values(text)[index]):
         return text
     return open_file(text, index, key, sealing).text
 
 
-def _index(text: str, key: Key) -> int | None:
+def _find_index(text: str, key: Key) -> int | None:
     """The number of the document that declares ``key``."""
-    return _number_of(enumerate(_documents(text)), key)
+    return _find_number(enumerate(_read_values(text)), key)
 
 
-def _number_of(documents: Iterable[tuple[int, Any]], key: Key) -> int | None:
+def _find_number(documents: Iterable[tuple[int, Any]], key: Key) -> int | None:
     """The number of the one of ``documents`` that declares ``key``.
 
     One without a GVC can be of another one, whose directory it is in: one that names the GVC comes first.
     """
-    found: dict[bool, int] = {}
+    numbers: dict[bool, int] = {}
     for number, document in documents:
         if not isinstance(document, dict) or (document.get("kind"), document.get("name")) != (key.kind, key.name):
             continue
         if key.kind not in GVC_SCOPED or document.get("gvc", key.gvc) == key.gvc:
-            found.setdefault("gvc" in document, number)
-    return found.get(True, found.get(False))
+            numbers.setdefault("gvc" in document, number)
+    return numbers.get(True, numbers.get(False))
 
 
-def _documents(text: str) -> list[Any]:
+def _read_values(text: str) -> list[Any]:
     try:
         return read_documents(text)
     except yaml.YAMLError as error:
         raise RefusedError(f"the file with the resource is not YAML at the newest commit: {error}") from None
 
 
-def _document(text: str, key: Key) -> Any:
-    index = _index(text, key)
-    return None if index is None else _documents(text)[index]
+def _find_value(text: str, key: Key) -> Any:
+    index = _find_index(text, key)
+    return None if index is None else _read_values(text)[index]
 
 
-def _shown(text: str, key: Key) -> str:
-    index = _index(text, key)
+def _show_document(text: str, key: Key) -> str:
+    index = _find_index(text, key)
     parts = split_documents(text)
     return parts[index] if index is not None and index < len(parts) else text
 
 
-def in_conflict(old: Any, ours: Any, theirs: Any) -> bool:
+def is_in_conflict(old: Any, ours: Any, theirs: Any) -> bool:
     """Whether both sides changed the same value of ``old``, to different ones."""
     if old in (ours, theirs) or ours == theirs:
         return False
     if isinstance(old, dict) and isinstance(ours, dict) and isinstance(theirs, dict):
         names = {*old, *ours, *theirs}
-        return any(in_conflict(old.get(name), ours.get(name), theirs.get(name)) for name in names)
+        return any(is_in_conflict(old.get(name), ours.get(name), theirs.get(name)) for name in names)
     return True

@@ -62,22 +62,22 @@ class ManifestEditor:
         """Make ``after`` the text of the manifest, which had the text ``before``."""
         if after == before:
             return None
-        wanted = _read_wanted(self.key, after)
-        was = self._meaning() or {}
-        return self._write(ResourceEdit(self.key, self.path, was, wanted, text=DocumentText(before, after)), options)
+        desired = parse_manifest(self.key, after)
+        was = self._meaning(self._writer.known_tip()) or {}
+        return self._write(ResourceEdit(self.key, self.path, was, desired, text=DocumentText(before, after)), options)
 
     def patch(self, patch_of: Callable[[Document], Document], options: ChangeOptions) -> Change | None:
         """Merge into the manifest the patch that ``patch_of`` makes, from the manifest in normal form."""
-        key, was = self.key, self._meaning()
+        key, was = self.key, self._meaning(self._writer.tip())
         if was is None:
             raise RefusedError(f"{key} cannot be read in {self.path}: correct it with `reconciler edit {key}`")
         patch = ManifestPatch(key, patch_of(was), partial(_check_identity, key))
         edit = ResourceEdit(key, self.path, was, patch.apply(was), patch.patches_data, patch.apply)
         return self._write(edit, options)
 
-    def _meaning(self) -> dict[str, Any] | None:
-        """The manifest in normal form, as the newest commit has it; None if it cannot be read."""
-        return self._writer.meaning(self._writer.read(self._writer.tip(), self.path), self.key)
+    def _meaning(self, commit: str) -> dict[str, Any] | None:
+        """The manifest in normal form, as ``commit`` has it; None if it cannot be read."""
+        return self._writer.meaning(self._writer.read(commit, self.path), self.key)
 
     def _write(self, edit: ResourceEdit, options: ChangeOptions) -> Change | None:
         self._writer.renew()
@@ -107,7 +107,7 @@ def open_manifest(settings: Settings, clock: Clock, key: Key, by: str) -> Iterat
         yield ManifestEditor(writer, clock, key, entry.path, by)
 
 
-def _read_wanted(key: Key, text: str) -> Document:
+def parse_manifest(key: Key, text: str) -> Document:
     """The manifest of ``key`` in ``text``, {} for a text with faults, which the check of the tree finds too.
 
     Raises RefusedError if it declares anything else.

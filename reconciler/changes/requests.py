@@ -49,8 +49,8 @@ class ManifestPatch(NamedTuple):
         """``newest``, a manifest of ``key`` without the data of a secret, with the patch. Raises what ``form`` does."""
         from reconciler.changes.text import merge_patch  # an API that only reads does without the editor of YAML
 
-        wanted = self.form(merge_patch(newest, self.patch))
-        return {**wanted, "data": self.patch.get("data")} if self.patches_data else wanted
+        desired = self.form(merge_patch(newest, self.patch))
+        return {**desired, "data": self.patch.get("data")} if self.patches_data else desired
 
 
 class ResourceEdit(NamedTuple):

@@ -53,7 +53,7 @@ def open_file(text: str, index: int, key: Key, sealing: Sealing) -> OpenedFile:
     if is_json(text.encode().lstrip()):
         raise RefusedError(f"{key} is encrypted in JSON: change it in Git with sops, or make its file YAML")
     parts = split_documents(text)
-    alone = _shares_key(text, index) == 1
+    alone = _count_sharing(text, index) == 1
     try:
         opened = decrypt_file((parts[index] if alone else text).encode(), sealing.keyring)
     except EncryptionError as error:
@@ -76,7 +76,7 @@ def open_file(text: str, index: int, key: Key, sealing: Sealing) -> OpenedFile:
 
 def remove_encrypted(text: str, index: int, key: Key, sealing: Sealing) -> str | None:
     """``text`` without its encrypted document ``index``; None if no other is left. Raises RefusedError."""
-    if _shares_key(text, index) == 1:
+    if _count_sharing(text, index) == 1:
         return remove_document(text, index) or None
     opened = open_file(text, index, key, sealing)
     return opened.close(remove_document(opened.text, index))
@@ -89,7 +89,7 @@ def seal(text: str, key: Key, path: str, sealing: Sealing, *, is_new: bool) -> s
     """
     documents = read_documents(text)
     must = sealing.policy == ENCRYPTED_ONLY
-    secret = next((each for each in documents if isinstance(each, dict) and each.get("name") == key.name), {})
+    secret = next((value for value in documents if isinstance(value, dict) and value.get("name") == key.name), {})
     if not secret and must:
         faults = [fault.message for fault in read(text.encode()).faults]
         raise RefusedError(f"{key} cannot be written: {faults[0] if faults else 'its name is no text'}")
@@ -105,7 +105,7 @@ def seal(text: str, key: Key, path: str, sealing: Sealing, *, is_new: bool) -> s
         )
     if len(documents) > 1:
         raise RefusedError(f"{key}: {path} has other documents, and SOPS encrypts whole files: put it into its own")
-    return _encrypted(text, key, creation, sealing.moment)
+    return _encrypt_text(text, key, creation, sealing.moment)
 
 
 def check_sealed(text: str, key: Key, sealing: Sealing) -> None:
@@ -125,16 +125,16 @@ def check_sealed(text: str, key: Key, sealing: Sealing) -> None:
                 )
 
 
-def _encrypted(text: str, key: Key, creation: Creation, moment: str) -> str:
+def _encrypt_text(text: str, key: Key, creation: Creation, moment: str) -> str:
     try:
         return encrypt(text.encode(), creation.recipients, creation.manner, moment).decode()
     except EncryptionError as error:
         raise RefusedError(f"{key} cannot be encrypted: {error}") from None
 
 
-def _shares_key(text: str, index: int) -> int:
+def _count_sharing(text: str, index: int) -> int:
     """How many documents of ``text`` were encrypted together with document ``index``."""
     documents = read_documents(text)
-    fields = [each[FIELD] if is_encrypted(each) else None for each in documents]
+    fields = [value[FIELD] if is_encrypted(value) else None for value in documents]
     macs = [field.get("mac") if isinstance(field, dict) else None for field in fields]
     return macs.count(macs[index])

@@ -23,21 +23,21 @@ _IRREGULAR = re.compile(r"^(?:\.\.\.|%)|\r(?!\n)|[\x85\u2028\u2029\ufeff]", re.M
 """What makes a document depend on those before it, or a line break of YAML that is none elsewhere."""
 _MARKER = re.compile(r"---(?=\s)")
 
-Wanted = Mapping[str, Any]
+Fields = Mapping[str, Any]
 
 
-def replace_document(text: str, index: int, was: Wanted, wanted: Wanted) -> str:
-    """``text`` with document ``index`` changed so that a reader who saw ``was`` now sees ``wanted``.
+def replace_document(text: str, index: int, was: Fields, desired: Fields) -> str:
+    """``text`` with document ``index`` changed so that a reader who saw ``was`` now sees ``desired``.
 
-    ``was`` is what the document means, such as its normal form with all defaults. What ``wanted`` has as ``was`` does
+    ``was`` is what the document means, such as its normal form with all defaults. What ``desired`` has as ``was`` does
     stays as it is written, or left out. Raises ValueError if there is no such document, or it is no mapping.
     """
     if _is_json(text):
         in_json = JsonDocumentList(text)
-        in_json.replace(_checked(index, len(in_json)), was, wanted)
+        in_json.replace(_check_index(index, len(in_json)), was, desired)
         return in_json.text()
     parts = split_documents(text)
-    parts[index] = _changed_part(parts[_checked(index, len(parts))], was, wanted)
+    parts[index] = _change_part(parts[_check_index(index, len(parts))], was, desired)
     return "".join(parts)
 
 
@@ -45,10 +45,10 @@ def remove_document(text: str, index: int) -> str:
     """``text`` without document ``index``; "" if no other document is left. Raises ValueError."""
     if _is_json(text):
         in_json = JsonDocumentList(text)
-        in_json.remove(_checked(index, len(in_json)))
+        in_json.remove(_check_index(index, len(in_json)))
         return in_json.text()
     parts = split_documents(text)
-    del parts[_checked(index, len(parts))]
+    del parts[_check_index(index, len(parts))]
     rest = "".join(parts)
     return rest if any(yaml.load_all(rest, Loader=yaml.CSafeLoader)) else ""
 
@@ -76,19 +76,19 @@ def read_body(text: str, index: int) -> DocumentBody | None:
     if _is_list(text):
         return None
     parts = split_documents(text)
-    start, end = _bounds(parts[index])
+    start, end = _find_bounds(parts[index])
     return DocumentBody(parts[index][start:end], "".join([*parts[:index], parts[index][:start]]).count("\n"))
 
 
 def replace_body(text: str, index: int, after: str) -> str:
     """``text`` with ``after`` as the text of document ``index``, which ``read_body`` returns."""
     parts = split_documents(text)
-    start, end = _bounds(parts[index])
+    start, end = _find_bounds(parts[index])
     parts[index] = f"{parts[index][:start]}{after}{parts[index][end:]}"
     return "".join(parts)
 
 
-def new_document(body: Mapping[str, Any]) -> str:
+def format_document(body: Mapping[str, Any]) -> str:
     """The text of a file with the document ``body``."""
     return written(body)
 
@@ -115,8 +115,8 @@ def split_documents(text: str) -> list[str]:
 def read_documents(text: str) -> list[Any]:
     """The values of ``split_documents``, as manifests are read; None for a part that is empty or has a fault."""
     if _is_list(text):
-        return _json_values(text)
-    return [_value_of(part) for part in split_documents(text)]
+        return _read_json(text)
+    return [_read_value(part) for part in split_documents(text)]
 
 
 class IrregularTextError(ParseError):
@@ -130,11 +130,11 @@ class JsonDocumentList:
         """Raises IrregularTextError if the text is no JSON."""
         if not _is_json(text):
             raise IrregularTextError
-        self._values = dict(enumerate(_json_values(text)))
+        self._values = dict(enumerate(_read_json(text)))
         self._texts = JsonDocuments(text)
         self._numbers: dict[tuple[str, str], list[int]] = {}
         for number, value in self._values.items():
-            self._numbers.setdefault(_subject(value), []).append(number)
+            self._numbers.setdefault(_find_subject(value), []).append(number)
 
     def __len__(self) -> int:
         return len(self._values)
@@ -151,26 +151,26 @@ class JsonDocumentList:
         """What document ``number`` is, None for one that has a fault."""
         return self._values[number]
 
-    def value_after(self, number: int, was: Wanted, wanted: Wanted) -> Any:
+    def value_after(self, number: int, was: Fields, desired: Fields) -> Any:
         """What document ``number`` would be after ``replace``."""
         changed = deepcopy(self._values[number])
         if not isinstance(changed, dict):
             raise ValueError("the document is no mapping, or has a fault")
-        _merge(changed, was, wanted)
-        if _subject(changed) != _subject(self._values[number]):
+        _merge(changed, was, desired)
+        if _find_subject(changed) != _find_subject(self._values[number]):
             raise IrregularTextError
         return changed
 
-    def replace(self, number: int, was: Wanted, wanted: Wanted) -> bool:
+    def replace(self, number: int, was: Fields, desired: Fields) -> bool:
         """Change document ``number``; whether that changes the text."""
-        value = self.value_after(number, was, wanted)
+        value = self.value_after(number, was, desired)
         is_changed = self._texts.replace(number, self._values[number], value)
         self._values[number] = value
         return is_changed
 
     def remove(self, number: int) -> None:
         """Remove document ``number``; the text is empty if no other is left."""
-        self._numbers[_subject(self._values.pop(number))].remove(number)
+        self._numbers[_find_subject(self._values.pop(number))].remove(number)
         self._texts.remove(number)
 
     def append(self, _: Mapping[str, Any]) -> None:
@@ -195,11 +195,11 @@ class DocumentList:
             raise IrregularTextError from None
         if not self._parts:
             raise IrregularTextError
-        self._values = {number: _value_of(part) for number, part in self._parts.items()}
+        self._values = {number: _read_value(part) for number, part in self._parts.items()}
         self._numbers: dict[tuple[str, str], list[int]] = {}
         self._next = len(self._parts)
         for number, value in self._values.items():
-            self._numbers.setdefault(_subject(value), []).append(number)
+            self._numbers.setdefault(_find_subject(value), []).append(number)
 
     def text(self) -> str:
         """The whole text."""
@@ -213,13 +213,13 @@ class DocumentList:
         """What document ``number`` is, None for one that is empty or has a fault."""
         return self._values[number]
 
-    def value_after(self, number: int, was: Wanted, wanted: Wanted) -> Any:
+    def value_after(self, number: int, was: Fields, desired: Fields) -> Any:
         """What document ``number`` would be after ``replace``."""
-        return self._replacement(number, was, wanted)[1]
+        return self._replacement(number, was, desired)[1]
 
-    def replace(self, number: int, was: Wanted, wanted: Wanted) -> bool:
+    def replace(self, number: int, was: Fields, desired: Fields) -> bool:
         """Change document ``number`` as ``replace_document`` does; whether that changes the text."""
-        part, value = self._replacement(number, was, wanted)
+        part, value = self._replacement(number, was, desired)
         if part == self._parts[number]:
             return False
         self._parts[number], self._values[number] = part, value
@@ -235,36 +235,36 @@ class DocumentList:
         if not is_any:
             self._parts, self._values, self._numbers = {}, {}, {}
             return
-        self._numbers[_subject(self._values[number])].remove(number)
+        self._numbers[_find_subject(self._values[number])].remove(number)
         del self._parts[number], self._values[number]
 
     def append(self, body: Mapping[str, Any]) -> None:
-        """Add ``new_document(body)`` at the end."""
+        """Add ``format_document(body)`` at the end."""
         if not self._parts:
             raise IrregularTextError
         last = next(reversed(self._parts))
-        part, value = _regular(f"---\n{new_document(body)}", is_first=False, is_last=True)
+        part, value = _check_regular(f"---\n{format_document(body)}", is_first=False, is_last=True)
         if not self._parts[last].endswith("\n"):
             ended = f"{self._parts[last]}\n"
-            ended_value = _value_of(ended)
-            if _subject(ended_value) != _subject(self._values[last]):
+            ended_value = _read_value(ended)
+            if _find_subject(ended_value) != _find_subject(self._values[last]):
                 raise IrregularTextError
             self._parts[last], self._values[last] = ended, ended_value
         number, self._next = self._next, self._next + 1
         self._parts[number], self._values[number] = part, value
-        self._numbers.setdefault(_subject(value), []).append(number)
+        self._numbers.setdefault(_find_subject(value), []).append(number)
 
-    def _replacement(self, number: int, was: Wanted, wanted: Wanted) -> tuple[str, Any]:
+    def _replacement(self, number: int, was: Fields, desired: Fields) -> tuple[str, Any]:
         """The text and the value of document ``number`` after a change."""
-        changed = _changed_part(self._parts[number], was, wanted)
+        changed = _change_part(self._parts[number], was, desired)
         first, last = next(iter(self._parts)), next(reversed(self._parts))
-        part, value = _regular(changed, is_first=number == first, is_last=number == last)
-        if _subject(value) != _subject(self._values[number]):
+        part, value = _check_regular(changed, is_first=number == first, is_last=number == last)
+        if _find_subject(value) != _find_subject(self._values[number]):
             raise IrregularTextError
         return part, value
 
 
-def _regular(part: str, *, is_first: bool, is_last: bool) -> tuple[str, Any]:
+def _check_regular(part: str, *, is_first: bool, is_last: bool) -> tuple[str, Any]:
     """``part`` with its value, if it is one document wherever it is in a text. Raises IrregularTextError."""
     begins = not part.lstrip().startswith("{") if is_first else _MARKER.match(part)
     if not begins or _IRREGULAR.search(part) or not (is_last or part.endswith("\n")):
@@ -274,16 +274,16 @@ def _regular(part: str, *, is_first: bool, is_last: bool) -> tuple[str, Any]:
             raise IrregularTextError
     except yaml.YAMLError:
         raise IrregularTextError from None
-    return part, _value_of(part)
+    return part, _read_value(part)
 
 
-def _subject(value: Any) -> tuple[str, str]:
+def _find_subject(value: Any) -> tuple[str, str]:
     """Kind and name of a document, both empty if it has none."""
     kind, name = (value.get("kind"), value.get("name")) if isinstance(value, dict) else ("", "")
     return (kind, name) if isinstance(kind, str) and isinstance(name, str) else ("", "")
 
 
-def _value_of(part: str) -> Any:
+def _read_value(part: str) -> Any:
     reading = read(part.encode())
     return reading.documents[0].value if reading.documents and not reading.faults else None
 
@@ -303,7 +303,7 @@ def merge_patch(document: Any, patch: Any) -> Any:
             merged[name.removeprefix("$replace/")] = value
         elif name.startswith("$drop/"):
             merged.pop(name.removeprefix("$drop/"), None)
-        elif (items := _patched_items(merged, name, value)) is not None:
+        elif (items := _patch_items(merged, name, value)) is not None:
             merged[name.partition("/")[2]] = items
         elif value is None:
             merged.pop(name, None)
@@ -312,37 +312,37 @@ def merge_patch(document: Any, patch: Any) -> Any:
     return merged
 
 
-def _patched_items(document: Mapping[str, Any], name: str, items: Any) -> list[Any] | None:
+def _patch_items(document: Mapping[str, Any], name: str, items: Any) -> list[Any] | None:
     """The list of ``document`` after ``$add/FIELD`` or ``$remove/FIELD``; None where ``name`` or a value is no such."""
     verb, _, field = name.partition("/")
     present = document.get(field) or []
     if verb not in ("$add", "$remove") or not field or not isinstance(items, list) or not isinstance(present, list):
         return None
     if verb == "$remove":
-        removed = {*map(_identity, items), *map(_written, items)}
-        return [item for item in present if _identity(item) not in removed and _written(item) not in removed]
-    found = list(present)
-    places = {_identity(item): place for place, item in enumerate(found)}
+        removed = {*map(_identify, items), *map(_write_json, items)}
+        return [item for item in present if _identify(item) not in removed and _write_json(item) not in removed]
+    patched = list(present)
+    numbers = {_identify(item): number for number, item in enumerate(patched)}
     for item in items:
-        place = places.setdefault(_identity(item), len(found))
-        if place == len(found):
-            found.append(merge_patch({}, item))
+        number = numbers.setdefault(_identify(item), len(patched))
+        if number == len(patched):
+            patched.append(merge_patch({}, item))
         else:
-            found[place] = merge_patch(found[place], item)
-    return found
+            patched[number] = merge_patch(patched[number], item)
+    return patched
 
 
-def _identity(item: Any) -> str:
+def _identify(item: Any) -> str:
     """What distinguishes an item of a list from others: its name, or all of it where it has none."""
     name = item.get("name") if isinstance(item, Mapping) else None
-    return _written(name if isinstance(name, str) else item)
+    return _write_json(name if isinstance(name, str) else item)
 
 
-def _written(value: Any) -> str:
+def _write_json(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _checked(index: int, count: int) -> int:
+def _check_index(index: int, count: int) -> int:
     if not 0 <= index < count:
         raise ValueError(f"the file has no document {index + 1}")
     return index
@@ -360,15 +360,15 @@ def _is_json(text: str) -> bool:
     )
 
 
-def _json_values(text: str) -> list[Any]:
+def _read_json(text: str) -> list[Any]:
     """The values of the documents of a text in JSON; None for one with a fault."""
     reading = read(text.encode(), is_json=True)
-    found = {each.index: each.value for each in reading.documents}
-    count = 1 + max((each.index for each in (*reading.documents, *reading.partial)), default=-1)
-    return [found.get(index) for index in range(count)]
+    values = {document.index: document.value for document in reading.documents}
+    count = 1 + max((document.index for document in (*reading.documents, *reading.partial)), default=-1)
+    return [values.get(index) for index in range(count)]
 
 
-def _bounds(part: str) -> tuple[int, int]:
+def _find_bounds(part: str) -> tuple[int, int]:
     """Where the document of ``part`` begins, after its ``---``, and where it ends, before its ``...``."""
     head = _HEAD.match(part)
     start = head.end() if head else 0
@@ -376,72 +376,72 @@ def _bounds(part: str) -> tuple[int, int]:
     return start, end.start() if end else len(part)
 
 
-def _changed_part(part: str, was: Wanted, wanted: Wanted) -> str:
-    start, end = _bounds(part)
-    return part[:start] + _edited(part[start:end], was, wanted) + part[end:]
+def _change_part(part: str, was: Fields, desired: Fields) -> str:
+    start, end = _find_bounds(part)
+    return part[:start] + _edit_body(part[start:end], was, desired) + part[end:]
 
 
-def _edited(body: str, was: Wanted, wanted: Wanted) -> str:
-    read = _value_of if isinstance(_value_of(body), dict) else _plain_value
+def _edit_body(body: str, was: Fields, desired: Fields) -> str:
+    read = _read_value if isinstance(_read_value(body), dict) else _load_plain
     old = read(body)
     if not isinstance(old, dict):
         raise ValueError("the document is no mapping")
     new = deepcopy(old)
-    _merge(new, was, wanted)
+    _merge(new, was, desired)
     return edit_text(body, old, new, read)
 
 
-def _plain_value(text: str) -> Any:
+def _load_plain(text: str) -> Any:
     try:
         return yaml.load(text, Loader=yaml.CSafeLoader)
     except yaml.YAMLError:
         return None
 
 
-def _merge(document: Any, was: Any, wanted: Wanted) -> None:
-    """Change the mapping ``document`` where ``wanted`` differs from ``was``."""
-    known = was if isinstance(was, Mapping) else {}
-    for name in [name for name in document if name not in wanted and name in known]:
+def _merge(document: Any, was: Any, desired: Fields) -> None:
+    """Change the mapping ``document`` where ``desired`` differs from ``was``."""
+    former = was if isinstance(was, Mapping) else {}
+    for name in [name for name in document if name not in desired and name in former]:
         del document[name]
-    for name, value in wanted.items():
-        if name in known and known[name] == value:
+    for name, value in desired.items():
+        if name in former and former[name] == value:
             continue
-        document[name] = _merged(document.get(name), known.get(name), value)
+        document[name] = _merge_value(document.get(name), former.get(name), value)
 
 
-def _merged(node: Any, was: Any, wanted: Any) -> Any:
-    """``node`` as written, changed to ``wanted``."""
-    if isinstance(node, dict) and isinstance(wanted, Mapping):
-        _merge(node, was, wanted)
+def _merge_value(node: Any, was: Any, desired: Any) -> Any:
+    """``node`` as written, changed to ``desired``."""
+    if isinstance(node, dict) and isinstance(desired, Mapping):
+        _merge(node, was, desired)
         return node
-    if isinstance(node, list) and isinstance(wanted, Sequence) and not isinstance(wanted, str):
-        return _merged_list(node, was if isinstance(was, list) else [], wanted)
-    return wanted
+    if isinstance(node, list) and isinstance(desired, Sequence) and not isinstance(desired, str):
+        return _merge_list(node, was if isinstance(was, list) else [], desired)
+    return desired
 
 
-def _merged_list(node: list[Any], was: list[Any], wanted: Sequence[Any]) -> Any:
+def _merge_list(node: list[Any], was: list[Any], desired: Sequence[Any]) -> Any:
     """Members that have a name keep what is written for that name; others are replaced as a whole."""
-    names = [item.get("name") if isinstance(item, Mapping) else None for item in wanted]
+    names = [item.get("name") if isinstance(item, Mapping) else None for item in desired]
     if not names or None in names or len(set(names)) != len(names):
-        return list(wanted)
-    places = {item["name"]: place for place, item in enumerate(node) if isinstance(item, dict) and "name" in item}
+        return list(desired)
+    numbers = {item["name"]: number for number, item in enumerate(node) if isinstance(item, dict) and "name" in item}
     before = {item["name"]: item for item in was if isinstance(item, Mapping) and "name" in item}
     members = {
         item["name"]: item
-        if item["name"] not in places
-        else node[places[item["name"]]]
+        if item["name"] not in numbers
+        else node[numbers[item["name"]]]
         if before.get(item["name"]) == item
-        else _merged(node[places[item["name"]]], before.get(item["name"]), item)
-        for item in wanted
+        else _merge_value(node[numbers[item["name"]]], before.get(item["name"]), item)
+        for item in desired
     }
     if [name for name in before if name in members] != [name for name in names if name in before]:
         node[:] = list(members.values())
         return node
     # The order is as it was. As written it may differ: normal form sorts lists whose order has no meaning.
-    for name in reversed(list(places)):
+    for name in reversed(list(numbers)):
         if name in members:
-            node[places[name]] = members.pop(name)
+            node[numbers[name]] = members.pop(name)
         else:
-            del node[places[name]]
+            del node[numbers[name]]
     node.extend(members.values())
     return node

@@ -12,17 +12,17 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from reconciler.changes.commits import REQUEST_TRAILER, REVIEW_BRANCH, Commit, SourceWriter, author_of
+from reconciler.changes.commits import REQUEST_TRAILER, REVIEW_BRANCH, Commit, SourceWriter, make_author
 from reconciler.changes.edits import (
     EditConflictError,
     check_conflicts,
-    edited_files,
+    edit_files,
     find_data,
-    in_conflict,
+    is_in_conflict,
 )
 from reconciler.changes.requests import ChangeRequest, Document, EarlierChange, ResourceEdit, SeenManifest
 from reconciler.changes.sealed import Sealing
-from reconciler.changes.text import new_document
+from reconciler.changes.text import format_document
 from reconciler.clock import Clock
 from reconciler.errors import PushBroken, PushConflict, ReconcilerError, RecordsError, RefusedError
 from reconciler.logs import log
@@ -70,7 +70,7 @@ class Change(NamedTuple):
 
     def actions(self) -> dict[Key, str]:
         """What becomes of each resource: created, updated, deleted, or unchanged."""
-        return {edit.key: "unchanged" if edit.key in self.unchanged else _action(edit) for edit in self.edits}
+        return {edit.key: "unchanged" if edit.key in self.unchanged else _name_action(edit) for edit in self.edits}
 
 
 Outcome = Change | EarlierChange | Exception | None
@@ -140,22 +140,22 @@ class ChangeWriter:
 
     def _write_together(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome]) -> None:
         """Write ``pending`` with one push; what becomes of them goes to ``outcomes``. Raises PushConflict."""
-        made = self._make_all(pending, outcomes)
-        if not made:
+        changes = self._make_all(pending, outcomes)
+        if not changes:
             return
         try:
-            outcomes |= self._publish(pending, made)
+            outcomes |= self._publish(pending, changes)
         except PushConflict:
             raise
         except PushBroken as error:  # the remote may have the commits, or get them yet
-            outcomes |= dict.fromkeys(made, error)
+            outcomes |= dict.fromkeys(changes, error)
         except ReconcilerError as error:
-            outcomes |= self._publish_alone({number: pending[number] for number in made}, error)
+            outcomes |= self._publish_alone({number: pending[number] for number in changes}, error)
 
     def _make_all(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome]) -> dict[int, Change]:
         """The changes of ``pending``, each on top of the one before; what ends without a push goes to ``outcomes``."""
         parent = tip = self._writer.tip()
-        made: dict[int, Change] = {}
+        changes: dict[int, Change] = {}
         for number, attempt in pending.items():
             try:
                 change = self._make(attempt, tip, parent)
@@ -165,40 +165,40 @@ class ChangeWriter:
             if not isinstance(change, Change) or attempt.request.dry:
                 outcomes[number] = change
                 continue
-            made[number] = change
+            changes[number] = change
             parent = tip if self._is_review else change.commit.id
-        return made
+        return changes
 
     def _publish_alone(self, pending: Mapping[int, _Attempt], error: ReconcilerError) -> dict[int, Outcome]:
         """Write what the source refused together one by one: it may refuse only some of them."""
         if len(pending) == 1:
             return dict.fromkeys(pending, error)
-        found: dict[int, Outcome] = {}
+        outcomes: dict[int, Outcome] = {}
         for number, attempt in pending.items():
             try:
-                [found[number]] = self.write([attempt.request])
+                [outcomes[number]] = self.write([attempt.request])
             except ReconcilerError as refused:
-                found[number] = refused
-        return found
+                outcomes[number] = refused
+        return outcomes
 
     def _make(self, attempt: _Attempt, tip: str, parent: str) -> Change | EarlierChange | None:
         """The change of ``attempt`` on ``parent``; ``tip`` is what the branch has."""
         request, writer = attempt.request, self._writer
-        if request.is_repeated and (found := writer.find_request(request.id, tip, attempt.last)):
-            return EarlierChange(writer.branch, found)
+        if request.is_repeated and (commit := writer.find_request(request.id, tip, attempt.last)):
+            return EarlierChange(writer.branch, commit)
         sealing = self._sealing(parent)
         before = {path: writer.read(parent, path) for path in {edit.path: None for edit in attempt.edits}}
         former = attempt.edits
         if not attempt.first:
-            former = tuple(self._seen(edit, before[edit.path], tip) for edit in former)
+            former = tuple(self._rebase_on_seen(edit, before[edit.path], tip) for edit in former)
         elif attempt.first != tip:
             check_conflicts(former, partial(writer.read, attempt.first), partial(writer.read, tip), sealing)
         attempt.try_on(tip, tuple(edit.on(writer.meaning(before[edit.path], edit.key)) for edit in former))
-        after = edited_files(list(attempt.edits), before.get, sealing)
+        after = edit_files(list(attempt.edits), before.get, sealing)
         if not after:
             return None
         unread = writer.admit(attempt.edits, before, after)
-        change = self._checked(attempt, parent, before, after)
+        change = self._check_commit(attempt, parent, before, after)
         if unread:
             raise RefusedError(f"{unread[0].key} cannot be read in {unread[0].path} after the change")
         return change
@@ -209,40 +209,40 @@ class ChangeWriter:
         policy = self._settings.secrets.policy
         return Sealing(keyring_of(self._settings), policy, rule, iso(self._clock.now()))
 
-    def _seen(self, edit: ResourceEdit, text: str | None, tip: str) -> ResourceEdit:
+    def _rebase_on_seen(self, edit: ResourceEdit, text: str | None, tip: str) -> ResourceEdit:
         """``edit`` from what its client saw. Raises EditConflictError if it changes what the client did not see."""
-        writer, key, wanted = self._writer, edit.key, edit.wanted
+        writer, key, desired = self._writer, edit.key, edit.wanted
         theirs = writer.meaning(text, key)
         if edit.seen is None or theirs is None:
             return edit
         seen = text if self._is_newest(edit.seen, text, key) else writer.find_seen(key, edit.path, tip, edit.seen)
         base = writer.meaning(seen, key)
         if edit.patch is not None and base is not None:
-            wanted = edit.patch(base)
-        ours = None if wanted is None else writer.normal_form(key, wanted)
-        if wanted is not None and ours is None:
+            desired = edit.patch(base)
+        ours = None if desired is None else writer.normal_form(key, desired)
+        if desired is not None and ours is None:
             return edit  # it has faults, with which the check refuses it
-        has_data = key.kind is Kind.SECRET and "data" in (wanted or {})
+        has_data = key.kind is Kind.SECRET and "data" in (desired or {})
         if ours == theirs and not has_data:
             return edit._replace(was=theirs)
         # What an author wrote last is what they saw only as long as nobody else wrote since.
         is_all_lost = base != theirs and (bool(edit.seen.author) or ours in (None, base))
-        is_lost = base is None or is_all_lost or in_conflict(base, ours, theirs)
+        is_lost = base is None or is_all_lost or is_in_conflict(base, ours, theirs)
         if is_lost or (has_data and find_data(seen, key) != find_data(text, key)):
-            raise EditConflictError(key, *_shown_versions(key, ours, theirs))
+            raise EditConflictError(key, *_show_versions(key, ours, theirs))
         return edit if edit.patch is not None else edit._replace(was=base)
 
     def _is_newest(self, seen: SeenManifest, text: str | None, key: Key) -> bool:
         newest = self._writer.resource(text, key)
         return bool(seen.digest) and newest is not None and newest.digest == seen.digest
 
-    def _checked(
+    def _check_commit(
         self, attempt: _Attempt, parent: str, before: Mapping[str, str | None], after: Mapping[str, str | None]
     ) -> Change:
         """The commit of ``after``, if the tree that results has no errors and the plan is as expected."""
         request = attempt.request
         message = f"{request.subject}\n\n{REQUEST_TRAILER}: {request.id}"
-        commit = self._writer.commit(parent, after, message, author_of(request.principal, self._settings.org))
+        commit = self._writer.commit(parent, after, message, make_author(request.principal, self._settings.org))
         planned = self._writer.check(commit)
         errors = [finding for finding in planned.findings if finding.severity is Severity.ERROR]
         if planned.plan is None or errors:
@@ -251,10 +251,10 @@ class ChangeWriter:
             raise RefusedError(
                 f"the plan is {planned.plan.digest} now, and not {request.digest}: show the difference again"
             )
-        unchanged = self._unchanged(attempt.edits, {**before, **after}, before)
+        unchanged = self._find_unchanged(attempt.edits, {**before, **after}, before)
         return Change(before, after, commit, planned, self._writer.branch, attempt.edits, unchanged=unchanged)
 
-    def _unchanged(
+    def _find_unchanged(
         self, edits: Sequence[ResourceEdit], after: Mapping[str, str | None], before: Mapping[str, str | None]
     ) -> frozenset[Key]:
         """The resources of ``edits`` that both texts of their file declare alike."""
@@ -264,31 +264,31 @@ class ChangeWriter:
         digest = self._writer.digest
         return frozenset(key for key, old, new in texts if old == new or digest(old, key) == digest(new, key))
 
-    def _publish(self, pending: Mapping[int, _Attempt], made: Mapping[int, Change]) -> dict[int, Outcome]:
-        """Bring the commits ``made`` into Git, with an event for each resource. Raises PushConflict, PushBroken."""
+    def _publish(self, pending: Mapping[int, _Attempt], changes: Mapping[int, Change]) -> dict[int, Outcome]:
+        """Bring ``changes`` into Git, with an event for each resource. Raises PushConflict and PushBroken."""
         if self._is_review:
-            return {number: self._publish_review(pending[number].request, change) for number, change in made.items()}
-        waiting = [self._waiting(pending[number].request, made[number]) for number in made]
-        for each in waiting:
-            self._records.outbox.add(each)
-        changes = [*made.values()]
+            return {number: self._publish_review(pending[number].request, change) for number, change in changes.items()}
+        waiting = [self._collect_events(pending[number].request, changes[number]) for number in changes]
+        for events in waiting:
+            self._records.outbox.add(events)
+        commits = [change.commit for change in changes.values()]
         try:
-            self._writer.publish(Commit(changes[-1].commit.id, changes[0].commit.parent))
+            self._writer.publish(Commit(commits[-1].id, commits[0].parent))
         except PushBroken:
             raise
         except ReconcilerError:
-            for each in waiting:
-                self._records.outbox.discard(each)
+            for events in waiting:
+                self._records.outbox.discard(events)
             raise
         self._release(waiting)
-        return dict(made)
+        return dict(changes)
 
     def _publish_review(self, request: ChangeRequest, change: Change) -> Change | EarlierChange | Exception:
         """Create the branch of ``request``. An error is its outcome."""
-        writer, waiting = self._writer, self._waiting(request, change)
+        writer, waiting = self._writer, self._collect_events(request, change)
         try:
-            if request.is_repeated and (found := writer.find_review(request.id)):
-                return EarlierChange(f"{REVIEW_BRANCH}{request.id}", found)
+            if request.is_repeated and (commit := writer.find_review(request.id)):
+                return EarlierChange(f"{REVIEW_BRANCH}{request.id}", commit)
             self._records.outbox.add(waiting)
             branch, link = writer.publish_review(change.commit, request.id)
         except PushBroken as error:
@@ -299,34 +299,34 @@ class ChangeWriter:
         self._release([waiting])
         return change._replace(branch=branch, review=link)
 
-    def _waiting(self, request: ChangeRequest, change: Change) -> WaitingEvents:
+    def _collect_events(self, request: ChangeRequest, change: Change) -> WaitingEvents:
         where = (
             f"for a review, in the branch {REVIEW_BRANCH}{request.id}" if self._is_review else f"in {self._writer.name}"
         )
         edits = [edit for edit in change.edits if edit.key not in change.unchanged]
-        events = tuple(_events(request.principal, edits, f"{where} by the commit {change.commit.id[:12]}"))
+        events = tuple(_make_events(request.principal, edits, f"{where} by the commit {change.commit.id[:12]}"))
         return WaitingEvents(request.id, self._writer.name, change.commit.id, self._clock.now(), events)
 
     def _release(self, waiting: Sequence[WaitingEvents]) -> None:
-        for each in waiting:
+        for events in waiting:
             try:
-                self._records.outbox.release(each)
+                self._records.outbox.release(events)
             except RecordsError as error:  # the change is in Git, so the answer is not a failure
-                log().warning("api", id=each.id, message=f"no event of the change yet: {error}")
+                log().warning("api", id=events.id, message=f"no event of the change yet: {error}")
 
 
-def _shown_versions(key: Key, ours: Document | None, theirs: Document) -> tuple[str, str]:
+def _show_versions(key: Key, ours: Document | None, theirs: Document) -> tuple[str, str]:
     """Both versions as YAML; nothing of a secret."""
     if key.kind is Kind.SECRET:
         return "", ""
-    return "" if ours is None else new_document(ours), new_document(theirs)
+    return "" if ours is None else format_document(ours), format_document(theirs)
 
 
-def _events(principal: str, edits: Sequence[ResourceEdit], where: str) -> Iterator[NewEvent]:
+def _make_events(principal: str, edits: Sequence[ResourceEdit], where: str) -> Iterator[NewEvent]:
     """An event with the caller for each resource: what a run does later has the commit alone."""
     for edit in edits:
-        yield NewEvent(edit.key, Reason.CHANGE_COMMITTED, f"{principal}: {_action(edit)} {where}")
+        yield NewEvent(edit.key, Reason.CHANGE_COMMITTED, f"{principal}: {_name_action(edit)} {where}")
 
 
-def _action(edit: ResourceEdit) -> str:
+def _name_action(edit: ResourceEdit) -> str:
     return "deleted" if edit.wanted is None else "created" if edit.was is None else "updated"

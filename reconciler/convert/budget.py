@@ -30,6 +30,9 @@ class Budget:
         self.is_spent = self._values < 0 or self._characters < 0
         if self.is_spent:
             most = f"{self._most[0]:,} values" if self._values < 0 else f"{self._most[1] >> 20} MiB of text"
-            note(RULE, f"with this, the files become more than {most}; it and what follows is left out",
-                 "convert fewer files at once, and use what is large in fewer places")  # fmt: skip
+            note(
+                RULE,
+                f"with this, the files become more than {most}; it and what follows is left out",
+                "convert fewer files at once, and use what is large in fewer places",
+            )
         return not self.is_spent

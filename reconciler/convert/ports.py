@@ -38,8 +38,11 @@ def is_usable(part: TrackedValue, number: int) -> bool:
     if not 1 <= number <= _MOST:
         part.add_note("convert-malformed", f"a port is a number from 1 to {_MOST}")
     elif number in BLOCKED_PORTS:
-        part.add_note("convert-left-out", f"the platform uses port {number}; it is left out",
-                 "let the container listen on another port")  # fmt: skip
+        part.add_note(
+            "convert-left-out",
+            f"the platform uses port {number}; it is left out",
+            "let the container listen on another port",
+        )
     else:
         return True
     return False

@@ -19,7 +19,7 @@ from reconciler.daemon.schedule_timer import ScheduleTimer
 from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
 from reconciler.daemon.upkeep import Upkeep
-from reconciler.daemon.wake import DRIFT, LOCATIONS_ALONE, NOTICED, REFRESH, STATUS, WakeQueue
+from reconciler.daemon.wake import CERTIFICATES, DRIFT, LOCATIONS_ALONE, NOTICED, REFRESH, STATUS, WakeQueue
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError
 from reconciler.logs import log
@@ -35,6 +35,8 @@ BACKGROUND = frozenset({"poll", "ref", "apply", REFRESH})
 """Reasons that cause a poll, not a run; the request of `reconciler apply` was answered before its wake-up."""
 PAUSE = 0.25
 """Seconds from a change that an engine noticed to the check, so that many changes cause one check."""
+STATE_CHECK_SECONDS = 1.0
+"""Seconds between checks that the state directory still exists; each round checks too."""
 OVERDUE = 5.0
 """Seconds until the next round if a step's attempt was due, but not made, in the last one."""
 
@@ -86,6 +88,7 @@ class Daemon:
                 f"poll {source.name}", source.interval, source.interval * JITTER, partial(self._poll, source.name)
             )
         self._start_watchers()
+        self.timers.every("state", STATE_CHECK_SECONDS, 0.0, self._check_state)
         if self.watchdog.interval:
             self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.ping)
         self.timers.start()
@@ -125,7 +128,7 @@ class Daemon:
             if self._replay:
                 with self._contained("replay"):
                     await self._recover()
-            if wakes.get(None, frozenset()) & {REFRESH, SIGHUP}:
+            if CERTIFICATES in wakes or wakes.get(None, frozenset()) & {REFRESH, SIGHUP}:
                 with self._contained("refresh"):
                     self.runner.refresh_engines()
             with self._contained("requests"):
@@ -201,6 +204,10 @@ class Daemon:
         self._replay = False
         if replayed:
             log().info("journal_replayed", steps=replayed)
+
+    def _check_state(self) -> None:
+        """End the loop if its state directory is lost."""
+        self._is_state_lost()
 
     def _poll(self, name: str) -> None:
         """Wake a source. During its run, a fetch finds out whether a newer revision pre-empts the run."""

@@ -19,17 +19,14 @@ from reconciler.settings import Settings, load_settings
 from reconciler.source.signing import check_signing_key
 from reconciler.status.conditions import condition
 
-SETTINGS_POLL_SECONDS = 1.0
-"""Seconds between reads of the file. When two reads are equal, the file is complete."""
-
 _CREDENTIALS = re.compile(r"://[^/@\s'\"`]+@")
 
 
 class Reload:
-    """The last file content that was tried. ``due`` only reads the file; call the rest between two runs."""
+    """The last content of ``file`` that was tried. ``due`` only reads the file; call the rest between two runs."""
 
     def __init__(self, file: Path, settings: Settings, records: Records) -> None:
-        self._file = file
+        self.file = file
         self._settings = settings
         self._records = records
         self._last_tried: bytes | None = b""  # finds a change since ``settings`` were read
@@ -49,7 +46,7 @@ class Reload:
         content = self._content()
         again, self._last_tried = content == self._last_tried, content
         try:
-            settings = load_settings(self._file)
+            settings = load_settings(self.file)
             if settings.state != self._settings.state:
                 raise UsageError(
                     f"the state directory cannot change while the daemon runs ({self._settings.state}): restart it"
@@ -91,6 +88,6 @@ class Reload:
 
     def _content(self) -> bytes | None:
         try:
-            return read_within(self._file)
+            return read_within(self.file)
         except (OSError, UsageError):
             return None

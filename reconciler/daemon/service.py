@@ -4,35 +4,36 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from reconciler import logs, tracing
-from reconciler.bugs import contained, internal_error
+from reconciler.bugs import internal_error
 from reconciler.clock import Clock, SystemClock
-from reconciler.daemon.allocator import fix_mmap_threshold
 from reconciler.daemon.api_process import ApiProcess
+from reconciler.daemon.file_watch import FileWatch, Watched, watched_file, watched_ref, watched_tree
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import SIGHUP, Daemon
 from reconciler.daemon.measurements import measure
 from reconciler.daemon.metrics_server import MetricsServer
-from reconciler.daemon.ref_watch import watch_refs
-from reconciler.daemon.reload import SETTINGS_POLL_SECONDS, Reload
+from reconciler.daemon.reload import Reload
 from reconciler.daemon.systemd import SystemdNotifier
-from reconciler.daemon.timers import LoopTimers
-from reconciler.daemon.wake import STATUS, WakeSocket
+from reconciler.daemon.timers import SchedulerTimers
+from reconciler.daemon.wake import CERTIFICATES, DRIFT, STATUS, WakeSocket
 from reconciler.engines.registry import MakeEngine
 from reconciler.errors import SourceError, StateLostError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
+from reconciler.secrets.host_files import host_secret_directories
 from reconciler.settings import Settings
 from reconciler.source.signing import check_signing_key
+from reconciler.source.url import wanted_ref
 
-STATE_CHECK_SECONDS = 1.0
-"""Seconds between checks that the state directory still exists; each round of the loop checks too."""
+QUIET_SECONDS = 0.5
+"""Seconds without a further change after which files that people or programs write are read."""
 
 
 class Service:
@@ -62,15 +63,16 @@ class Service:
     async def run(self) -> None:
         """Work until ``end``."""
         reason = "start"
-        background = [asyncio.create_task(self._watch_settings()), asyncio.create_task(self._guard())]
         try:
             while True:
                 await self._metrics.open(self._daemon.runner.settings.host.metrics.address, self._daemon.runner.metrics)
                 await self._api.open(self._daemon.runner.settings, partial(measure, self._daemon.runner))
-                watching = asyncio.create_task(_watch(self._daemon))
-                await self._daemon.run(reason)
-                self._daemon.stop.set()
-                await watching
+                watch = FileWatch()
+                await watch.open([*_list_watched(self._daemon), *self._list_settings()])
+                try:
+                    await self._daemon.run(reason)
+                finally:
+                    watch.close()
                 if self._lost is not None:
                     raise self._lost
                 if self._next is None or self._ended:
@@ -78,14 +80,8 @@ class Service:
                 ended, self._daemon, self._next, reason = self._daemon, self._make_daemon(self._next), None, "settings"
                 ended.wakes.transfer_to(self._daemon.wakes)
         finally:
-            for task in background:
-                task.cancel()
             await self._metrics.close()
             await self._api.close()
-
-    async def _guard(self) -> None:
-        while not self._is_state_lost():
-            await asyncio.sleep(STATE_CHECK_SECONDS)
 
     def _is_state_lost(self) -> bool:
         """Whether the locked state directory was deleted or replaced; then the daemon ends and writes nothing."""
@@ -111,14 +107,24 @@ class Service:
         self._daemon.wakes.add(source, reason)
 
     def _make_daemon(self, runner: Runner) -> Daemon:
-        return Daemon(runner, self._clock, LoopTimers(), self._notifier, self._over, self._is_state_lost)
+        return Daemon(runner, self._clock, SchedulerTimers(), self._notifier, self._over, self._is_state_lost)
 
-    async def _watch_settings(self) -> None:
-        while self._reload is not None:
-            await asyncio.sleep(SETTINGS_POLL_SECONDS)
-            if self._reload.due():
-                self._asked = True
-                self.wake(STATUS, "settings")
+    def _list_settings(self) -> Iterator[Watched]:
+        if self._reload is not None:
+            # It may have changed before it is watched.
+            self._on_settings_event()
+            yield watched_file(self._reload.file, self._on_settings_event)
+
+    def _on_settings_event(self) -> None:
+        if self._reload is not None:
+            # If the file is the same at the second read, it is complete.
+            self._reload.due()
+            self._daemon.timers.after("settings", QUIET_SECONDS, self._check_settings)
+
+    def _check_settings(self) -> None:
+        if self._reload is not None and self._reload.due():
+            self._asked = True
+            self.wake(STATUS, "settings")
 
     def _over(self) -> bool:
         """Whether a loop with new settings replaces this one; called between two runs."""
@@ -144,7 +150,6 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] | None = N
     UsageError for a key that cannot sign.
     """
     check_signing_key(settings)
-    fix_mmap_threshold()
     clock = SystemClock(settings.state, writes=True)
     with StateLock(settings.state) as lock:
         records = Records.open(settings.state / FILE, clock_now=clock.now, expiry=clock.expiry)
@@ -179,21 +184,31 @@ def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
         log().warning("event_loop", message=str(context.get("message", "")))
 
 
-async def _watch(daemon: Daemon) -> None:
-    """Wake the loop when a ref of a local source moves; polling continues."""
-    owners: dict[Path, list[str]] = {}
+def _list_watched(daemon: Daemon) -> Iterator[Watched]:
+    """What can change without a commit that is pushed elsewhere, and the wake-ups for it; polls go on.
+
+    The ref of a source on this host counts at once. Other files count once nobody writes them any more.
+    """
+    settings, timers, wakes = daemon.runner.settings, daemon.timers, daemon.wakes
     for name, line in daemon.runner.lines.items():
+        # A commit never moves, and the mirror of a remote source moves by its own fetches alone.
+        if not line.source.local or line.source.settings.commit:
+            continue
         try:
-            if line.source.local:
-                owners.setdefault(line.source.repository.commondir, []).append(name)
+            directory = line.source.repository.commondir
         except SourceError as error:
             log().warning("watch_failed", source=name, message=str(error))
-    status = sorted({f"refs/heads/{source.status.branch}" for source in daemon.runner.settings.sources})
-
-    def moved(path: Path) -> None:
-        for name in owners[path]:
-            daemon.wakes.add(name, "ref")
-
-    if owners:
-        with contained("watching refs"):  # polling continues
-            await watch_refs(sorted(owners), daemon.stop, moved, status)
+            continue
+        yield watched_ref(directory, wanted_ref(line.source.settings), partial(wakes.add, name, "ref"))
+    check_secrets = partial(timers.after, "secrets", QUIET_SECONDS, partial(wakes.add, DRIFT, "secret"))
+    if settings.drift.interval:
+        for directory in sorted(host_secret_directories(settings)):
+            yield watched_tree(directory, check_secrets)
+        if settings.secrets.identity is not None:
+            yield watched_file(settings.secrets.identity, check_secrets)
+    read_certificates = partial(
+        timers.after, "certificates", QUIET_SECONDS, partial(wakes.add, CERTIFICATES, "changed")
+    )
+    ingresses = [bound.ingress for bound in settings.locations.values() if bound.ingress is not None]
+    for directory in sorted({each.certificates for each in ingresses if each.certificates is not None}):
+        yield watched_tree(directory, read_certificates)

@@ -18,6 +18,8 @@ NOTICED = "noticed"
 """Reason for ``DRIFT``: an engine has noticed changes, and only what has changed is observed."""
 LOCATIONS_ALONE = frozenset({NOTICED, "command"})
 """Reasons for ``DRIFT`` that no secret changes with: a health change must not cost a read of every secret."""
+CERTIFICATES = "/certificates"
+"""Wake-up name, in place of a source, that makes the engines reread their files."""
 COMMANDS = "/commands"
 """Wake-up name, in place of a source, that performs commands on resources."""
 REQUESTS = "/requests"

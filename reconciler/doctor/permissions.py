@@ -52,8 +52,9 @@ def _state(state: Path, who: Identity) -> Check:
     if mode & (0o027 if who.uid else 0o026):
         return problem(about, f"{state} is open to others (mode {mode:o})", f"chmod 700 {state}")
     if owner != found.st_uid:
-        return problem(about, f"{records} belongs to {identity(owner).name}, not to {who.name}",
-                       f"chown {who.name} {records}*")  # fmt: skip
+        return problem(
+            about, f"{records} belongs to {identity(owner).name}, not to {who.name}", f"chown {who.name} {records}*"
+        )
     if records.exists() and stat.S_IMODE(records.stat().st_mode) & 0o037:
         return problem(about, f"{records}, which contains secrets, is open to others", f"chmod 600 {records}*")
     return fine(about, f"{state} belongs to {who.name}, mode {mode:o}")
@@ -66,8 +67,11 @@ def _readers(settings: Settings, settings_file: Path, who: Identity) -> Check:
     except KeyError:
         return problem(about, f"this host has no group {group}", f"groupadd --system {group}")
     if who.uid and gid not in who.groups:
-        return problem(about, f"{who.name} is not in the group {group}, so it cannot give the group access",
-                       f"usermod -aG {group} {who.name}, and restart the daemon")  # fmt: skip
+        return problem(
+            about,
+            f"{who.name} is not in the group {group}, so it cannot give the group access",
+            f"usermod -aG {group} {who.name}, and restart the daemon",
+        )
     found = settings_file.stat()
     if not found.st_mode & 0o004 and not (found.st_gid == gid and found.st_mode & 0o040):
         return problem(about, f"the group {group} may not read {settings_file}", f"chmod o+r {settings_file}")

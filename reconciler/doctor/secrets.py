@@ -58,15 +58,21 @@ def _identity(path: Path, who: Identity) -> Check:
     theirs = 0 if found.st_gid == who.gid else stat.S_IRGRP
     if found.st_mode & (stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP | theirs):
         mode = f"{stat.S_IMODE(found.st_mode):o}"
-        return problem(about, f"{path} can be read or changed by others (mode {mode}), so it is not used",
-                       f"chgrp {who.name} {path}; chmod 640 {path}")  # fmt: skip
+        return problem(
+            about,
+            f"{path} can be read or changed by others (mode {mode}), so it is not used",
+            f"chgrp {who.name} {path}; chmod 640 {path}",
+        )
     try:
         text = path.read_text()
         identities_of(text)
     except (KeyringError, UnicodeDecodeError, OSError) as error:
         words = str(error) if isinstance(error, KeyringError) else "it cannot be read as text"
-        return problem(about, f"{path}: {words}", "restore it, or make another one with age-keygen and add it with "
-                       "`reconciler secret rotate --add`")  # fmt: skip
+        return problem(
+            about,
+            f"{path}: {words}",
+            "restore it, or make another one with age-keygen and add it with `reconciler secret rotate --add`",
+        )
     return fine(about, f"{path} decrypts what is encrypted for {', '.join(recipients_in(text)) or 'its SSH key'}")
 
 

@@ -254,8 +254,14 @@ class _Assembly:
             if first.resource is not None:
                 self.change_set.added[key] = first.resource
         for claim in claims:
-            self._finding(claim.path, claim.line, "duplicate-resource",
-                          f"{key} is declared twice: here and at {where}", "keep one of the two", key)  # fmt: skip
+            self._finding(
+                claim.path,
+                claim.line,
+                "duplicate-resource",
+                f"{key} is declared twice: here and at {where}",
+                "keep one of the two",
+                key,
+            )
 
     def _inferred(self, path: str, line: int, what: str) -> str:
         """The GVC that the directory decides for ``what``; "", with a finding, if it decides none."""
@@ -265,13 +271,21 @@ class _Assembly:
         if len(what) > MAX_LISTED or not what.isprintable():
             what = quoted(what)
         if names:
-            self._finding(path, line, "gvc-ambiguous",
-                          f"{what} could belong to any GVC of {place or 'the root'}: {first_of(names)}",
-                          f"write gvc: {names[0]}, or give each GVC its own directory")  # fmt: skip
+            self._finding(
+                path,
+                line,
+                "gvc-ambiguous",
+                f"{what} could belong to any GVC of {place or 'the root'}: {first_of(names)}",
+                f"write gvc: {names[0]}, or give each GVC its own directory",
+            )
         elif not self._unclear(directory_of(path)):
-            self._finding(path, line, "gvc-missing",
-                          f"{what} does not name its GVC and no directory above it declares one",
-                          "write gvc: NAME, or put a manifest of kind gvc beside it")  # fmt: skip
+            self._finding(
+                path,
+                line,
+                "gvc-missing",
+                f"{what} does not name its GVC and no directory above it declares one",
+                "write gvc: NAME, or put a manifest of kind gvc beside it",
+            )
         return ""
 
     def _unclear(self, directory: str) -> bool:

@@ -281,5 +281,11 @@ def _owned_notice(locator: Locator, owned: list[tuple[Document, str]]) -> Fault:
     names = ", ".join(sorted({name for _, name in owned}))
     line, column = locator.of(document.index).key((name,))
     them = "it" if ", " not in names else "them"
-    return Fault("server-owned-field", f"ignored, since the platform sets {them}: {names}", line, column,
-                 f"leave {them} out", Severity.NOTICE)  # fmt: skip
+    return Fault(
+        "server-owned-field",
+        f"ignored, since the platform sets {them}: {names}",
+        line,
+        column,
+        f"leave {them} out",
+        Severity.NOTICE,
+    )

@@ -222,8 +222,20 @@ class DocumentDecoder:
         if _WHOLE_FLOAT(written):
             written = _encode(whole_numbers(body))
         mixed = gvc == GVC_PLACEHOLDER and _mixed(references)
-        return Manifest(kind, gvc, value["name"], written, references, self.document.index, self.document.line,
-                        secret_data, former.unsorted, mixed, questions, self.opened is not None)  # fmt: skip
+        return Manifest(
+            kind,
+            gvc,
+            value["name"],
+            written,
+            references,
+            self.document.index,
+            self.document.line,
+            secret_data,
+            former.unsorted,
+            mixed,
+            questions,
+            self.opened is not None,
+        )
 
     def _report(self, former: Normalizer, kind: Kind, value: dict[str, Any], reported: Container[Pointer] = ()) -> None:
         """Report faults by the normal form and the settings in ``value``, except at the places ``reported``."""

@@ -28,8 +28,19 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
     key = Key(manifest.kind, gvc, manifest.name)
     digest = blake2b(body, digest_size=16).hexdigest()
     questions = _all_asked_in_gvc(manifest.questions, gvc)
-    return Resource(key, digest, body, references, path, manifest.line, manifest.position, blob, manifest.secret_data,
-                    questions, manifest.transient)  # fmt: skip
+    return Resource(
+        key,
+        digest,
+        body,
+        references,
+        path,
+        manifest.line,
+        manifest.position,
+        blob,
+        manifest.secret_data,
+        questions,
+        manifest.transient,
+    )
 
 
 @lru_cache(maxsize=256)

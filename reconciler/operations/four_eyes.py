@@ -8,7 +8,7 @@ from functools import cache
 import msgspec
 import pygit2
 
-from reconciler.changes.commits import author_of
+from reconciler.changes.commits import make_author
 from reconciler.errors import RefusedError, SourceError
 from reconciler.model.key import Key, Kind
 from reconciler.model.revision import Revision
@@ -58,7 +58,7 @@ def check_rewrite_approver(line: SourcePipeline, revision: Revision, by: str) ->
 
 def _addresses(records: Records, principal: str, org: str) -> frozenset[str]:
     """The addresses that commits of ``principal`` have: its own, and the one that the manifest of the user names."""
-    found = {author_of(principal, org).email}
+    found = {make_author(principal, org).email}
     for record in records.applied.get(Key.parse(principal)):
         found.add(str(msgspec.json.decode(record.body).get("email", "")))
     return frozenset(each.lower() for each in found if each)

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.changes.commits import manifest_of
+from reconciler.changes.commits import make_manifest
 from reconciler.clock import Clock
 from reconciler.engines.run_command import RUN, OverridesRefused, overridden, parse_run
 from reconciler.errors import RefusedError
@@ -27,7 +27,7 @@ def overridden_manifest(key: Key, body: Mapping[str, Any], name: str, spec: Mapp
     """The manifest of what the command ``name`` runs; None if it overrides nothing. Raises EngineError."""
     if name != RUN or not spec.get("containerOverrides"):
         return None
-    return overridden(manifest_of(key, body), parse_run(name, {"location": "", **spec}))
+    return overridden(make_manifest(key, body), parse_run(name, {"location": "", **spec}))
 
 
 class OverrideCheck:
@@ -45,7 +45,7 @@ class OverrideCheck:
         """
         errors = self._errors(key, manifest)
         if errors:
-            known = {(each.message, each.suggestion) for each in self._errors(key, manifest_of(key, body))}
+            known = {(each.message, each.suggestion) for each in self._errors(key, make_manifest(key, body))}
             errors = [each for each in errors if (each.message, each.suggestion) not in known]
         if errors:
             raise OverridesRefused(errors)

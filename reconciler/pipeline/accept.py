@@ -17,8 +17,16 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
     A resource that another source applied and no longer declares passes to this source.
     """
     revision = loaded.revision
-    row = SourceRow(source, revision.ref, revision.commit, revision.tree, loaded.selection, revision.author,
-                    revision.subject, revision.time)  # fmt: skip
+    row = SourceRow(
+        source,
+        revision.ref,
+        revision.commit,
+        revision.tree,
+        loaded.selection,
+        revision.author,
+        revision.subject,
+        revision.time,
+    )
     if loaded.change_set.is_empty() and row == records.sources.get(source):
         return
     with records.transaction():
@@ -64,5 +72,13 @@ def _row(known: object) -> tuple[object, ...]:
 
 
 def _entry(source: str, resource: Resource) -> Entry:
-    return Entry(str(resource.key), source, resource.path, resource.position, resource.line, resource.blob,
-                 resource.digest, resource.references)  # fmt: skip
+    return Entry(
+        str(resource.key),
+        source,
+        resource.path,
+        resource.position,
+        resource.line,
+        resource.blob,
+        resource.digest,
+        resource.references,
+    )

@@ -230,5 +230,6 @@ def finding_of(view: DesiredStateView, refusal: Refusal) -> Finding:
     """``refusal`` as a finding at the place of its resource in Git."""
     site = view.index.site(str(refusal.key))
     line, column = view.positions.position(site, refusal.pointer)
-    return Finding(site.path, line, column, refusal.rule, Severity.ERROR, refusal.message, refusal.suggestion,
-                   str(refusal.key))  # fmt: skip
+    return Finding(
+        site.path, line, column, refusal.rule, Severity.ERROR, refusal.message, refusal.suggestion, str(refusal.key)
+    )

@@ -57,10 +57,19 @@ class Report(msgspec.Struct, frozen=True):
 
 def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], findings: list[Finding]) -> Report:
     """The report of an executed plan, with one outcome per step."""
-    return Report(source, revision, _outcome(outcomes), _counts(plan, outcomes), plan.digest, plan.hold_digest,
-                  steps=sum(one.result is Result.APPLIED for one in outcomes), message=sentence(plan),
-                  skipped_files=_summed(findings) if has_errors(findings) else "", findings=findings,
-                  not_applied=_not_applied(outcomes))  # fmt: skip
+    return Report(
+        source,
+        revision,
+        _outcome(outcomes),
+        _counts(plan, outcomes),
+        plan.digest,
+        plan.hold_digest,
+        steps=sum(one.result is Result.APPLIED for one in outcomes),
+        message=sentence(plan),
+        skipped_files=_summed(findings) if has_errors(findings) else "",
+        findings=findings,
+        not_applied=_not_applied(outcomes),
+    )
 
 
 def _counts(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:
@@ -137,8 +146,15 @@ def _not_applied(outcomes: list[Outcome]) -> list[str]:
 def refused(source: str, revision: str, findings: list[Finding]) -> Report:
     """The report of a revision refused for errors."""
     count = sum(finding.severity is Severity.ERROR for finding in findings)
-    return Report(source, revision, "refused", {"errors": count}, reason=Reason.INVALID_REVISION,
-                  message=_summed(findings), findings=findings)  # fmt: skip
+    return Report(
+        source,
+        revision,
+        "refused",
+        {"errors": count},
+        reason=Reason.INVALID_REVISION,
+        message=_summed(findings),
+        findings=findings,
+    )
 
 
 def _summed(findings: list[Finding]) -> str:

@@ -234,9 +234,13 @@ class SourcePipeline:
                 self.records.failures.clear(failure.key, failure.location)
 
     async def execute(
-        self, prepared: PlannedRevision, executor: Executor, reason: str, preempted: Callable[[], bool],
+        self,
+        prepared: PlannedRevision,
+        executor: Executor,
+        reason: str,
+        preempted: Callable[[], bool],
         accepted: Accepted | None = None,
-    ) -> RunResult:  # fmt: skip
+    ) -> RunResult:
         """Accept ``prepared`` and execute its plan. Raises RecordsError.
 
         Drops the change set of ``prepared`` before the first step. Its memory becomes free only if the caller does not

@@ -152,8 +152,11 @@ def matching_items(old: list[Any], new: list[Any]) -> list[tuple[int, int]]:
 def _most_alike(old: list[Any], new: list[Any], before: list[int], after: list[int]) -> list[tuple[int, int]]:
     if len(before) * len(after) > _MAX_COMPARISONS:
         return list(zip(before, after, strict=False))
-    parts = {(side, index): _leaves(items[index]) for side, items, indices in ((0, old, before), (1, new, after))
-             for index in indices}  # fmt: skip
+    parts = {
+        (side, index): _leaves(items[index])
+        for side, items, indices in ((0, old, before), (1, new, after))
+        for index in indices
+    }
     ranked = sorted((-len(parts[0, i] & parts[1, j]), abs(i - j), i, j) for i in before for j in after)
     pairs: dict[int, int] = {}
     for score, _, i, j in ranked:

@@ -146,8 +146,17 @@ def _latest(records: tuple[Record, ...]) -> int:
 
 def _delete(scope: PlannerInput, record: Record) -> Step:
     engine = scope.engines.get(record.location, record.engine)
-    return Step(Action.DELETE, record.key, record.location, engine, record.version, record.digest, record.body,
-                before=record.digest, alias=record.alias)  # fmt: skip
+    return Step(
+        Action.DELETE,
+        record.key,
+        record.location,
+        engine,
+        record.version,
+        record.digest,
+        record.body,
+        before=record.digest,
+        alias=record.alias,
+    )
 
 
 def _can_go(scope: PlannerInput, desired: Resource | None, record: Record) -> bool:

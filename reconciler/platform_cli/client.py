@@ -178,9 +178,15 @@ class Client:
                 time.sleep(pause)
 
     def request(
-        self, method: str, path: str, *, body: Any = None, query: Mapping[str, str] | None = None, key: str = "",
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        query: Mapping[str, str] | None = None,
+        key: str = "",
         seen: str = "",
-    ) -> Answer:  # fmt: skip
+    ) -> Answer:
         """One exchange; ``seen`` is the ETag of what it changes. It is repeated only with the idempotency ``key``.
 
         Raises ApiError.

@@ -44,8 +44,9 @@ def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
         ctx.exit()
 
 
-_VERSION = click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version,
-                        help="Print the version.")  # fmt: skip
+_VERSION = click.Option(
+    ["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_print_version, help="Print the version."
+)
 
 
 def all_rows() -> list[Row]:
@@ -109,10 +110,12 @@ class Group(click.Group):
         for alias, word in self._aliases.items():
             by_word.setdefault(word, []).append(alias)
         with formatter.section("Commands"):
-            formatter.write_dl([
-                (", ".join((word, *by_word.get(word, ()))), _short_help(word, below))
-                for word, below in sorted(self._rows.items())
-            ])  # fmt: skip
+            formatter.write_dl(
+                [
+                    (", ".join((word, *by_word.get(word, ()))), _short_help(word, below))
+                    for word, below in sorted(self._rows.items())
+                ]
+            )
 
 
 def _aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *, top: bool) -> tuple[str, ...]:

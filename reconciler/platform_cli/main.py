@@ -32,8 +32,9 @@ def run(words: list[str]) -> int:
     """Run the command ``words``; returns its exit code."""
     prepare_streams()
     try:
-        code = program().main(_normalized(words), prog_name="platform", complete_var=COMPLETE_VARIABLE,
-                              standalone_mode=False)  # fmt: skip
+        code = program().main(
+            _normalized(words), prog_name="platform", complete_var=COMPLETE_VARIABLE, standalone_mode=False
+        )
         sys.stdout.flush()
     except click.ClickException as error:
         if _form(words).startswith("json"):

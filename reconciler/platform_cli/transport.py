@@ -216,9 +216,10 @@ def end_when_silent(connection: socket.socket) -> None:
         return
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
-        (socket.TCP_KEEPIDLE, SILENT_SECONDS // 3), (socket.TCP_KEEPINTVL, SILENT_SECONDS // 6),
+        (socket.TCP_KEEPIDLE, SILENT_SECONDS // 3),
+        (socket.TCP_KEEPINTVL, SILENT_SECONDS // 6),
         (socket.TCP_KEEPCNT, 4),
-    ):  # fmt: skip
+    ):
         connection.setsockopt(_TCP, option, max(1, value))
 
 

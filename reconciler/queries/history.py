@@ -24,18 +24,21 @@ def list_runs(settings: Settings, records: Records, source: str, last: int) -> S
 
 
 class EventReader:
-    """Reads the events of ``target`` (a key, ``source/NAME``, None: all), oldest first, after the one with the id
-    ``position``.
+    """Reads the events of ``target`` (a key, ``source/NAME``, None: all), oldest first, after that at ``position``.
 
     Raises NotFoundError if the target is unknown.
     """
 
-    def __init__(self, settings: Settings, records: Records, target: Key | str | None, position: int = 0) -> None:
+    def __init__(self, settings: Settings, records: Records, target: Key | str | None) -> None:
         if target is not None:
             check_target(settings, records, target)
         self._records = records
         self._target = target
         self._version = -1
+        self.position = 0
+
+    def resume(self, position: int) -> None:
+        """Continue after the event with the id ``position``, which another reader has read."""
         self.position = position
 
     def newest(self, last: int) -> Sequence[Event]:

@@ -14,7 +14,7 @@ import msgspec
 from reconciler.errors import RecordsError, RefusedError
 from reconciler.records.connection import BUSY, to_disk
 from reconciler.records.database import Database
-from reconciler.records.migrations import MIGRATIONS
+from reconciler.records.migrations import schema_versions
 from reconciler.records.sql import records_error
 
 TABLES = ("applied", "desired", "inventory", "journal", "meta", "runs")
@@ -59,10 +59,10 @@ def checked(path: Path) -> RecordsSummary:
         if connection.execute(named, (msgspec.json.encode(TABLES).decode(),)).fetchone()[0] != len(TABLES):
             raise RecordsError(f"{path} is no backup of the reconciler; make one with: reconciler backup FILE")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version > len(MIGRATIONS):
+        if version > (newest := len(schema_versions())):
             raise RecordsError(
                 f"{path} has schema version {version}, made by a newer reconciler; this one knows versions up to "
-                f"{len(MIGRATIONS)}: install the newer one"
+                f"{newest}: install the newer one"
             )
         _check_schema(connection, path, version)
         return _stock(connection, path)
@@ -74,7 +74,7 @@ def _check_schema(connection: sqlite3.Connection, path: Path, version: int) -> N
     A foreign trigger, for example, would remain active in the restored records: it could bring back a dropped approval.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
-        for statement in (each for statements in MIGRATIONS[:version] for each in statements):
+        for statement in (each for statements in schema_versions()[:version] for each in statements):
             made.execute(statement)
         expected, found = _schema(made), _schema(connection)
     for kind, name, _, _ in sorted(found - expected, key=str):
@@ -129,7 +129,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
 
 def _prepare(fresh: Path) -> None:
     """Migrate the copy, drop what must not take effect, and leave it as one file that is synced to disk."""
-    database = Database.open(fresh, MIGRATIONS)
+    database = Database.open(fresh, schema_versions())
     try:
         with database.transaction():
             for table in FORGOTTEN:

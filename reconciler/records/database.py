@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +54,12 @@ class Database:
         self._has_dropped_secrets = False
 
     @classmethod
-    def open(
-        cls, path: Path | None, migrations: Migrations, *, read_only: bool = False, schema: Sequence[str] = ()
-    ) -> Database:
-        """Open the database at ``path`` (None: in memory) and migrate it to the newest schema. Raises RecordsError.
-
-        ``schema`` are statements that create the newest schema at once, for a new file.
-        """
+    def open(cls, path: Path | None, migrations: Migrations, *, read_only: bool = False) -> Database:
+        """Open the database at ``path`` (None: in memory) and migrate it to the newest schema. Raises RecordsError."""
         try:
             connection = connect(path, read_only)
+            if path is None:
+                connection.deserialize(_new_image(tuple(migrations)))
         except sqlite3.Error as error:
             raise records_error(error, path) from error
         except OSError as error:
@@ -70,7 +68,7 @@ class Database:
         try:
             for pragma in () if read_only else WRITING:
                 database.write(pragma)
-            migrate(database, migrations, read_only=read_only, schema=schema)
+            migrate(database, migrations, read_only=read_only)
         except RecordsError:
             connection.close()
             raise
@@ -302,6 +300,17 @@ class Database:
         return found
 
 
+@cache
+def _new_image(migrations: Migrations) -> bytes:
+    """The content of a new file: for databases in memory, of which a process may open many."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        database = Database(connection, None)
+        for pragma in WRITING:
+            database.write(pragma)
+        migrate(database, migrations)
+        return connection.serialize()
+
+
 def _empty_log(connection: sqlite3.Connection) -> bool:
     """Empty the log; False if another connection uses it for as long as this tries. Raises sqlite3.Error."""
     for _ in range(EMPTY_TRIES):
@@ -311,11 +320,11 @@ def _empty_log(connection: sqlite3.Connection) -> bool:
     return False
 
 
-def migrate(database: Database, migrations: Migrations, *, read_only: bool = False, schema: Sequence[str] = ()) -> None:
+def migrate(database: Database, migrations: Migrations, *, read_only: bool = False) -> None:
     """Migrate the schema from ``PRAGMA user_version`` to ``len(migrations)``, all steps in one transaction.
 
     ``migrations[n]`` contains the statements from version n to n + 1. Raises RecordsError if the file is newer than
-    this program, or older and opened read-only. A new file gets ``schema`` instead, if there is one.
+    this program, or older and opened read-only.
     """
     newest = len(migrations)
     version: int = database.value("PRAGMA user_version")
@@ -334,7 +343,6 @@ def migrate(database: Database, migrations: Migrations, *, read_only: bool = Fal
     with database.transaction():
         # Read again: another process may have migrated while this one waited for the write lock.
         version = database.value("PRAGMA user_version")
-        steps = [schema] if schema and not version else migrations[version:]
-        for statement in (each for statements in steps for each in statements):
+        for statement in (each for statements in migrations[version:] for each in statements):
             database.write(statement)
         database.write(f"PRAGMA user_version = {newest}")

@@ -29,10 +29,10 @@ CREATE TRIGGER desired_moved AFTER UPDATE OF source ON desired WHEN old.source <
 
 CREATE TABLE applied (id INTEGER PRIMARY KEY, key TEXT NOT NULL, location TEXT NOT NULL, source TEXT NOT NULL,
         digest TEXT NOT NULL, version INTEGER NOT NULL, engine TEXT NOT NULL, health TEXT NOT NULL,
-        alias TEXT NOT NULL, revision TEXT NOT NULL, applied_at REAL NOT NULL, body BLOB NOT NULL, state BLOB NOT NULL, created REAL NOT NULL DEFAULT 0,
-        UNIQUE (key, location));
+        alias TEXT NOT NULL, revision TEXT NOT NULL, applied_at REAL NOT NULL, body BLOB NOT NULL, state BLOB NOT NULL,
+        created REAL NOT NULL, UNIQUE (key, location));
 
-CREATE TABLE "secret_data" (key TEXT, digest TEXT, data BLOB NOT NULL, PRIMARY KEY (key, digest)) WITHOUT ROWID;
+CREATE TABLE secret_data (key TEXT, digest TEXT, data BLOB NOT NULL, PRIMARY KEY (key, digest)) WITHOUT ROWID;
 
 CREATE TABLE inventory (key TEXT PRIMARY KEY, source TEXT NOT NULL, kind TEXT NOT NULL, health TEXT NOT NULL)
         WITHOUT ROWID;
@@ -60,6 +60,7 @@ CREATE INDEX failures_due ON failures (next_attempt) WHERE retry;
 CREATE TABLE journal (id INTEGER PRIMARY KEY, run INTEGER NOT NULL, key TEXT NOT NULL, location TEXT NOT NULL,
         action TEXT NOT NULL, step BLOB NOT NULL);
 
+-- AUTOINCREMENT: a cleared number must never be reused, or a key that was added meanwhile would be lost.
 CREATE TABLE pending (seq INTEGER PRIMARY KEY AUTOINCREMENT, source TEXT NOT NULL, key TEXT NOT NULL,
         UNIQUE (source, key));
 
@@ -70,7 +71,8 @@ CREATE INDEX events_key ON events (key);
 
 CREATE TABLE runs (id INTEGER PRIMARY KEY, source TEXT NOT NULL, revision TEXT NOT NULL, reason TEXT NOT NULL,
         started REAL NOT NULL, finished REAL, outcome TEXT NOT NULL DEFAULT '', digest TEXT NOT NULL DEFAULT '',
-        counts BLOB NOT NULL DEFAULT x'7b7d', message TEXT NOT NULL DEFAULT '', author TEXT NOT NULL DEFAULT '', subject TEXT NOT NULL DEFAULT '');
+        counts BLOB NOT NULL DEFAULT x'7b7d', message TEXT NOT NULL DEFAULT '',
+        author TEXT NOT NULL DEFAULT '', subject TEXT NOT NULL DEFAULT '');
 
 CREATE INDEX runs_source ON runs (source);
 
@@ -110,20 +112,27 @@ CREATE TABLE restarts (key TEXT PRIMARY KEY, count INTEGER NOT NULL, "by" TEXT N
 CREATE TABLE followed (source TEXT NOT NULL, ref TEXT NOT NULL, commit_id TEXT NOT NULL,
         PRIMARY KEY (source, ref)) WITHOUT ROWID;
 
+-- The health of a resource is the worst of its locations: applied.WORST_FIRST; a test compares the two.
 CREATE TRIGGER applied_added AFTER INSERT ON applied BEGIN
         INSERT INTO inventory VALUES (new.key, new.source, substr(new.key, 1, instr(new.key, '/') - 1), new.health)
-        ON CONFLICT DO UPDATE SET source = excluded.source, health = (SELECT health FROM applied WHERE key = new.key ORDER BY CASE health WHEN 'Unhealthy' THEN 0
-    WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 WHEN 'Recorded' THEN 4 ELSE 5 END LIMIT 1); END;
+        ON CONFLICT DO UPDATE SET source = excluded.source, health =
+        (SELECT health FROM applied WHERE key = new.key ORDER BY CASE health WHEN 'Unhealthy' THEN 0
+            WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 WHEN 'Recorded' THEN 4 ELSE 5 END
+            LIMIT 1); END;
 
 CREATE TRIGGER applied_changed AFTER UPDATE OF source, health ON applied
         WHEN old.source <> new.source OR old.health <> new.health BEGIN
-        UPDATE inventory SET source = new.source, health = (SELECT health FROM applied WHERE key = new.key ORDER BY CASE health WHEN 'Unhealthy' THEN 0
-    WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 WHEN 'Recorded' THEN 4 ELSE 5 END LIMIT 1) WHERE key = new.key; END;
+        UPDATE inventory SET source = new.source, health =
+        (SELECT health FROM applied WHERE key = new.key ORDER BY CASE health WHEN 'Unhealthy' THEN 0
+            WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 WHEN 'Recorded' THEN 4 ELSE 5 END
+            LIMIT 1) WHERE key = new.key; END;
 
 CREATE TRIGGER applied_removed AFTER DELETE ON applied BEGIN
         DELETE FROM inventory WHERE key = old.key AND NOT EXISTS (SELECT 1 FROM applied WHERE key = old.key);
-        UPDATE inventory SET health = (SELECT health FROM applied WHERE key = old.key ORDER BY CASE health WHEN 'Unhealthy' THEN 0
-    WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 WHEN 'Recorded' THEN 4 ELSE 5 END LIMIT 1) WHERE key = old.key; END;
+        UPDATE inventory SET health =
+        (SELECT health FROM applied WHERE key = old.key ORDER BY CASE health WHEN 'Unhealthy' THEN 0
+            WHEN 'Unknown' THEN 1 WHEN 'Loading' THEN 2 WHEN 'Deleting' THEN 3 WHEN 'Recorded' THEN 4 ELSE 5 END
+            LIMIT 1) WHERE key = old.key; END;
 
 CREATE TABLE deletions (source TEXT NOT NULL, key TEXT NOT NULL, at REAL NOT NULL, PRIMARY KEY (source, key))
         WITHOUT ROWID;

@@ -12,7 +12,7 @@ from reconciler.clock import Clock
 from reconciler.errors import RecordsError
 from reconciler.records.database import FILE as FILE
 from reconciler.records.database import Database
-from reconciler.records.migrations import MIGRATIONS, schema
+from reconciler.records.migrations import schema_versions
 from reconciler.records.reserve import DiskReserve
 from reconciler.records.sql import Expiry
 from reconciler.records.tables.applied import Applied
@@ -91,7 +91,7 @@ class Records:
 
         Raises RecordsError if they cannot be opened, are newer than this program, or (``read_only``) do not exist.
         """
-        database = Database.open(path, MIGRATIONS, read_only=read_only, schema=() if read_only else schema())
+        database = Database.open(path, schema_versions(), read_only=read_only)
         if not read_only:
             key = _KEY_IN_MEMORY if path is None else os.urandom(32)
             database.write("INSERT OR IGNORE INTO meta VALUES ('secret_key', ?)", (key,))

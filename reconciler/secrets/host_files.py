@@ -93,6 +93,13 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
         return path
 
 
+def host_secret_directories(settings: Settings) -> set[Path]:
+    """The directories with all that manifests may refer to, of every source."""
+    permissions = [HostSecretDirectory.of(settings, source) for source in settings.sources]
+    own = {each.directory for each in permissions if each.directory is not None}
+    return own | {Path(each.credentials) for each in permissions if each.credentials and each.allowed != ()}
+
+
 def read_private_file(path: Path, name: str) -> str:
     """The content of a file that only root, this process's user and its group may read.
 

@@ -143,8 +143,9 @@ def mac_matches(group: Group, revealed: Revealed, key: bytes) -> bool:
 
 def encrypted_in(part: DocumentLayout) -> frozenset[Pointer]:
     """Pointers of all values of a document that have the form of an encrypted value."""
-    return frozenset(leaf.pointer for leaf in part.leaves
-                     if leaf.pointer[:1] != (FIELD,) and parsed(leaf.text) is not None)  # fmt: skip
+    return frozenset(
+        leaf.pointer for leaf in part.leaves if leaf.pointer[:1] != (FIELD,) and parsed(leaf.text) is not None
+    )
 
 
 def with_values(document: Document, revealed: Revealed) -> dict[str, Any]:
@@ -187,8 +188,10 @@ def _opened(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, Decrypt
 
 def _broken(group: Group, index: int, trouble: SopsProblem) -> dict[int, DecryptedDocument]:
     """All documents of ``group``, still encrypted; the one with ``index`` has ``trouble``."""
-    return {document.index: _locked(document, part, trouble if document.index == index else None)
-            for document, part in group.documents}  # fmt: skip
+    return {
+        document.index: _locked(document, part, trouble if document.index == index else None)
+        for document, part in group.documents
+    }
 
 
 def _locked(document: Document, part: DocumentLayout, trouble: SopsProblem | None) -> DecryptedDocument:

@@ -47,14 +47,18 @@ class NoUsableKey(EncryptionError):
 def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
     """Decrypt the key of a document's values. Raises NoUsableKey."""
     if metadata.groups > 1:
-        raise NoUsableKey("the key is split among several key groups, which is not supported",
-                       "encrypt it again for one group of age recipients")  # fmt: skip
+        raise NoUsableKey(
+            "the key is split among several key groups, which is not supported",
+            "encrypt it again for one group of age recipients",
+        )
     if not metadata.keys:
         whom = f"only for {', '.join(metadata.others)}" if metadata.others else "for no recipient"
         raise NoUsableKey(f"this is encrypted {whom}, not for an age recipient", "add an age recipient with sops")
     if not keyring.identities:
-        raise NoUsableKey(keyring.absence or "there is no identity to decrypt this with",
-                       "name the file with the age identity under `secrets.identity` in the settings")  # fmt: skip
+        raise NoUsableKey(
+            keyring.absence or "there is no identity to decrypt this with",
+            "name the file with the age identity under `secrets.identity` in the settings",
+        )
     import pyrage
 
     identities = [each for text in keyring.identities for each in identities_of(text)]
@@ -63,9 +67,10 @@ def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
         if key:
             return key
     listed = ", ".join(_short(each.recipient) for each in metadata.keys)
-    raise NoUsableKey(f"this is not encrypted for the identity of this host, but for: {listed}",
-                   "let someone who can decrypt it add this host's recipient: reconciler secret rotate FILE "
-                   "--add RECIPIENT")  # fmt: skip
+    raise NoUsableKey(
+        f"this is not encrypted for the identity of this host, but for: {listed}",
+        "let someone who can decrypt it add this host's recipient: reconciler secret rotate FILE --add RECIPIENT",
+    )
 
 
 def new_key() -> bytes:

@@ -103,9 +103,16 @@ def metadata_of(value: Any) -> Metadata:
     if not isinstance(pattern, str):
         raise MetadataError(rule, f"`{rule}` is not a text")
     group, groups = _group(value)
-    return Metadata(_wrapped(group.get("age")), value["lastmodified"], value["mac"], rule, pattern,
-                    value.get("mac_only_encrypted") is True,
-                    tuple(words for field, words in _OTHER_KEYS.items() if group.get(field)), groups)  # fmt: skip
+    return Metadata(
+        _wrapped(group.get("age")),
+        value["lastmodified"],
+        value["mac"],
+        rule,
+        pattern,
+        value.get("mac_only_encrypted") is True,
+        tuple(words for field, words in _OTHER_KEYS.items() if group.get(field)),
+        groups,
+    )
 
 
 def _group(value: dict[str, Any]) -> tuple[dict[str, Any], int]:

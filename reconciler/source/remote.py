@@ -106,10 +106,14 @@ class Remote:
 
     def _environment(self, repository: Path) -> dict[str, str]:
         passed = {name: os.environ[name] for name in _PASSED_VARIABLES if name in os.environ}
-        return passed | clean_environment(str(repository), self._protocols()) | {
-            "LC_ALL": "C",
-            "GIT_SSH_COMMAND": self._ssh(),
-        }  # fmt: skip
+        return (
+            passed
+            | clean_environment(str(repository), self._protocols())
+            | {
+                "LC_ALL": "C",
+                "GIT_SSH_COMMAND": self._ssh(),
+            }
+        )
 
     def _protocols(self) -> str:
         return f"https:{self.address.scheme}" if self._redirects else self.address.scheme

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import stat
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -69,9 +68,11 @@ def test_what_was_issued_works_after_a_restore_on_a_new_host(site: ApiSite, tmp_
         statuses = [
             ApiClient(api, None).request(method, path, json={}, headers={"Authorization": credential}).status_code
             for method, path, credential in (
-                ("GET", "/whoami", key), ("PUT", f"{ORG}/agent/edge/-info", token), ("GET", "/whoami", session)
+                ("GET", "/whoami", key),
+                ("PUT", f"{ORG}/agent/edge/-info", token),
+                ("GET", "/whoami", session),
             )
-        ]  # fmt: skip
+        ]
         assert statuses == [200, 204, 401]
         found = api.store.audit()
         assert [each.hash for each in found][: len(audit)] == [each["hash"] for each in audit]
@@ -96,26 +97,16 @@ def test_what_the_host_has_stays(site: ApiSite, tmp_path: Path) -> None:
         assert len(api.store.audit()) == 3
 
 
-def test_a_backup_of_an_older_version_is_migrated_and_one_of_a_newer_is_refused(site: ApiSite, tmp_path: Path) -> None:
-    site.clock.jump(time.time() - site.clock.now())  # a key is not older than its account
-    key = send(site, "POST", f"{ACCOUNT}/-key", {})["key"]
-    backup, newer = tmp_path / "copy.sqlite", tmp_path / "newer.sqlite"
-    run(site, "backup", str(backup))
-    shutil.copy(backup, newer)
-    for file, version, dropped in ((backup, 2, ("agents", "audit_records")), (newer, len(MIGRATIONS) + 1, ())):
-        with closing(sqlite3.connect(file)) as connection:
-            connection.execute("UPDATE access_version SET version = ?", (version,))
-            for table in dropped:
-                connection.execute(f"DROP TABLE access_{table}")
-            connection.commit()
+def test_a_backup_of_a_newer_version_is_refused(site: ApiSite, tmp_path: Path) -> None:
+    newer = tmp_path / "newer.sqlite"
+    run(site, "backup", str(newer))
+    with closing(sqlite3.connect(newer)) as connection:
+        connection.execute("UPDATE access_version SET version = ?", (len(MIGRATIONS) + 1,))
+        connection.commit()
     site.api.close()
     shutil.rmtree(site.state)
     done = site.run("restore", str(newer))
     assert (done.returncode, "of a newer reconciler" in done.stderr) == (1, True)
-    run(site, "restore", str(backup))
-    with closing(again(site)) as api:
-        assert ApiClient(api, None).request("GET", "/whoami", headers={"Authorization": key}).status_code == 200
-        api.store.agents.issue("edge")
 
 
 def test_without_the_api_a_backup_has_records_alone(tmp_path: Path) -> None:

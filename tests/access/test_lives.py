@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,7 +11,6 @@ import pytest
 
 from reconciler.access.people import Person
 from reconciler.access.rules import SUPERUSERS, Caller
-from reconciler.access.store import FILE, MIGRATIONS
 from reconciler.api.service import Api
 from reconciler.settings import load_settings
 from tests.api.conftest import FILES
@@ -128,32 +126,3 @@ def test_an_unused_token_of_a_deleted_agent_is_void_for_the_next_of_its_name(sit
     apply(site, edge="kind: agent\nname: edge\n")
     answer = site.client(None).request("PUT", f"{ORG}/agent/edge/-info", json={}, headers={"Authorization": made})
     assert answer.status_code == 401
-
-
-def test_credentials_of_an_older_version_are_bound_to_the_account_that_made_them(site: ApiSite) -> None:
-    store = site.api.store
-    key = store.add_key("phoenix", "", "test", None)[1]
-    former = store.add_key("ci", "", "test", None)[1]
-    orphan = store.add_key("gone", "", "test", None)[1]
-    session = store.add_session(Caller("serviceaccount/phoenix"), 3600.0)
-    site.client().request("POST", f"{ORG}/user/kim@example.com/-invite")
-    site.api.close()
-    with closing(sqlite3.connect(site.state / FILE)) as file:
-        for table in ("keys", "sessions", "users"):
-            file.execute(f"ALTER TABLE {table} DROP COLUMN life")
-        # An account of the name was deleted after this key was made, and another one exists now.
-        file.execute("UPDATE keys SET created = 1000.0 WHERE account = 'ci'")
-        file.execute(f"PRAGMA user_version = {len(MIGRATIONS) - 1}")
-        file.commit()
-    with closing(Api(load_settings(site.settings_file), site.clock, lambda: True)) as api:
-        found = [
-            ApiClient(api, None).request("GET", "/whoami", headers={"Authorization": each}).status_code
-            for each in (key, former, orphan, session)
-        ]
-        assert found == [200, 401, 401, 401]
-        assert api.store.people.find("kim@example.com") is not None
-    site.repo.commit({"gone.yaml": "kind: serviceaccount\nname: gone\n"})
-    assert site.run("apply").returncode == 0
-    with closing(Api(load_settings(site.settings_file), site.clock, lambda: True)) as api:
-        answer = ApiClient(api, None).request("GET", "/whoami", headers={"Authorization": orphan})
-        assert answer.status_code == 401

@@ -16,8 +16,10 @@ from reconciler.model.kinds.table import TABLE
 from reconciler.model.query_match import matches
 
 TAGS = ("", "red", "blue")
-USERS = {f"user/{name}@example.com": {"kind": "user", "name": f"{name}@example.com", "tags": {"team": tag}}
-         for name, tag in (("ann", "red"), ("bob", "blue"))}  # fmt: skip
+USERS = {
+    f"user/{name}@example.com": {"kind": "user", "name": f"{name}@example.com", "tags": {"team": tag}}
+    for name, tag in (("ann", "red"), ("bob", "blue"))
+}
 PRINCIPALS = (*USERS, "serviceaccount/ci", "identity/shop/web", "group/ops", "group/red",
               "/org/other/serviceaccount/ci", "/org/other/group/ops")  # fmt: skip
 TARGETS = {
@@ -95,8 +97,9 @@ def naive_key(text: str) -> str:
 
 def closure(kind: Kind, permission: str) -> set[str]:
     """``permission`` and all that it implies."""
-    return {permission}.union(*(closure(kind, each) if each != permission else set()
-                                for each in TABLE[kind].permissions[permission]))  # fmt: skip
+    return {permission}.union(
+        *(closure(kind, each) if each != permission else set() for each in TABLE[kind].permissions[permission])
+    )
 
 
 @given(

@@ -101,7 +101,11 @@ def _name_existing(case: schemathesis.Case) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "examples"),
-    [pytest.param(30.0, 5, id="for half a minute"), pytest.param(SECONDS, 50, id="for long", marks=pytest.mark.slow)],
+    [
+        pytest.param(0.0, 3, id="once"),
+        pytest.param(30.0, 5, id="for half a minute", marks=pytest.mark.slow),
+        pytest.param(SECONDS, 50, id="for long", marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize("superuser", [True, False], ids=["a superuser", "without a credential"])
 def test_generated_requests_get_documented_responses(

@@ -96,7 +96,7 @@ def test_a_mebibyte_comes_back_as_it_went(site: HostSite) -> None:
     assert run(site, ["cat"], content).output[1] == content
 
 
-def test_a_terminal_has_its_size_and_gets_another_one(site: HostSite) -> None:
+async def test_a_terminal_has_its_size_and_gets_another_one(site: HostSite) -> None:
     async def story() -> Ended:
         async with connect(site, "sh", tty="true", rows="40", columns="132") as link:
             await link.send(bytes([STDIN]) + b"stty size\n")
@@ -107,7 +107,7 @@ def test_a_terminal_has_its_size_and_gets_another_one(site: HostSite) -> None:
             await link.send(bytes([STDIN]) + b"stty size; exit 7\n")
             return await to_end(link)
 
-    found = asyncio.run(story())
+    found = await story()
     assert b"33 99" in found.output[1]
     assert found.status == exit_status(7)
 
@@ -121,13 +121,10 @@ def is_running(words: str) -> bool:
     return words.encode().replace(b" ", b"\0") + b"\0" in found
 
 
-def test_a_program_ends_with_its_client(site: HostSite) -> None:
-    async def story() -> None:
-        async with connect(site, "sleep", "987.25") as link:
-            await asyncio.to_thread(eventually, lambda: is_running("sleep 987.25"), "the program runs")
-            link.transport.abort()
-
-    asyncio.run(story())
+async def test_a_program_ends_with_its_client(site: HostSite) -> None:
+    async with connect(site, "sleep", "987.25") as link:
+        await asyncio.to_thread(eventually, lambda: is_running("sleep 987.25"), "the program runs")
+        link.transport.abort()
     eventually(lambda: not is_running("sleep 987.25"), "the program has ended")
 
 

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.changes import edits as module
-from reconciler.changes.edits import edited_files
+from reconciler.changes.edits import edit_files
 from reconciler.changes.requests import ResourceEdit
 from reconciler.changes.sealed import Sealing
 from reconciler.changes.text import (
@@ -306,10 +306,10 @@ def test_edits_of_a_file_together_are_what_they_are_one_after_the_other(text: st
 
     def whole() -> str | None:
         before: str | None = text
-        return reduce(lambda after, edit: module._applied(edit, after, sealing), edits, before)
+        return reduce(lambda after, edit: module._apply(edit, after, sealing), edits, before)
 
     def together() -> str | None:
-        return edited_files(edits, {PATH: text}.get, sealing).get(PATH, text)
+        return edit_files(edits, {PATH: text}.get, sealing).get(PATH, text)
 
     assert result_of(together) == result_of(whole)
 
@@ -322,7 +322,7 @@ def test_a_conflict_in_a_document_alone_is_one_in_the_whole_file(
 ) -> None:
     sealing = Sealing(Keyring(()), "any", lambda path: None, "2026-01-01T00:00:00Z")
     try:
-        theirs = edited_files(others, {PATH: text}.get, sealing).get(PATH, text)
+        theirs = edit_files(others, {PATH: text}.get, sealing).get(PATH, text)
         read_documents(text)
     except (RefusedError, ValueError, yaml.YAMLError):
         return
@@ -340,7 +340,7 @@ def result_of(change: Any) -> Any:
 
 @pytest.mark.parametrize("count", [3, 30])
 def test_plain_edits_of_a_file_never_take_the_whole_file(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_applied", None)
+    monkeypatch.setattr(module, "_apply", None)
     text = "---\n".join(f"# {number}\nkind: group\nname: g{number}\ndescription: old\n" for number in range(count))
     edits = [
         edit_of(Kind.GROUP, f"g{number}", "delete" if number % 3 == 0 else "change", "new", False)
@@ -348,7 +348,7 @@ def test_plain_edits_of_a_file_never_take_the_whole_file(count: int, monkeypatch
     ]
     edits.append(edit_of(Kind.GROUP, "more", "create", "new", False))
     sealing = Sealing(Keyring(()), "any", lambda path: None, "2026-01-01T00:00:00Z")
-    after = edited_files(edits, {PATH: text}.get, sealing)[PATH]
+    after = edit_files(edits, {PATH: text}.get, sealing)[PATH]
     assert after is not None
     names = [document["name"] for document in read_documents(after)]
     assert names == [*(f"g{number}" for number in range(count) if number % 3), "more"]

@@ -162,21 +162,17 @@ def test_who_may_read_the_logs_of_a_workload_may_view_it(logged: ApiSite) -> Non
         assert client.request("GET", path, headers={"Authorization": key}).status_code == status
 
 
-def test_a_reader_whose_permission_ends_follows_no_longer(
+async def test_a_reader_whose_permission_ends_follows_no_longer(
     logged: ApiSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "CHECK_SECONDS", 0.1)
     key = logged.api.store.add_key("team", "", "test", None)[1]
-
-    async def story() -> None:
-        path = f"{LOG}?query=gvc/shop&follow=true&lines=1"
-        async with logged.watching(path, None, Authorization=key) as stream:
-            assert json.loads(await stream.line())["line"] == "GET /x 404"
-            logged.repo.commit({"shop/web.yaml": FILES["shop/api.yaml"].replace("name: api", "name: web")})
-            assert (await asyncio.to_thread(logged.run, "apply")).returncode == 0
-            assert await stream.text() == ""
-
-    asyncio.run(story())
+    path = f"{LOG}?query=gvc/shop&follow=true&lines=1"
+    async with logged.watching(path, None, Authorization=key) as stream:
+        assert json.loads(await stream.line())["line"] == "GET /x 404"
+        logged.repo.commit({"shop/web.yaml": FILES["shop/api.yaml"].replace("name: api", "name: web")})
+        assert (await asyncio.to_thread(logged.run, "apply")).returncode == 0
+        assert await stream.text() == ""
 
 
 def test_a_caller_reads_few_logs_at_once(logged: ApiSite) -> None:
@@ -196,43 +192,37 @@ def log_processes() -> list[str]:
     return [pid for pid in children if b"log_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-def test_new_lines_follow_until_the_client_goes(logged: ApiSite, tmp_path: Path) -> None:
+async def test_new_lines_follow_until_the_client_goes(logged: ApiSite, tmp_path: Path) -> None:
     def write_again() -> None:
         location = Location(tmp_path)
         location.wait(120)
         location.taken("again\n", place("web", gvc="blog"))
 
-    async def story() -> None:
-        async with logged.watching(f"{LOG}?query=gvc/blog&follow=true") as stream:
-            assert json.loads(await stream.line())["line"] == "hello"
-            assert len(log_processes()) == 1
-            await asyncio.to_thread(write_again)
-            assert json.loads(await stream.line())["line"] == "again"
-        assert log_processes() == []
-
-    asyncio.run(story())
+    async with logged.watching(f"{LOG}?query=gvc/blog&follow=true") as stream:
+        assert json.loads(await stream.line())["line"] == "hello"
+        assert len(log_processes()) == 1
+        await asyncio.to_thread(write_again)
+        assert json.loads(await stream.line())["line"] == "again"
+    assert log_processes() == []
 
 
 def test_drift_is_what_the_caller_may_view(logged: ApiSite) -> None:
     assert logged.client().get(f"{ORG}/-drift") == {"kind": "list", "itemKind": "drift", "checked": None, "items": []}
 
 
-def test_a_long_list_of_drift_delays_no_other_request(logged: ApiSite) -> None:
+async def test_a_long_list_of_drift_delays_no_other_request(logged: ApiSite) -> None:
     async def status(path: str) -> int:
         async with logged.watching(path) as stream:
             return stream.status
 
-    async def story() -> None:
-        for _ in range(LISTS):
-            await logged.api.list_slots.acquire()
-        reading = asyncio.create_task(status(f"{ORG}/-drift"))
-        assert await status(f"{ORG}/gvc/shop/workload/web") == 200
-        assert not reading.done(), "it is a list among others, in a thread"
-        for _ in range(LISTS):
-            logged.api.list_slots.release()
-        assert await reading == 200
-
-    asyncio.run(story())
+    for _ in range(LISTS):
+        await logged.api.list_slots.acquire()
+    reading = asyncio.create_task(status(f"{ORG}/-drift"))
+    assert await status(f"{ORG}/gvc/shop/workload/web") == 200
+    assert not reading.done(), "it is a list among others, in a thread"
+    for _ in range(LISTS):
+        logged.api.list_slots.release()
+    assert await reading == 200
 
 
 def test_only_workloads_have_replicas(logged: ApiSite) -> None:

@@ -7,11 +7,9 @@ from typing import Any
 import msgspec
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from reconciler.api.app import OPERATIONS
-from reconciler.api.table import PARAMETERS, Routes
+from reconciler.api.app import OPERATIONS, ROUTES
+from reconciler.api.table import PARAMETERS
 from tests.support.api import ORG, ApiSite
-
-ROUTES = Routes(OPERATIONS)
 
 
 def example(path: str) -> str:
@@ -88,8 +86,9 @@ def test_a_method_that_is_not_listed_is_refused(site: ApiSite) -> None:
 
 
 def test_only_operations_that_can_be_repeated_list_the_idempotency_key(site: ApiSite) -> None:
+    paths = document(site)["paths"]
     for each in OPERATIONS:
-        operation = document(site)["paths"][each.path][each.method.lower()]
+        operation = paths[each.path][each.method.lower()]
         listed = any(parameter["name"] == "Idempotency-Key" for parameter in operation["parameters"])
         assert listed is each.idempotent
     assert {each.method for each in OPERATIONS if each.idempotent} == {"POST", "PUT", "PATCH", "DELETE"}

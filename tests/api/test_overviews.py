@@ -159,22 +159,19 @@ def test_a_caller_reads_few_overviews_at_once(site: ApiSite) -> None:
     assert site.client().request("GET", f"{ORG}/-runs").status_code == 200
 
 
-def test_overviews_delay_no_list(site: ApiSite) -> None:
+async def test_overviews_delay_no_list(site: ApiSite) -> None:
     async def status(path: str) -> int:
         async with site.watching(f"{ORG}/{path}") as stream:
             return stream.status
 
-    async def story() -> None:
-        for _ in range(service.OVERVIEWS):
-            await site.api.overview_slots.acquire()
-        waiting = asyncio.create_task(status("-runs"))
-        assert await status("workload") == 200
-        assert not waiting.done()
-        for _ in range(service.OVERVIEWS):
-            site.api.overview_slots.release()
-        assert await waiting == 200
-
-    asyncio.run(story())
+    for _ in range(service.OVERVIEWS):
+        await site.api.overview_slots.acquire()
+    waiting = asyncio.create_task(status("-runs"))
+    assert await status("workload") == 200
+    assert not waiting.done()
+    for _ in range(service.OVERVIEWS):
+        site.api.overview_slots.release()
+    assert await waiting == 200
 
 
 def test_a_plan_is_found_by_its_digest(site: ApiSite) -> None:
@@ -190,7 +187,7 @@ def test_a_plan_is_found_by_its_digest(site: ApiSite) -> None:
         site.repo.git("update-ref", "refs/heads/main", base)
 
 
-def test_events_follow_until_the_credential_ends(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_follow_until_the_credential_ends(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "CHECK_SECONDS", 0.05)
     token = site.api.store.add_session(Caller("user/eve", frozenset({str(VIEWERS)}), "test"), 60.0)
 
@@ -205,7 +202,7 @@ def test_events_follow_until_the_credential_ends(site: ApiSite, monkeypatch: pyt
         return seen
 
     try:
-        assert asyncio.run(story())[1] == "Suspended"
+        assert (await story())[1] == "Suspended"
     finally:
         site.run("resume", "main")
 
@@ -233,7 +230,7 @@ def test_events_follow_until_the_permission_ends(site: ApiSite, monkeypatch: pyt
     assert refused.status_code == 403
 
 
-def test_who_follows_without_earlier_events_sees_only_new_ones(site: ApiSite) -> None:
+async def test_who_follows_without_earlier_events_sees_only_new_ones(site: ApiSite) -> None:
     async def story() -> list[str]:
         stream = ApiStream(site.api, ROOT_PEER, f"{ORG}/-events?last=0&follow=true", {})
         while not stream.status:
@@ -244,6 +241,6 @@ def test_who_follows_without_earlier_events_sees_only_new_ones(site: ApiSite) ->
         return [found]
 
     try:
-        assert asyncio.run(story()) == ["Suspended"]
+        assert await story() == ["Suspended"]
     finally:
         site.run("resume", "main")

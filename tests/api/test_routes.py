@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.api.app import OPERATIONS
+from reconciler.api.app import OPERATIONS, ROUTES
 from reconciler.api.problems import Problem
-from reconciler.api.table import Routes
-
-ROUTES = Routes(OPERATIONS)
 
 PATHS = [
     ("GET", "/org/a/secret/db/-reveal", "/org/{org}/secret/{name}/-reveal", {"org": "a", "name": "db"}),

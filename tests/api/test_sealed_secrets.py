@@ -12,7 +12,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reconciler.changes.edits import ResourceEdit, edited_files
+from reconciler.changes.edits import ResourceEdit, edit_files
 from reconciler.changes.sealed import Sealing
 from reconciler.documents.reader import read
 from reconciler.model.key import Key, Kind
@@ -223,9 +223,20 @@ def test_any_text_is_encrypted_and_comes_back(content: dict[str, str], patch: di
         ResourceEdit(key, "new.yaml", None, body | {"data": content}),
         ResourceEdit(key, "new.yaml", body, body | {"data": patch}, patches_data=True),
     ):
-        text = edited_files([edit], {"new.yaml": text}.get, sealing).get("new.yaml", text)
+        text = edit_files([edit], {"new.yaml": text}.get, sealing).get("new.yaml", text)
         assert text is not None
         assert "planted" not in text
     assert text is not None
     [document] = read(decrypt_file(text.encode(), sealing.keyring).text).documents
     assert document.value["data"] == content | patch
+
+
+def test_another_identity_counts_from_the_next_change_on(site: ApiSite, tmp_path: Path) -> None:
+    identity = tmp_path / "identity.txt"
+    assert send(site, "PATCH", DB, {"tags": {"tier": "one"}})[0] == 200
+    identity.write_text(fresh()[0])
+    code, answer = send(site, "PATCH", DB, {"tags": {"tier": "two"}})
+    assert (code, "this host cannot open it" in answer["message"]) == (409, True)
+    identity.write_text(IDENTITY)
+    assert send(site, "PATCH", DB, {"tags": {"tier": "three"}})[0] == 200
+    assert "tier: three" in site.repo.git("show", "main:db.yaml")

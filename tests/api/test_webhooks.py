@@ -87,22 +87,18 @@ def test_a_body_that_is_too_long_is_refused(site: ApiSite) -> None:
     assert deliver(site, "github", SIGNED["github"], b"x" * (1 << 20) + b"x") == 413
 
 
-def test_a_delivery_is_taken_once_and_many_become_one_run() -> None:
+async def test_a_delivery_is_taken_once_and_many_become_one_run() -> None:
     clock, woken = FakeClock(), list[str]()
     hooks = Webhooks((WebhookSettings("main", "github", Path("secret")),), woken.append, clock.monotonic)
-
-    async def deliver_all() -> None:
-        assert hooks.accept("main", "1")
-        assert not hooks.accept("main", "1")
-        assert [hooks.accept("main", str(number)) for number in range(2, 50)] == [True] * 48
-        assert woken == ["main"]
-        await asyncio.sleep(WAKE_SECONDS + 0.2)
-        assert woken == ["main", "main"]
-        clock.suspend(WINDOW + 1)
-        assert hooks.accept("main", "1")
-        assert woken == ["main", "main", "main"]
-
-    asyncio.run(deliver_all())
+    assert hooks.accept("main", "1")
+    assert not hooks.accept("main", "1")
+    assert [hooks.accept("main", str(number)) for number in range(2, 50)] == [True] * 48
+    assert woken == ["main"]
+    await asyncio.sleep(WAKE_SECONDS + 0.2)
+    assert woken == ["main", "main"]
+    clock.suspend(WINDOW + 1)
+    assert hooks.accept("main", "1")
+    assert woken == ["main", "main", "main"]
 
 
 @pytest.fixture(scope="module")

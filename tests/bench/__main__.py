@@ -76,8 +76,12 @@ def _print_group(rows: Iterator[Row], calibration: Calibration) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m tests.bench", description=__doc__)
     parser.add_argument("--count", type=int, default=0, help="manifests in the large one; 100000, or 5000 if quick")
-    parser.add_argument("--fixture", choices=("published", "plain"), default="published",
-                        help="shapes as in published manifests; or plain, as former commits measured")  # fmt: skip
+    parser.add_argument(
+        "--fixture",
+        choices=("published", "plain"),
+        default="published",
+        help="shapes as in published manifests; or plain, as former commits measured",
+    )
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help=f"some of: {', '.join(ROWS)}")
     parser.add_argument("--quick", action="store_true", help="less, and less often: does it work at all")
     parser.add_argument("--peers", action="store_true", help="other programs too, fetched where missing")

@@ -43,7 +43,7 @@ def api(ground: Ground) -> Iterator[Row]:
     seconds = 2.0 if ground.quick else 10.0
     with served(ground, site) as (pid, socket):
         busy, _ = share(pid, seconds)
-        yield Row("idle HTTP API: memory of its process", _proportional(pid), 25, "MB")
+        yield Row("idle HTTP API: memory of its process", _proportional(pid), 27, "MB")
         yield Row("  of one core", busy, 0.2, "%")
         named = _workloads(site)
         paths = [f"/org/acme/gvc/{gvc}/workload/{name}" for gvc, name in named[::3]]

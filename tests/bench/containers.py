@@ -149,8 +149,21 @@ def _theirs(ground: Ground, service: PodmanService) -> Iterator[Row]:
 
     def run(number: int) -> None:
         port = ("--publish", f"127.0.0.1:{18000 + number}:8080")
-        _podman(service, "run", "--detach", "--replace", "--rm", "--name", f"q{number}", *LIMITS, *port,
-                "--entrypoint", "/bin/sh", IMAGE, *SERVE)  # fmt: skip
+        _podman(
+            service,
+            "run",
+            "--detach",
+            "--replace",
+            "--rm",
+            "--name",
+            f"q{number}",
+            *LIMITS,
+            *port,
+            "--entrypoint",
+            "/bin/sh",
+            IMAGE,
+            *SERVE,
+        )
 
     began, before = time.perf_counter(), machine_cpu()
     with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -50,7 +50,7 @@ def _idle(ground: Ground, what: str, **bound: object) -> Iterator[Row]:
     ):
         time.sleep(REST_SECONDS)
         busy, resident = share(daemon.process.pid, _seconds(ground))
-    yield Row(f"idle daemon, {what}: of one core", busy, 1, "%")
+    yield Row(f"idle daemon, {what}: of one core", busy, 0.5, "%")
     yield Row("  resident memory", resident, 120, "MB")
 
 

@@ -148,11 +148,9 @@ def counts(settings: str, times: int, file: str, pattern: str) -> list[Followed]
 def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
     """Every commit that ``make`` adds to the repository but the first, as a daemon follows it."""
 
-    from reconciler.daemon.allocator import fix_mmap_threshold
     from reconciler.daemon.upkeep import Upkeep
 
     async def follow() -> list[Followed]:
-        fix_mmap_threshold()
         runner = opened(settings)
         upkeep = Upkeep(runner)
         repository = runner.lines["main"].source.settings.url

@@ -46,9 +46,13 @@ def run(
     with tempfile.TemporaryFile() as out:
         began = time.perf_counter()
         child = subprocess.Popen(
-            [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            env={**(ON_HOST if Path(command[0]).parent == BIN else AS_INSTALLED), **(env or {})}, cwd=cwd,
-        )  # fmt: skip
+            [str(word) for word in command],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**(ON_HOST if Path(command[0]).parent == BIN else AS_INSTALLED), **(env or {})},
+            cwd=cwd,
+        )
         # Not child.wait(): only wait4 returns the use of this one child and of those it waited for.
         _, status, used = os.wait4(child.pid, 0)
         wall = time.perf_counter() - began

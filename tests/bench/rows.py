@@ -61,8 +61,12 @@ def warm(ground: Ground) -> Iterator[Row]:
     yield _whole('warm start to "nothing to do", imports included', middle_of(taken), 1.5)
     yield Row("resident memory after it", max(each["resident"] for each, _ in found), 400, "MB")
     collector, loop = (max(each[name] for each, _ in found) for name in ("collector", "loop"))
-    yield Row("longest pause in it", max(collector, loop), 0.05,
-              note=f"collector {1000 * collector:.1f} ms, event loop {1000 * loop:.1f} ms")  # fmt: skip
+    yield Row(
+        "longest pause in it",
+        max(collector, loop),
+        0.05,
+        note=f"collector {1000 * collector:.1f} ms, event loop {1000 * loop:.1f} ms",
+    )
 
 
 def poll(ground: Ground) -> Iterator[Row]:

@@ -96,7 +96,8 @@ def _rows(count: int, parts: list[Part], first: Part) -> Iterator[Row]:
     note = f"{size / first.seconds:.0f} commits/s of the other one; of the first one {rates}"
     yield Row("  the same: time", last.seconds / first.seconds, SLOWER, "times", note=note)
     memory, middle = ", ".join(f"{part.resident:.0f}" for part in parts), parts[len(parts) // 2]
-    yield Row("  memory: the last tenth against the sixth", last.resident / middle.resident, 1.1, "times",
-              note=f"{memory} MB")  # fmt: skip
+    yield Row(
+        "  memory: the last tenth against the sixth", last.resident / middle.resident, 1.1, "times", note=f"{memory} MB"
+    )
     loose = [part.loose for part in parts]
     yield Row("  loose objects of Git, against the most", max(loose) / LOOSE, 1, "times", note=f"{loose}")

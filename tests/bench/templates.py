@@ -194,10 +194,9 @@ FLOW_COMMAND = "      args: [--config, /etc/service.yaml]\n"
 
 API = f"{_HEAD}  type: standard\n{_CONTAINER}{_PORTS}{_ENV}{_PROBES}{_TOKEN}{_OPTIONS}{{local}}{_ROLLOUT}{_FIREWALL}"
 
-WEB = (
-    f"{_HEAD}  type: serverless\n{_CONTAINER}{_PORTS}{_ENV}{_PROBES}{_TOKEN}{_OPTIONS}"
-    f"{{local}}{_FIREWALL}"
-).replace("metric: cpu", "metric: rps")  # fmt: skip
+WEB = (f"{_HEAD}  type: serverless\n{_CONTAINER}{_PORTS}{_ENV}{_PROBES}{_TOKEN}{_OPTIONS}{{local}}{_FIREWALL}").replace(
+    "metric: cpu", "metric: rps"
+)
 
 _STORAGE = """      volumes:
         - uri: platform://volumeset/store

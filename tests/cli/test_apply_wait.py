@@ -149,8 +149,14 @@ def test_apply_sums_up_what_the_daemon_did_for_the_commit(site: HostSite, tmp_pa
 
 
 def test_it_waits_for_a_delete_as_for_the_rest(tmp_path: Path) -> None:
-    slow = served("slow", replicas=1, command="/bin/sh", ports=None, readinessProbe=None,
-                  args=["-c", "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"])  # fmt: skip
+    slow = served(
+        "slow",
+        replicas=1,
+        command="/bin/sh",
+        ports=None,
+        readinessProbe=None,
+        args=["-c", "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"],
+    )
     with host_site(tmp_path / "site", {"shop/slow.yaml": slow}) as site:
         assert site.run("apply", "--wait", "--timeout", "60").returncode == 0
         assert site.programs()

@@ -109,8 +109,9 @@ def test_a_command_is_shown_in_the_form_of_the_api_and_can_be_cancelled(desk: De
     assert re.fullmatch(r"20\S+Z", made["created"])
     other = desk.run("command", DATA, "--cancel", made["id"])
     assert (other.code, other.err) == (
-        1, f"error: {DATA} has no command {made['id']}; see: reconciler command {DATA}\n",
-    )  # fmt: skip
+        1,
+        f"error: {DATA} has no command {made['id']}; see: reconciler command {DATA}\n",
+    )
     assert desk.run("command", JOB, "--cancel", made["id"]).out == f"the command {made['id']} is cancelled\n"
     assert desk.run("command", JOB, "--cancel", made["id"]).err == (
         f"error: the command {made['id']} is cancelled; only a pending one can be cancelled\n"

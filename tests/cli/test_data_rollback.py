@@ -56,11 +56,13 @@ def approved(desk: Desk, revision: str) -> CommandResult:
 def test_the_snapshot_before_the_next_version_is_restored(desk: Desk, revision: str, snapshot: str) -> None:
     refused = roll_back(desk, revision)
     assert refused.code == 1
-    lost = re.findall(r"volume 0 of (\S+) at (\S+) goes back to (\S+) of \d+ s ago, before version (\d) of (\S+)\n",
-                      refused.err)  # fmt: skip
+    lost = re.findall(
+        r"volume 0 of (\S+) at (\S+) goes back to (\S+) of \d+ s ago, before version (\d) of (\S+)\n", refused.err
+    )
     assert lost == [(DATA, place, snapshot, snapshot[-1], "workload/shop/db") for place in ("here", "there")]
-    assert re.search(r"error: what was written to these volumes since is lost; to approve it, add --approve \w{12}\n$",
-                     refused.err)  # fmt: skip
+    assert re.search(
+        r"error: what was written to these volumes since is lost; to approve it, add --approve \w{12}\n$", refused.err
+    )
     other = roll_back(desk, revision, "--approve", "0123456789ab")
     assert (other.code, "lost; 0123456789ab is the digest of something else; to" in other.err) == (1, True)
     assert "'0123' is too short; write the first 8" in roll_back(desk, revision, "--approve", "0123").err

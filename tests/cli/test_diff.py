@@ -41,8 +41,9 @@ def test_the_document_is_that_of_a_plan(tmp_path: Path) -> None:
     clone.origin.commit({"shop/web.yaml": workload("web", "2")})
     document = clone.diff("HEAD~1", "HEAD", "--format", "json").json
     assert [(step["action"], step["key"], step["location"]) for step in document["steps"]] == [
-        ("update", "workload/shop/web", "here"), ("update", "workload/shop/web", "there"),
-    ]  # fmt: skip
+        ("update", "workload/shop/web", "here"),
+        ("update", "workload/shop/web", "there"),
+    ]
     assert document["summary"]["update"] == 1
     assert document["revision"].endswith(clone.origin.git("rev-parse", "main"))
     assert document["since"].endswith(clone.origin.git("rev-parse", "main~1"))
@@ -98,11 +99,13 @@ def test_a_location_that_comes_or_goes_moves_all_that_is_in_the_gvc(
     clone.origin.commit({"shop/gvc.yaml": f"{GVC}      - //location/elsewhere\n"})
     steps = clone.diff(before, after, "--format", "json").json["steps"]
     assert [(step["action"], step["key"], step["location"]) for step in steps if step["key"] != "gvc/shop"] == [
-        (action, key, "elsewhere") for key in (
-            ("volumeset/shop/data", "workload/shop/api", "workload/shop/db", "workload/shop/web") if action == "create"
+        (action, key, "elsewhere")
+        for key in (
+            ("volumeset/shop/data", "workload/shop/api", "workload/shop/db", "workload/shop/web")
+            if action == "create"
             else ("workload/shop/api", "workload/shop/db", "workload/shop/web", "volumeset/shop/data")
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_diff_marks_deletes_of_volumes_and_asks_for_no_approval(tmp_path: Path) -> None:

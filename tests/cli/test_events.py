@@ -42,9 +42,13 @@ def test_following_shows_what_another_process_records(tmp_path: Path) -> None:
     words = ["-m", "reconciler.cli", "events", "--follow", "--last", "1", "-o", "json"]
     environ = {**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")}
     following = subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ,
         preexec_fn=heed_interrupts,
-    )  # fmt: skip
+    )
     assert following.stdout is not None
     try:
         assert json.loads(following.stdout.readline())["id"] == 3
@@ -63,8 +67,11 @@ def test_a_reader_that_goes_away_is_no_error_to_shout_about(tmp_path: Path) -> N
     records.events.append_many([NewEvent("", Reason.RECOVERED, "x" * 200)] * 2_000)
     result = subprocess.run(
         f"{sys.executable} -m reconciler.cli events --last 2000 | head -n 1",
-        shell=True, capture_output=True, text=True, check=False,
+        shell=True,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")},
-    )  # fmt: skip
+    )
     assert len(result.stdout.splitlines()) == 1
     assert result.stderr == ""

@@ -62,8 +62,9 @@ def test_only_a_workload_that_serves_on_this_host_has_requests_to_hold(tmp_path:
 def test_a_hold_lasts_as_long_as_was_asked_and_can_be_released(tmp_path: Path, records: Records) -> None:
     with closing(records):
         ended = here("hold", API, "--for", "5m", "--reason", "a migration", cwd=tmp_path)
-        assert re.match(rf"new requests to {API} wait until 20\S+Z; release them: reconciler hold {API} --release\n",
-                        ended.out)  # fmt: skip
+        assert re.match(
+            rf"new requests to {API} wait until 20\S+Z; release them: reconciler hold {API} --release\n", ended.out
+        )
         [hold] = records.traffic_holds.all()
         assert (str(hold.key), hold.reason, hold.until - hold.at) == (API, "a migration", pytest.approx(300, abs=5))
         assert here("hold", API, "--release", cwd=tmp_path).out.startswith(f"requests to {API} are released\n")

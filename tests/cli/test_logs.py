@@ -157,9 +157,13 @@ def test_following_shows_new_lines_and_ends_on_a_signal(location: Location, tmp_
     words = ["-m", "reconciler.cli", "logs", '{gvc="shop"} != "noise"', "--follow", "--limit", "1", "-o", "json"]
     environ = {**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")}
     following = subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environ,
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environ,
         preexec_fn=heed_interrupts,
-    )  # fmt: skip
+    )
     assert following.stdout is not None
     try:
         assert json.loads(following.stdout.readline())["line"] == "GET /x 404"

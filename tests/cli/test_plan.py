@@ -80,8 +80,10 @@ def test_the_document_has_the_shape_that_scripts_rely_on(tmp_path: Path) -> None
     report = steps["create", "workload/shop/report", "here"]
     assert report["waits_for"] == ["gvc/shop"]
     assert {change["path"]: change["before"] for change in report["changes"]} == {
-        "description": None, "spec": None, "tags": None,
-    }  # fmt: skip
+        "description": None,
+        "spec": None,
+        "tags": None,
+    }
     assert steps["delete", "volumeset/shop/data", "here"]["hold"] == "deletes-volumes"
     assert steps["update", "gvc/shop", None]["waits_for"] == []
     summary = plan["summary"]

@@ -86,7 +86,10 @@ def test_root_backs_up_and_restores_where_only_root_may(site: Site, vault: Path)
     assert (result.code, result.err) == (0, "")
     found = file.stat()
     assert (stat.S_IMODE(found.st_mode), found.st_uid, [path.name for path in vault.iterdir()]) == (
-        0o600, 0, ["records.sqlite"])  # fmt: skip
+        0o600,
+        0,
+        ["records.sqlite"],
+    )
     before = site.recorded()
     shutil.rmtree(site.state)
     site.state.mkdir(mode=0o700)

@@ -135,12 +135,16 @@ def test_encrypt_refuses_what_it_should_not_encrypt(tmp_path: Path, ours: tuple[
 
 def test_an_edit_is_private_and_changes_only_what_it_changes(tmp_path: Path, ours: tuple[str, str]) -> None:
     before = encrypted(tmp_path, ours[1]).decode().splitlines()
-    editor(tmp_path, """
+    editor(
+        tmp_path,
+        """
 assert path.read_text() == Path("%s").read_text()
 assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
 assert str(path).startswith(os.environ["XDG_RUNTIME_DIR"])
 path.write_text(path.read_text().replace("correct horse", "battery"))
-""" % (tmp_path / "plain.yaml"))  # fmt: skip
+"""
+        % (tmp_path / "plain.yaml"),
+    )
     (tmp_path / "plain.yaml").write_text(PLAIN)
     result = run("secret", "edit", "db.yaml", cwd=tmp_path)
     assert (result.returncode, result.stdout, result.stderr) == (0, "db.yaml: changed\n", "")
@@ -204,8 +208,11 @@ def test_readers_come_and_go(tmp_path: Path, ours: tuple[str, str]) -> None:
     result = run("secret", "edit", "db.yaml", cwd=tmp_path)
     assert (result.returncode, "not encrypted for the identity" in result.stderr) == (1, True)
     (tmp_path / "db.yaml").write_bytes(raw)
-    for words, code, why in ((["--remove", theirs], 1, "not encrypted for"), (["--remove", ours[1]], 1, "be decrypted"),
-                             (["--add", "age1x"], 2, "neither age1")):  # fmt: skip
+    for words, code, why in (
+        (["--remove", theirs], 1, "not encrypted for"),
+        (["--remove", ours[1]], 1, "be decrypted"),
+        (["--add", "age1x"], 2, "neither age1"),
+    ):
         result = run("secret", "rotate", "db.yaml", *words, cwd=tmp_path)
         assert (result.returncode, why in result.stderr) == (code, True), result.stderr
         assert (tmp_path / "db.yaml").read_bytes() == raw

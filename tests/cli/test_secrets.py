@@ -59,16 +59,34 @@ def all_output(desk: Desk) -> Iterator[str]:
     watched.append(True)
     for words in (
         *(["validate", "--format", form] for form in ("text", "json", "github", "gitlab", "sarif")),
-        *(["plan", "--format", form, "--blame"] for form in forms), ["plan", "--out", "plan.json"],
-        ["apply", "--plan", "plan.json"], ["apply"],
+        *(["plan", "--format", form, "--blame"] for form in forms),
+        ["plan", "--out", "plan.json"],
+        ["apply", "--plan", "plan.json"],
+        ["apply"],
         *(["diff", "main~1", "main", "--format", form, "--blame"] for form in forms),
-        *(["get", "-o", form] for form in ("text", "json", "yaml")), ["describe", "secret/db"],
-        ["describe", "workload/shop/api"], ["events"], ["events", "-o", "json"], ["history"], ["history", "-o", "json"],
-        ["drift"], ["drift", "-o", "json"], ["doctor"], ["doctor", "--format", "json"],
-        ["suspend", "secret/db"], ["resume", "secret/db"], ["orphan", "secret/db"], ["adopt", "secret/db"],
-        ["retry", "secret/db"], ["rollback", "main", "main"], ["resume", "main"], ["approve", "deadbeef"],
-        ["backup", "copy.sqlite"], ["restore", "copy.sqlite"], ["sync"],
-    ):  # fmt: skip
+        *(["get", "-o", form] for form in ("text", "json", "yaml")),
+        ["describe", "secret/db"],
+        ["describe", "workload/shop/api"],
+        ["events"],
+        ["events", "-o", "json"],
+        ["history"],
+        ["history", "-o", "json"],
+        ["drift"],
+        ["drift", "-o", "json"],
+        ["doctor"],
+        ["doctor", "--format", "json"],
+        ["suspend", "secret/db"],
+        ["resume", "secret/db"],
+        ["orphan", "secret/db"],
+        ["adopt", "secret/db"],
+        ["retry", "secret/db"],
+        ["rollback", "main", "main"],
+        ["resume", "main"],
+        ["approve", "deadbeef"],
+        ["backup", "copy.sqlite"],
+        ["restore", "copy.sqlite"],
+        ["sync"],
+    ):
         result = desk.run(*words)
         assert "Traceback" not in result.err
         yield result.out + result.err

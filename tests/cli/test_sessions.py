@@ -61,13 +61,31 @@ def session(desk: Desk, *lines: Sequence[str]) -> str:
 
 def test_from_nothing_to_a_shop_that_is_applied(tmp_path: Path) -> None:
     desk = Desk(tmp_path, {**SHOP, "shop/web.yaml": f"{workload('web')}---\n{workload('job')}"})
-    golden("begin.txt", session(
-        desk,
-        ["init", "example"], ["validate"], ["validate", "example"], ["rules", "--severity", "notice"],
-        ["get"], ["events"], ["history"], ["drift"],
-        ["plan"], ["apply"], ["get"], ["get", "identity", "-o", "yaml"], ["describe", "volumeset/shop/data"],
-        ["describe", "gvc/shop"], ["events", WEB], ["history"], ["drift"], ["diff", "main", "main"], ["apply"],
-    ))  # fmt: skip
+    golden(
+        "begin.txt",
+        session(
+            desk,
+            ["init", "example"],
+            ["validate"],
+            ["validate", "example"],
+            ["rules", "--severity", "notice"],
+            ["get"],
+            ["events"],
+            ["history"],
+            ["drift"],
+            ["plan"],
+            ["apply"],
+            ["get"],
+            ["get", "identity", "-o", "yaml"],
+            ["describe", "volumeset/shop/data"],
+            ["describe", "gvc/shop"],
+            ["events", WEB],
+            ["history"],
+            ["drift"],
+            ["diff", "main", "main"],
+            ["apply"],
+        ),
+    )
 
 
 def test_a_session_with_refusals_holds_and_approvals(tmp_path: Path) -> None:
@@ -78,10 +96,21 @@ def test_a_session_with_refusals_holds_and_approvals(tmp_path: Path) -> None:
     desk.commit({"shop/web.yaml": workload("web"), "shop/db.yaml": DB.partition("---\n")[2].partition("      vol")[0]})
     transcript = session(desk, ["plan"], ["apply"], ["get", "volumeset"], ["describe", "volumeset/shop/data"])
     digest = desk.plan()["hold_digest"]
-    golden("blocked.txt", refused + transcript + session(
-        desk, ["approve", "deadbeef"], ["approve", digest], ["plan"], ["apply"], ["events", "volumeset/shop/data"],
-        ["approve", digest], ["history"],
-    ))  # fmt: skip
+    golden(
+        "blocked.txt",
+        refused
+        + transcript
+        + session(
+            desk,
+            ["approve", "deadbeef"],
+            ["approve", digest],
+            ["plan"],
+            ["apply"],
+            ["events", "volumeset/shop/data"],
+            ["approve", digest],
+            ["history"],
+        ),
+    )
 
 
 def test_a_session_of_commands_that_are_carried_out_or_refused(tmp_path: Path) -> None:
@@ -106,10 +135,18 @@ def test_the_host_and_its_records(tmp_path: Path) -> None:
     before = session(desk, ["doctor"])
     desk.applied()
     desk.settings.write_text(f"{SETTINGS}readers: nobody-there\nsecrets: {{identity: age.txt}}\n")
-    golden("host.txt", before + session(
-        desk, ["doctor"], ["backup", "copy.sqlite"], ["restore", "copy.sqlite"], ["restore", "copy.sqlite", "--force"],
-        ["restore", "settings.yaml", "--force"],
-    ))  # fmt: skip
+    golden(
+        "host.txt",
+        before
+        + session(
+            desk,
+            ["doctor"],
+            ["backup", "copy.sqlite"],
+            ["restore", "copy.sqlite"],
+            ["restore", "copy.sqlite", "--force"],
+            ["restore", "settings.yaml", "--force"],
+        ),
+    )
 
 
 def test_secrets_and_what_is_brought_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

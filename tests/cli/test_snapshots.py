@@ -104,9 +104,11 @@ def test_only_volume_sets_that_exist_have_snapshots(tmp_path: Path) -> None:
     shop(tmp_path)
     for words, message in (
         ("workload/shop/api", "workload/shop/api is no volume set; only volume sets have snapshots"),
-        ("volumeset/shop/date", "there is no volumeset/shop/date, neither in Git nor in the records; did you mean "
-         "volumeset/shop/data?"),
-    ):  # fmt: skip
+        (
+            "volumeset/shop/date",
+            "there is no volumeset/shop/date, neither in Git nor in the records; did you mean volumeset/shop/data?",
+        ),
+    ):
         refused = run(tmp_path, words)
         assert (refused.code, refused.err) == (1, f"error: {message}\n")
 

@@ -146,8 +146,10 @@ def test_odd_files_are_judged_as_a_commit_of_them_would_be(tmp_path: Path) -> No
     result = validate(tmp_path, "m", "--format", "json")
     found = {(each["path"], each["rule"]) for each in result.json["findings"]}
     assert found == {
-        ("m/linked.yaml", "symlink"), ("m/two\\nlines.yaml", "file-name"), ("m/latin-\\xe9.yaml", "file-name"),
-    }  # fmt: skip
+        ("m/linked.yaml", "symlink"),
+        ("m/two\\nlines.yaml", "file-name"),
+        ("m/latin-\\xe9.yaml", "file-name"),
+    }
     assert "m/two\\nlines.yaml: error: " in validate(tmp_path, "m").out, "the file as a whole has no line"
 
 

@@ -147,10 +147,16 @@ class World:
         """A new version of the workload that gets requests all the time, with a secret; another one by ``name``."""
         command, file = (sys.executable, program.__file__) if self.containers is None else ("python3", PROGRAM)
         text = served(
-            name, replicas=replicas, command=command, args=[file, name],
-            ports=[{"number": 8080, "protocol": "http"}], identityLink="//identity/reader", securityOptions=AS_ROOT,
-            env={"N": str(self.count()), "SECRET": "platform://secret/db.password"}, supportDynamicTags=True,
-        )  # fmt: skip
+            name,
+            replicas=replicas,
+            command=command,
+            args=[file, name],
+            ports=[{"number": 8080, "protocol": "http"}],
+            identityLink="//identity/reader",
+            securityOptions=AS_ROOT,
+            env={"N": str(self.count()), "SECRET": "platform://secret/db.password"},
+            supportDynamicTags=True,
+        )
         return text if self.containers is None else with_image(text, self.containers.images.name(self.tag))
 
     def push(self, tag: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
-from tests.daemon.test_damaged_files import DATA, DATABASE, KINDS, WAYS, WITNESS, conditions, damage, lifecycle
+from tests.daemon.test_damaged_files import DATA, DATABASE, KINDS, ONE_WAY, WAYS, WITNESS, conditions, damage, lifecycle
 from tests.support.clock import FakeClock
 from tests.support.host_sandbox import HostSite, host_site
 from tests.support.podman import IMAGE, PodmanService, podman_service
@@ -122,7 +122,7 @@ def container_site(path: Path) -> Iterator[ContainerSite]:
         store.detach(each, holder)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ONE_WAY)
 def test_a_container_is_healed_whatever_files_of_others_are_damaged(tmp_path: Path, way: str) -> None:
     with container_site(tmp_path) as made:
         with made.site.daemon() as daemon:

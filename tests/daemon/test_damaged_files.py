@@ -65,6 +65,9 @@ def empty(path: Path) -> None:
 
 WAYS: dict[str, Callable[[Path], None]] = {"garbled": garble, "empty": empty, "removed": Path.unlink}
 
+ONE_WAY = ["garbled", *(pytest.param(way, marks=pytest.mark.slow) for way in WAYS if way != "garbled")]
+"""For daemons that are expensive to start; the long form tries all."""
+
 
 WITNESSES = served("witness", command="sleep", args=["1000000"], ports=None, readinessProbe=None)
 

@@ -16,7 +16,7 @@ import pytest
 
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
-from tests.daemon.test_damaged_files import KINDS, WAYS, WITNESSES, damage, is_witness_healed
+from tests.daemon.test_damaged_files import KINDS, ONE_WAY, WAYS, WITNESSES, damage, is_witness_healed
 from tests.support.certificates import authority, issue
 from tests.support.host_sandbox import HostSite, fetch, host_site, served
 from tests.support.processes import free_ports
@@ -48,13 +48,13 @@ class ProxiedSite:
 
     def __init__(self, site: HostSite, port: int) -> None:
         self.site = site
-        self._port = port
+        self.port = port
 
     def secure(self, host: str) -> str:
         """The answer for ``host`` with TLS. Raises OSError."""
         context = ssl.create_default_context(cadata=authority().chain_pem.decode())
         with (
-            socket.create_connection(("127.0.0.1", self._port), timeout=5) as plain,
+            socket.create_connection(("127.0.0.1", self.port), timeout=5) as plain,
             context.wrap_socket(plain, server_hostname=host) as channel,
         ):
             channel.sendall(f"GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
@@ -134,7 +134,7 @@ def play(site: ProxiedSite, way: str, kinds: dict[str, str]) -> None:
 
 
 @skip_unless(find_program() is not None, "HAProxy is not installed")
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ONE_WAY)
 def test_what_haproxy_serves_is_served_whatever_files_are_damaged(tmp_path: Path, way: str) -> None:
     with proxied_site(tmp_path) as site:
         play(site, way, ALL)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pygit2
 
+from reconciler.daemon.file_watch import STEP_SECONDS
 from reconciler.daemon.lock import holder
 from tests.support.git import File, GitRepo
 from tests.support.sandbox import GVC, SHOP, ServiceManager, Site, eventually, workload
@@ -46,24 +47,27 @@ def test_a_moved_ref_wakes_at_once(tmp_path: Path) -> None:
 
 
 def test_a_daemon_at_rest_sleeps(tmp_path: Path) -> None:
-    """It wakes once or twice a second. Threads that look for changes by themselves would wake thirty times each."""
+    """Its event loop wakes once or twice a second, and only the watch of files wakes besides: once a step."""
     site = Site(tmp_path)
     site.configure(sources=[site.source(interval="1h")])
     with site.daemon(fresh=True) as daemon:
         eventually(lambda: "workload/shop/api@here" in site.recorded(), "the first commit is applied")
-        eventually(lambda: _wakes(daemon.process.pid, 2.0) < 20, "it sleeps")
+        eventually(lambda: _sleeps(daemon.process.pid, 2.0), "it sleeps")
 
 
-def _wakes(pid: int, seconds: float) -> int:
-    """How often the threads of a process wake in so many ``seconds``."""
+def _sleeps(pid: int, seconds: float) -> bool:
+    """Whether the threads of a process wake seldom in so many ``seconds``."""
     before = _switches(pid)
     time.sleep(seconds)
-    return _switches(pid) - before
+    woken = {thread: count - before.get(thread, 0) for thread, count in _switches(pid).items()}
+    steps = seconds / STEP_SECONDS
+    return woken[pid] < 20 and sum(woken.values()) < steps + 30
 
 
-def _switches(pid: int) -> int:
-    texts = ((task / "status").read_text() for task in Path(f"/proc/{pid}/task").iterdir())
-    return sum(int(line.split()[1]) for text in texts for line in text.splitlines() if line.startswith("voluntary_"))
+def _switches(pid: int) -> dict[int, int]:
+    """How often each thread of a process was woken."""
+    texts = {int(task.name): (task / "status").read_text() for task in Path(f"/proc/{pid}/task").iterdir()}
+    return {thread: int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for thread, text in texts.items()}
 
 
 def test_a_burst_of_commits_becomes_few_runs_that_end_at_the_newest(tmp_path: Path) -> None:

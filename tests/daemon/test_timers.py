@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import resource
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from typing import Self, cast
 
+import apscheduler.schedulers.base
 import msgspec
 import pytest
 from structlog.testing import capture_logs
 
 from reconciler.clock import Timers
-from reconciler.daemon.timers import LoopTimers
+from reconciler.daemon.timers import SchedulerTimers
 from tests.support.buggy import forget_logged
 from tests.support.clock import FakeClock
 
@@ -29,7 +35,7 @@ class Passage(msgspec.Struct):
 
 
 def scheduled() -> Passage:
-    return Passage(LoopTimers(), asyncio.sleep)
+    return Passage(SchedulerTimers(), asyncio.sleep)
 
 
 def faked() -> Passage:
@@ -158,20 +164,166 @@ def test_calls_that_were_missed_become_one() -> None:
     asyncio.run(scenario())
 
 
-def test_no_call_goes_by_the_clock_on_the_wall(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, ahead = time.time, [0.0]
-    monkeypatch.setattr(time, "time", lambda: real() + ahead[0])
+@pytest.mark.parametrize("seconds", [0.0, 1e17])
+def test_any_interval_can_be_set(seconds: float) -> None:
+    async def scenario() -> None:
+        passage, calls = scheduled(), []
+        passage.timers.start()
+        passage.timers.every("poll", seconds, seconds / 10, lambda: calls.append("poll"))
+        passage.timers.after("once", seconds, lambda: calls.append("once"))
+        passage.timers.after("end", 0.05, lambda: calls.append("end"))
+        await passage.until(lambda: "end" in calls)
+        assert set(calls) == ({"end"} if seconds else {"poll", "once", "end"})
+        passage.timers.stop()
 
+    asyncio.run(scenario())
+
+
+def test_a_timer_that_is_set_after_the_stop_is_never_called() -> None:
+    async def scenario() -> None:
+        passage, calls = scheduled(), []
+        passage.timers.start()
+        passage.timers.after("status", 30.0, lambda: calls.append(1))
+        passage.timers.stop()
+        for _ in range(3):
+            passage.timers.after("status", 0.01, lambda: calls.append(1))
+            await passage.let_pass(0.02)
+        passage.timers.stop()
+        assert calls == []
+
+    asyncio.run(scenario())
+
+
+def test_a_call_cancels_another_one_that_is_due_at_the_same_time() -> None:
+    async def scenario() -> None:
+        passage, calls = scheduled(), []
+
+        def call(name: str, other: str) -> None:
+            calls.append(name)
+            passage.timers.cancel(other)
+
+        passage.timers.start()
+        passage.timers.after("one", 0.01, partial(call, "one", "two"))
+        passage.timers.after("two", 0.01, partial(call, "two", "one"))
+        time.sleep(0.05)
+        await passage.let_pass(0.05)
+        assert calls == ["one"]
+        passage.timers.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_call_that_sets_its_own_timer_at_once_is_called_again() -> None:
+    async def scenario() -> None:
+        passage, calls = scheduled(), []
+
+        def call_again() -> None:
+            calls.append(1)
+            passage.timers.after("again", 0.0, call_again)
+
+        passage.timers.start()
+        passage.timers.after("again", 0.0, call_again)
+        await passage.until(lambda: len(calls) >= 50)
+        passage.timers.stop()
+
+    asyncio.run(scenario())
+
+
+class Clocks:
+    """The clocks of this process, each with a leap in seconds. APScheduler reads the wall clock as a date."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        wall, monotonic = time.time, time.monotonic
+        self.wall = self.monotonic = 0.0
+        clocks = self
+
+        class Date(datetime):
+            @classmethod
+            def now(cls, tz: tzinfo | None = None) -> Self:
+                utc = cls.fromtimestamp(time.time(), UTC)
+                return cast(Self, utc if tz is None else tz.fromutc(utc.replace(tzinfo=tz)))
+
+        patch.setattr(time, "time", lambda: wall() + clocks.wall)
+        patch.setattr(time, "monotonic", lambda: monotonic() + clocks.monotonic)
+        patch.setattr(apscheduler.schedulers.base, "datetime", Date)
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    return Clocks(monkeypatch)
+
+
+@pytest.mark.parametrize("years", [54, -10])
+def test_a_wall_clock_that_is_set_costs_nothing_and_moves_no_call(clocks: Clocks, years: int) -> None:
     async def scenario() -> None:
         passage, calls = scheduled(), []
         passage.timers.start()
         passage.timers.every("poll", 0.02, 0.0, lambda: calls.append("poll"))
+        passage.timers.every("drift", 3600.0, 0.0, lambda: calls.append("drift"))
         passage.timers.after("retry", 3600.0, lambda: calls.append("retry"))
-        for jump in (54 * 365 * 86400.0, -400 * 86400.0):
-            ahead[0] = jump
-            seen = len(calls)
-            await passage.until(lambda: len(calls) > seen)  # noqa: B023 - waited for at once
-        assert set(calls) == {"poll"}
+        await passage.until(lambda: bool(calls))
+        cpu, before = time.process_time(), peak_memory()
+        clocks.wall = years * 365 * 86400.0
+        passage.timers.after("soon", 0.02, lambda: calls.append("soon"))
+        await passage.until(lambda: "soon" in calls and len(calls) > 10)
+        assert set(calls) == {"poll", "soon"}
+        assert time.process_time() - cpu < 1.0
+        assert peak_memory() - before < 20_000
         passage.timers.stop()
 
     asyncio.run(scenario())
+
+
+def test_a_suspended_machine_with_a_monotonic_clock_that_stops_delays_all_calls(clocks: Clocks) -> None:
+    async def scenario() -> None:
+        passage, calls = scheduled(), []
+        passage.timers.start()
+        passage.timers.every("poll", 30.0, 0.0, lambda: calls.append("poll"))
+        passage.timers.after("once", 0.05, lambda: calls.append("once"))
+        clocks.wall = 8 * 3600.0
+        await passage.until(lambda: bool(calls))
+        assert calls == ["once"]
+        passage.timers.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_suspended_machine_with_a_monotonic_clock_that_runs_makes_each_call_once(clocks: Clocks) -> None:
+    async def scenario() -> None:
+        passage, calls = scheduled(), []
+        passage.timers.start()
+        passage.timers.every("poll", 1.0, 0.1, lambda: calls.append("poll"))
+        passage.timers.every("drift", 300.0, 0.0, lambda: calls.append("drift"))
+        passage.timers.after("retry", 3600.0, lambda: calls.append("retry"))
+        passage.timers.after("beyond", 1e8, lambda: calls.append("beyond"))
+        await passage.let_pass(0.02)
+        cpu, before = time.process_time(), peak_memory()
+        clocks.monotonic = clocks.wall = 10 * 86400.0
+        await passage.until(lambda: len(calls) >= 3)
+        await passage.let_pass(0.1)
+        assert sorted(calls) == ["drift", "poll", "retry"]
+        assert time.process_time() - cpu < 1.0
+        assert peak_memory() - before < 20_000
+        passage.timers.stop()
+
+    asyncio.run(scenario())
+
+
+def test_nothing_of_the_scheduler_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        passage, calls = scheduled(), []
+        passage.timers.start()
+        passage.timers.every("poll", 0.001, 0.0, lambda: calls.append(1))
+        await passage.until(lambda: len(calls) > 3)
+        time.sleep(0.2)
+        await passage.until(lambda: len(calls) > 9)
+        passage.timers.stop()
+        await passage.let_pass(0.01)
+
+    asyncio.run(scenario())
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+def peak_memory() -> int:
+    """The most memory that this process has had, in KiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

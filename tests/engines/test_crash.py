@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -46,76 +45,76 @@ def check(path: Path) -> None:
 
 @pytest.mark.parametrize("moment", ["before", "after"])
 @pytest.mark.parametrize("victim", [KEYS[0], KEYS[5], KEYS[11]])
-def test_a_crash_costs_nothing_but_a_repeated_step(tmp_path: Path, moment: str, victim: str) -> None:
+async def test_a_crash_costs_nothing_but_a_repeated_step(tmp_path: Path, moment: str, victim: str) -> None:
     bench, engine = start(tmp_path)
     setattr(engine, moment, lambda key: die(key) if key == victim else None)
     with pytest.raises(Crash):
-        asyncio.run(bench.run(PLAN))
+        await bench.run(PLAN)
     bench.records.close()
     check(tmp_path)
 
     bench, engine = start(tmp_path)
-    replayed = asyncio.run(bench.executor().replay())
+    replayed = await bench.executor().replay()
     assert victim in ends(replayed)
     assert bench.records.journal.open() == []
     assert set(bench.recorded()) == set(engine.world())
     rest = [one for one in PLAN.steps if str(one.key) not in bench.recorded()]
-    asyncio.run(bench.run(plan(*rest)))
+    await bench.run(plan(*rest))
     assert sorted(bench.recorded()) == sorted(engine.world()) == sorted(KEYS)
     repeated = len(engine.performed()) - len(KEYS)
     assert repeated <= (1 if moment == "before" else engine.parallel)
 
 
-def test_a_replayed_step_is_recorded_under_its_own_source_revision_and_version(tmp_path: Path) -> None:
+async def test_a_replayed_step_is_recorded_under_its_own_source_revision_and_version(tmp_path: Path) -> None:
     bench, engine = start(tmp_path)
     engine.after = die
     with pytest.raises(Crash):
-        asyncio.run(bench.run(plan(step(KEYS[0], version=7))))
+        await bench.run(plan(step(KEYS[0], version=7)))
     engine.after = lambda _key: None
-    asyncio.run(bench.executor().replay())
+    await bench.executor().replay()
     (record,) = bench.records.applied.get(KEYS[0])
     assert (record.source, record.revision, record.version) == ("main", "main@sha1:abc", 7)
 
 
-def test_of_two_journaled_steps_of_one_key_the_newest_is_repeated(tmp_path: Path) -> None:
+async def test_of_two_journaled_steps_of_one_key_the_newest_is_repeated(tmp_path: Path) -> None:
     bench, engine = start(tmp_path)
     for action, version in ((Action.CREATE, 1), (Action.UPDATE, 2)):
         one = step(KEYS[0], action=action, version=version)
         bench.records.journal.begin(
             1, [NewStep(one.key, one.location, str(action), pack(StepRun("main", "r", 1, one)))]
         )
-    assert ends(asyncio.run(bench.executor().replay())) == {KEYS[0]: "applied"}
+    assert ends(await bench.executor().replay()) == {KEYS[0]: "applied"}
     assert engine.performed() == [f"update {KEYS[0]}"]
     assert bench.recorded() == {KEYS[0]: 2}
     assert bench.records.journal.open() == []
 
 
-def test_a_step_that_fails_in_replay_is_recorded_as_failed_and_the_journal_is_clear(tmp_path: Path) -> None:
+async def test_a_step_that_fails_in_replay_is_recorded_as_failed_and_the_journal_is_clear(tmp_path: Path) -> None:
     bench, engine = start(tmp_path)
     engine.before = die
     with pytest.raises(Crash):
-        asyncio.run(bench.run(plan(step(KEYS[0]))))
+        await bench.run(plan(step(KEYS[0])))
     engine.before, engine.refuse = (lambda _key: None), {KEYS[0]}
-    assert ends(asyncio.run(bench.executor().replay())) == {KEYS[0]: "failed/Refused"}
+    assert ends(await bench.executor().replay()) == {KEYS[0]: "failed/Refused"}
     assert bench.records.journal.open() == []
     assert bench.records.failures.get(KEYS[0])[0].reason == "Refused"
 
 
-def test_a_run_begins_with_what_an_earlier_one_left_in_the_journal(tmp_path: Path) -> None:
+async def test_a_run_begins_with_what_an_earlier_one_left_in_the_journal(tmp_path: Path) -> None:
     bench, engine = start(tmp_path)
     engine.before = die
     with pytest.raises(Crash):
-        asyncio.run(bench.run(plan(step(KEYS[0], action=Action.DELETE))))
+        await bench.run(plan(step(KEYS[0], action=Action.DELETE)))
     engine.before = lambda _key: None
-    assert ends(asyncio.run(bench.run(plan(step(KEYS[0], version=2))))) == {KEYS[0]: "applied"}
+    assert ends(await bench.run(plan(step(KEYS[0], version=2)))) == {KEYS[0]: "applied"}
     assert engine.performed() == [f"delete {KEYS[0]}", f"create {KEYS[0]}"]
     assert bench.records.journal.open() == []
     assert bench.recorded() == {KEYS[0]: 2}
 
 
-def test_a_replay_of_nothing_is_nothing(tmp_path: Path) -> None:
+async def test_a_replay_of_nothing_is_nothing(tmp_path: Path) -> None:
     bench, _ = start(tmp_path)
-    assert asyncio.run(bench.executor().replay()) == []
+    assert await bench.executor().replay() == []
 
 
 CHILD = """
@@ -129,12 +128,12 @@ asyncio.run(bench.run(PLAN))
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_killed_process_leaves_records_that_replay_completes(tmp_path: Path, moment: str) -> None:
+async def test_a_killed_process_leaves_records_that_replay_completes(tmp_path: Path, moment: str) -> None:
     root = Path(__file__).parents[2]
     ended = subprocess.run([sys.executable, "-c", CHILD, str(tmp_path), moment, KEYS[6]], cwd=root, check=False)
     assert ended.returncode == -9
     check(tmp_path)
     bench, engine = start(tmp_path)
-    asyncio.run(bench.executor().replay())
+    await bench.executor().replay()
     assert set(bench.recorded()) == set(engine.world()) >= {KEYS[6]}
     assert bench.records.journal.open() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -132,10 +131,10 @@ def test_locations_without_an_ingress_count_only_where_none_has_one(world: World
     assert [each.location for each in read_domain_state(found.state).locations] == ["there"]
 
 
-def test_a_change_in_git_keeps_the_reports(world: World) -> None:
+async def test_a_change_in_git_keeps_the_reports(world: World) -> None:
     state = world.report({"here": served("here", MISSING)}).state
     engine = RecordedEngine(world.records, "", "acme", "platform.test", FakeClock())
-    done = asyncio.run(engine.perform(step(str(KEY), "", action=Action.UPDATE, version=4)))
+    done = await engine.perform(step(str(KEY), "", action=Action.UPDATE, version=4))
     assert done.seen is not None
     assert done.seen.state == state
 

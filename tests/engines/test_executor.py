@@ -41,15 +41,13 @@ def stage(tmp_path: Path) -> Stage:
 A, B, C, D = (f"workload/shop/{name}" for name in "abcd")
 
 
-def test_steps_are_taken_in_the_order_of_the_plan(stage: Stage) -> None:
-    outcomes = asyncio.run(
-        stage.run(
-            plan(
-                step("gvc/shop", ""),
-                step(A, waits_for=["gvc/shop@"]),
-                step(B, waits_for=[A]),
-                step("secret/gone", "", action=Action.DELETE, waits_for=[f"{B}@here"]),
-            )
+async def test_steps_are_taken_in_the_order_of_the_plan(stage: Stage) -> None:
+    outcomes = await stage.run(
+        plan(
+            step("gvc/shop", ""),
+            step(A, waits_for=["gvc/shop@"]),
+            step(B, waits_for=[A]),
+            step("secret/gone", "", action=Action.DELETE, waits_for=[f"{B}@here"]),
         )
     )
     assert ends(outcomes) == {"gvc/shop": "applied", A: "applied", B: "applied", "secret/gone": "applied"}
@@ -85,19 +83,19 @@ def test_a_failure_holds_back_only_what_waits_for_it(
             assert performed.index(names[one]) < performed.index(name)
 
 
-def test_as_many_steps_are_in_flight_as_the_engine_and_the_executor_allow(tmp_path: Path) -> None:
+async def test_as_many_steps_are_in_flight_as_the_engine_and_the_executor_allow(tmp_path: Path) -> None:
     steps = [step(f"workload/shop/w{n}") for n in range(20)]
     stage = Stage(tmp_path / "wide")
-    asyncio.run(stage.run(plan(*steps)))
+    await stage.run(plan(*steps))
     assert stage.here.most == stage.here.parallel == 4
     narrow = Stage(tmp_path / "narrow", parallel=2)
-    asyncio.run(narrow.run(plan(*steps)))
+    await narrow.run(plan(*steps))
     assert narrow.here.most == 2
     assert len(narrow.recorded()) == 20
 
 
-def test_an_applied_step_is_recorded_with_its_event(stage: Stage) -> None:
-    asyncio.run(stage.run(plan(step("workload/shop/a", version=3, body={"spec": 1}))))
+async def test_an_applied_step_is_recorded_with_its_event(stage: Stage) -> None:
+    await stage.run(plan(step("workload/shop/a", version=3, body={"spec": 1})))
     (record,) = stage.records.applied.get(A)
     assert (record.version, record.source, record.revision) == (3, "main", "main@sha1:abc")
     assert (record.body, record.digest, record.health) == (b'{"spec": 1}', "digest-3", Health.HEALTHY)
@@ -105,32 +103,32 @@ def test_an_applied_step_is_recorded_with_its_event(stage: Stage) -> None:
     (event,) = stage.records.events.list()
     assert (event.type, event.reason, event.message) == ("Normal", "Created", "created at here, version 3")
     assert stage.records.status_queue.take("main").keys == [A]
-    asyncio.run(stage.run(plan(step(A, action=Action.DELETE))))
+    await stage.run(plan(step(A, action=Action.DELETE)))
     assert stage.records.applied.get(A) == ()
     assert stage.records.events.list()[-1].message == "deleted at here"
 
 
-def test_an_event_names_changed_fields_and_never_their_values(stage: Stage) -> None:
-    asyncio.run(stage.run(plan(step(A))))
+async def test_an_event_names_changed_fields_and_never_their_values(stage: Stage) -> None:
+    await stage.run(plan(step(A)))
     paths = ("spec.a", "spec.b", "spec.c", "spec.d", "spec.e")
     changes = tuple(FieldChange(path, "hush", {"deep": ["hush", None]}, ChangeClass.IN_PLACE) for path in paths)
     update = msgspec.structs.replace(step(A, action=Action.UPDATE, version=2), changes=changes)
-    asyncio.run(stage.run(plan(update)))
+    await stage.run(plan(update))
     assert stage.records.events.list()[-1].message == "updated at here, version 2: spec.a, spec.b, spec.c and 2 more"
 
 
-def test_transient_failures_are_retried_with_backoff(stage: Stage) -> None:
+async def test_transient_failures_are_retried_with_backoff(stage: Stage) -> None:
     stage.here.fail = {A: 2}
-    assert ends(asyncio.run(stage.run(plan(step(A), step(B))))) == {A: "applied", B: "applied"}
+    assert ends(await stage.run(plan(step(A), step(B)))) == {A: "applied", B: "applied"}
     assert 0 < sum(stage.time.slept) <= 1 + 2
     assert stage.records.failures.all() == []
 
 
-def test_each_call_of_an_engine_is_counted_with_its_result(stage: Stage) -> None:
+async def test_each_call_of_an_engine_is_counted_with_its_result(stage: Stage) -> None:
     stage.here.fail, stage.here.bug = {A: 2}, {C}
     executor = stage.executor()
     forget_logged()
-    asyncio.run(executor.run(plan(step(A), step(B), step(C)), 1, lambda: False))
+    await executor.run(plan(step(A), step(B), step(C)), 1, lambda: False)
     assert executor.calls == {
         ("here", "create", ""): 2,
         ("here", "create", "ExecFailed"): 2,
@@ -138,11 +136,11 @@ def test_each_call_of_an_engine_is_counted_with_its_result(stage: Stage) -> None
     }
 
 
-def test_when_the_tries_are_used_up_the_failure_is_recorded_and_the_wait_grows(stage: Stage) -> None:
+async def test_when_the_tries_are_used_up_the_failure_is_recorded_and_the_wait_grows(stage: Stage) -> None:
     stage.here.fail = {A: 1000}
     bounds = []
     for round_ in range(1, 9):
-        assert ends(asyncio.run(stage.run(plan(step(A), step(B, waits_for=[A]))))) == {
+        assert ends(await stage.run(plan(step(A), step(B, waits_for=[A])))) == {
             A: "failed/ExecFailed",
             B: "skipped/DependencyFailed",
         }
@@ -154,49 +152,47 @@ def test_when_the_tries_are_used_up_the_failure_is_recorded_and_the_wait_grows(s
     assert max(bounds[4:]) > 2
     assert stage.here.fail[A] == 1000 - 8 * 3
     stage.here.fail = {}
-    asyncio.run(stage.run(plan(step(A))))
+    await stage.run(plan(step(A)))
     assert stage.records.failures.all() == []
 
 
-def test_a_step_that_fails_the_same_way_again_and_again_does_not_flood_the_events(stage: Stage) -> None:
+async def test_a_step_that_fails_the_same_way_again_and_again_does_not_flood_the_events(stage: Stage) -> None:
     stage.here.refuse = {A}
     for _ in range(20):
-        asyncio.run(stage.run(plan(step(A))))
+        await stage.run(plan(step(A)))
     assert [event.type for event in stage.records.events.list()] == ["Warning"] * 3  # the first, the 10th, the 20th
     stage.here.refuse, stage.here.bug = set(), {A}
-    asyncio.run(stage.run(plan(step(A))))
+    await stage.run(plan(step(A)))
     assert stage.records.events.list()[-1].reason == "InternalError"
 
 
-def test_a_permanent_failure_is_not_retried(stage: Stage) -> None:
+async def test_a_permanent_failure_is_not_retried(stage: Stage) -> None:
     stage.here.refuse = {A}
-    (outcome,) = asyncio.run(stage.run(plan(step(A))))
+    (outcome,) = await stage.run(plan(step(A)))
     assert (outcome.reason, outcome.message, outcome.retry) == ("Refused", "the ledger refuses", False)
     assert stage.time.slept == []
     assert not stage.records.failures.get(A)[0].retry
 
 
-def test_a_bug_in_an_engine_fails_its_own_step_only_and_reveals_no_secrets(stage: Stage) -> None:
+async def test_a_bug_in_an_engine_fails_its_own_step_only_and_reveals_no_secrets(stage: Stage) -> None:
     forget_logged()
     stage.here.bug = {A}
     executor = stage.executor()
     with capture_logs() as logged:
-        first, second = asyncio.run(executor.run(plan(step(A), step(B)), 1, lambda: False))
+        first, second = await executor.run(plan(step(A), step(B)), 1, lambda: False)
     assert (first.reason, str(second.result)) == ("InternalError", "applied")
     assert "KeyError at reconciler/" in first.message
     assert "secret text" not in first.message
     assert [(each["event"], each["error"]) for each in logged] == [("bug", "KeyError")]
 
 
-def test_steps_on_hold_and_their_dependents_wait_while_the_rest_runs(stage: Stage) -> None:
-    outcomes = asyncio.run(
-        stage.run(
-            plan(
-                step(A, action=Action.DELETE, hold=Hold.VOLUMES),
-                step(B, waits_for=[A]),
-                step(C, waits_for=[B]),
-                step(D),
-            )
+async def test_steps_on_hold_and_their_dependents_wait_while_the_rest_runs(stage: Stage) -> None:
+    outcomes = await stage.run(
+        plan(
+            step(A, action=Action.DELETE, hold=Hold.VOLUMES),
+            step(B, waits_for=[A]),
+            step(C, waits_for=[B]),
+            step(D),
         )
     )
     assert ends(outcomes) == {
@@ -212,33 +208,33 @@ def test_steps_on_hold_and_their_dependents_wait_while_the_rest_runs(stage: Stag
 
 
 @pytest.mark.parametrize("good", [Health.HEALTHY, Health.RECORDED])
-def test_a_step_waits_until_what_it_needs_is_healthy_or_recorded(stage: Stage, good: Health) -> None:
+async def test_a_step_waits_until_what_it_needs_is_healthy_or_recorded(stage: Stage, good: Health) -> None:
     stage.here.unhealthy = {A}
     planned = plan(
         step(A), step(B, waits_for=[A], needs_healthy=[A]), step(C, waits_for=[B]), step(D, needs_healthy=["secret/x"])
     )
-    assert ends(asyncio.run(stage.run(planned))) == {
+    assert ends(await stage.run(planned)) == {
         A: "applied",
         B: "waiting/DependencyNotHealthy",
         C: "waiting/DependencyWaiting",
         D: "waiting/DependencyNotHealthy",
     }
     stage.records.applied.update_seen(A, "here", good, b"{}")
-    assert ends(asyncio.run(stage.run(plan(step(B, needs_healthy=[A]))))) == {B: "applied"}
+    assert ends(await stage.run(plan(step(B, needs_healthy=[A])))) == {B: "applied"}
 
 
-def test_dependents_begin_after_a_step_that_ends_healthy(stage: Stage) -> None:
+async def test_dependents_begin_after_a_step_that_ends_healthy(stage: Stage) -> None:
     planned = plan(step(A), step(B, waits_for=[A], needs_healthy=[A]))
-    assert ends(asyncio.run(stage.run(planned))) == {A: "applied", B: "applied"}
+    assert ends(await stage.run(planned)) == {A: "applied", B: "applied"}
 
 
-def test_a_step_at_a_location_without_an_engine_waits_and_names_the_location(stage: Stage) -> None:
-    outcomes = asyncio.run(stage.run(plan(step(A, "mars"), step(B, waits_for=[f"{A}@mars"]))))
+async def test_a_step_at_a_location_without_an_engine_waits_and_names_the_location(stage: Stage) -> None:
+    outcomes = await stage.run(plan(step(A, "mars"), step(B, waits_for=[f"{A}@mars"])))
     assert ends(outcomes) == {A: "waiting/LocationNotBound", B: "waiting/DependencyWaiting"}
     assert "mars" in outcomes[0].message
 
 
-def test_once_preempted_nothing_new_begins_and_what_is_in_flight_ends(stage: Stage) -> None:
+async def test_once_preempted_nothing_new_begins_and_what_is_in_flight_ends(stage: Stage) -> None:
     async def story() -> dict[str, str]:
         stage.here.gate = asyncio.Event()
         newer = asyncio.Event()
@@ -250,13 +246,13 @@ def test_once_preempted_nothing_new_begins_and_what_is_in_flight_ends(stage: Sta
         stage.here.gate.set()
         return ends(await running)
 
-    found = asyncio.run(story())
+    found = await story()
     assert [found[f"workload/shop/w{n}"] for n in range(6)] == ["applied"] * 4 + ["waiting/Preempted"] * 2
     assert len(stage.recorded()) == 4
     assert stage.records.journal.open() == []
 
 
-def test_preemption_ends_the_wait_between_two_tries(tmp_path: Path) -> None:
+async def test_preemption_ends_the_wait_between_two_tries(tmp_path: Path) -> None:
     stage = Stage(tmp_path, auto=False)
     stage.here.fail = {A: 5}
 
@@ -270,11 +266,11 @@ def test_preemption_ends_the_wait_between_two_tries(tmp_path: Path) -> None:
         assert running.done()
         return ends(await running)
 
-    assert asyncio.run(story()) == {A: "failed/ExecFailed"}
+    assert await story() == {A: "failed/ExecFailed"}
     assert stage.here.fail[A] == 4
 
 
-def test_a_cancelled_run_leaves_its_journal_to_the_next(stage: Stage) -> None:
+async def test_a_cancelled_run_leaves_its_journal_to_the_next(stage: Stage) -> None:
     async def story() -> None:
         stage.here.gate = asyncio.Event()
         running = asyncio.create_task(stage.run(plan(step(A), step(B))))
@@ -285,22 +281,22 @@ def test_a_cancelled_run_leaves_its_journal_to_the_next(stage: Stage) -> None:
             await running
         assert stage.here.in_flight == 0
 
-    asyncio.run(story())
+    await story()
     assert stage.recorded() == {}
     assert [row.key for row in stage.records.journal.open()] == [A, B]
     stage.here.gate = None
-    assert ends(asyncio.run(stage.executor().replay())) == {A: "applied", B: "applied"}
+    assert ends(await stage.executor().replay()) == {A: "applied", B: "applied"}
     assert stage.records.journal.open() == []
 
 
-def test_a_workload_that_finds_a_place_leaves_its_placeless_record_behind(stage: Stage) -> None:
-    asyncio.run(stage.run(plan(step(A, ""))))
+async def test_a_workload_that_finds_a_place_leaves_its_placeless_record_behind(stage: Stage) -> None:
+    await stage.run(plan(step(A, "")))
     assert stage.recorded() == {}
-    asyncio.run(stage.run(plan(step(A, "here"))))
+    await stage.run(plan(step(A, "here")))
     assert [record.location for record in stage.records.applied.get(A)] == ["here"]
 
 
-def test_a_step_is_durable_before_it_is_performed_and_recorded_with_its_outcome(stage: Stage) -> None:
+async def test_a_step_is_durable_before_it_is_performed_and_recorded_with_its_outcome(stage: Stage) -> None:
     other = Bench(stage.records.path.parent, stage.clock) if stage.records.path else stage
     seen: list[tuple[list[str], list[str]]] = []
 
@@ -309,7 +305,7 @@ def test_a_step_is_durable_before_it_is_performed_and_recorded_with_its_outcome(
         seen.append((journaled, sorted(other.recorded())))
 
     stage.here.before = record
-    asyncio.run(stage.run(plan(step(A), step(B, waits_for=[A]))))
+    await stage.run(plan(step(A), step(B, waits_for=[A])))
     assert seen == [([A], []), ([B], [A])]
 
 

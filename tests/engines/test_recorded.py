@@ -450,22 +450,17 @@ def test_observe_sees_one_location(world: World) -> None:
     assert [one.alias for one in asyncio.run(world.engines[""].observe())] == [ALIAS]
 
 
-def test_a_command_sent_during_a_run_is_not_lost(world: World) -> None:
-    async def story() -> None:
-        steps = [workload(f"w{n}") for n in range(600)]
-        running = asyncio.create_task(world.run(plan(cron(), *steps, cron(location=EAST))))
-        sent = 0
-        while not running.done():
-            await asyncio.sleep(0)
-            if world.records.applied.exists("workload/shop/report") and sent < 2:
-                sent += 1
-                await world.engines[WEST].command(
-                    Key.parse("workload/shop/report"), "runCronWorkload", {"location": WEST}
-                )
-        await running
-        assert sent == 2
-
-    asyncio.run(story())
+async def test_a_command_sent_during_a_run_is_not_lost(world: World) -> None:
+    steps = [workload(f"w{n}") for n in range(600)]
+    running = asyncio.create_task(world.run(plan(cron(), *steps, cron(location=EAST))))
+    sent = 0
+    while not running.done():
+        await asyncio.sleep(0)
+        if world.records.applied.exists("workload/shop/report") and sent < 2:
+            sent += 1
+            await world.engines[WEST].command(Key.parse("workload/shop/report"), "runCronWorkload", {"location": WEST})
+    await running
+    assert sent == 2
     assert len(world.state("workload/shop/report")["status"]["jobExecutions"]) == 2
 
 

@@ -174,9 +174,14 @@ def _ended(ground: Ground, seed: int, child: subprocess.Popen[bytes], seconds: f
         words = raised[1] if raised else f"{words}:\n{text[-1500:]}"
         found = (Found(ground.target, Path(saved[1]) if saved else ground.lost(seed), words),)
     return Campaign(
-        ground.target, numbers.get("number_of_executed_units", 0), 0.0, int(coverage), int(corpus),
-        numbers.get("peak_rss_mb", 0), found,
-    )  # fmt: skip
+        ground.target,
+        numbers.get("number_of_executed_units", 0),
+        0.0,
+        int(coverage),
+        int(corpus),
+        numbers.get("peak_rss_mb", 0),
+        found,
+    )
 
 
 def _wait(child: subprocess.Popen[bytes], log: Path, seconds: float) -> tuple[int, str]:

@@ -54,6 +54,7 @@ def first(campaign: Campaign) -> Found:
     return campaign.found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("atheris")
 def test_fuzzing_finds_an_input_that_raises(tmp_path: Path) -> None:
     found = first(planted("raises", tmp_path))

@@ -30,10 +30,16 @@ def test_a_star_stands_for_any_text(value: str, text: str) -> None:
 TEXTS = st.sampled_from(["", "1", "1.0", "2", "10", "a", "ab", "b", "true"])
 VALUES = st.one_of(TEXTS, st.booleans(), st.integers(0, 10), st.none())
 BODIES = st.fixed_dictionaries(
-    {}, optional={"name": TEXTS, "tags": st.dictionaries(st.sampled_from("tu"), VALUES, max_size=2), "a": st.one_of(
-        VALUES, st.fixed_dictionaries({"b": VALUES}),
-    )}
-)  # fmt: skip
+    {},
+    optional={
+        "name": TEXTS,
+        "tags": st.dictionaries(st.sampled_from("tu"), VALUES, max_size=2),
+        "a": st.one_of(
+            VALUES,
+            st.fixed_dictionaries({"b": VALUES}),
+        ),
+    },
+)
 TERMS = st.fixed_dictionaries(
     {"op": st.sampled_from(["=", "!=", ">", ">=", "<", "<=", "~", "exists", "!exists"]), "value": VALUES}
 ).flatmap(lambda term: st.sampled_from([

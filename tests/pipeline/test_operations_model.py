@@ -108,13 +108,16 @@ class Operating(RuleBasedStateMachine):
 
     # What people do to Git.
 
-    @rule(kind=st.sampled_from([Kind.IDENTITY, Kind.VOLUMESET]), value=st.integers(0, 1),
-          names=st.sets(st.sampled_from(NAMES), min_size=1), protected=st.sampled_from([0, 0, 1]))  # fmt: skip
+    @rule(
+        kind=st.sampled_from([Kind.IDENTITY, Kind.VOLUMESET]),
+        value=st.integers(0, 1),
+        names=st.sets(st.sampled_from(NAMES), min_size=1),
+        protected=st.sampled_from([0, 0, 1]),
+    )
     def write(self, kind: Kind, names: set[str], value: int, protected: int) -> None:
         """New or changed manifests."""
         world, bad = self.commits[self.tip]
-        fresh = {f"{kind}/shop/{name}": manifest(kind, name, value, protected=bool(protected))
-                 for name in names}  # fmt: skip
+        fresh = {f"{kind}/shop/{name}": manifest(kind, name, value, protected=bool(protected)) for name in names}
         self._commit(world | fresh, bad=bad, parent=self.tip)
 
     @precondition(lambda self: len(self.commits[self.tip][0]) > 1)

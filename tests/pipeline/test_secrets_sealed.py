@@ -75,8 +75,11 @@ def secrets(folder: Path, identity: str = IDENTITY, **more: object) -> SecretSet
 def on_disk(folder: Path) -> set[str]:
     """Files below ``folder`` that hold a canary, but for those that lie on the host."""
     found = (path for path in folder.rglob("*") if path.is_file() and "host" not in path.relative_to(folder).parts)
-    return {str(path.relative_to(folder)) for path in found
-            if any(each.encode() in path.read_bytes() for each in (CANARY, OTHER))}  # fmt: skip
+    return {
+        str(path.relative_to(folder))
+        for path in found
+        if any(each.encode() in path.read_bytes() for each in (CANARY, OTHER))
+    }
 
 
 def test_an_encrypted_secret_is_applied_and_never_written_to_disk(tmp_path: Path) -> None:
@@ -130,11 +133,14 @@ def test_a_secret_that_cannot_be_decrypted_is_refused_until_it_can(tmp_path: Pat
 
 def test_a_secret_that_can_no_longer_be_decrypted_is_not_deleted(tmp_path: Path, host: Path) -> None:
     key = "kind: secret\nname: key\ntype: opaque\ndata: {payload: {file: db}}\n"
-    way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": sealed(), "key.yaml": key},
-              secrets=secrets(tmp_path))  # fmt: skip
+    way = Way(
+        tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": sealed(), "key.yaml": key}, secrets=secrets(tmp_path)
+    )
     way.applied()
-    for name, lost, found, raw in (("db", "identity.txt", IDENTITY, sealed(SECRET + b"  more: x\n")),
-                                   ("key", "db", CANARY, f"{key}tags: {{a: b}}\n")):  # fmt: skip
+    for name, lost, found, raw in (
+        ("db", "identity.txt", IDENTITY, sealed(SECRET + b"  more: x\n")),
+        ("key", "db", CANARY, f"{key}tags: {{a: b}}\n"),
+    ):
         way.commit({f"{name}.yaml": raw})
         way.accept(way.prepare())
         (host / lost).unlink()
@@ -376,8 +382,12 @@ def test_a_source_that_may_not_name_a_file_is_refused_with_its_place(tmp_path: P
     records = Records.open(None)
     options: dict[str, Any] = {"records": records, "secrets": secrets(tmp_path)}
     first = Way(tmp_path / "first", {"db.yaml": hosted()}, **options)
-    second = Way(tmp_path / "second", {"a.yaml": "kind: secret\nname: a\ntype: opaque\ndata: {payload: a}\n"},
-                 name="other", **options)  # fmt: skip
+    second = Way(
+        tmp_path / "second",
+        {"a.yaml": "kind: secret\nname: a\ntype: opaque\ndata: {payload: a}\n"},
+        name="other",
+        **options,
+    )
     both = (*first.settings.sources, *second.settings.sources)
     first.settings = msgspec.structs.replace(first.settings, sources=both)
     first.line = first.fresh_line()

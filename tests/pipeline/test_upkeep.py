@@ -121,13 +121,13 @@ def test_status_branches_are_packed_when_that_is_due(tmp_path: Path, monkeypatch
     assert packs() == 2
 
 
-def test_events_stay_bounded_though_nothing_comes_to_be_applied(tmp_path: Path) -> None:
+async def test_events_stay_bounded_though_nothing_comes_to_be_applied(tmp_path: Path) -> None:
     way = Way(tmp_path, {"a.yaml": "kind: ["})
     settings = msgspec.structs.replace(way.settings, events=msgspec.structs.replace(way.settings.events, keep=5))
     runner = Runner(settings, way.records, way.clock)
     for number in range(10):
         way.commit({"a.yaml": f"kind: [{number}"})
-        assert asyncio.run(runner.run("main", "test")).outcome == "refused"
+        assert (await runner.run("main", "test")).outcome == "refused"
         assert len(way.records.events.list()) <= 5
 
 

@@ -26,8 +26,13 @@ def written(step: Step) -> str:
 def test_a_change_plans_the_steps_of_its_case(case: dict[str, Any], tmp_path: Path) -> None:
     prune = PruneSettings(**case.get("prune", {}))
     bound = {place: LocationSettings("recorded") for place in case.get("settings_before", PLACES)}
-    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/all.yaml": case["before"]}, locations=bound, prune=prune,
-              external=("//location/there",))  # fmt: skip
+    way = Way(
+        tmp_path,
+        {"shop/gvc.yaml": BASE, "shop/all.yaml": case["before"]},
+        locations=bound,
+        prune=prune,
+        external=("//location/there",),
+    )
     way.applied()
     way.commit({"shop/gvc.yaml": case.get("gvc", BASE), "shop/all.yaml": case["after"]})
     if "settings_before" in case:

@@ -422,9 +422,12 @@ def test_a_location_that_is_bound_no_more_deletes_nothing_there(tmp_path: Path) 
     way = Way(tmp_path, shop(workload("a")))
     way.applied()
     way.settings = type(way.settings)(
-        org="acme", sources=way.settings.sources, state=tmp_path, locations={"here": way.places["here"]},
+        org="acme",
+        sources=way.settings.sources,
+        state=tmp_path,
+        locations={"here": way.places["here"]},
         external=("//location/there",),
-    )  # fmt: skip
+    )
     way.line = way.fresh_line()
     assert way.plan().steps == ()
     way.commit(shop(workload("b")))

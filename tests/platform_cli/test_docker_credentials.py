@@ -238,9 +238,14 @@ class Docker:
     def run(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         """A command of Docker."""
         return subprocess.run(
-            [self._program, *words], input=text, env=self.environ, capture_output=True, text=True, timeout=120,
+            [self._program, *words],
+            input=text,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
             check=False,
-        )  # fmt: skip
+        )
 
 
 LOGIN_WORDS = ("login", "--username", USER, "--password-stdin")
@@ -251,8 +256,11 @@ def test_docker_pulls_and_pushes_with_the_helper(home: Home, registry: DockerReg
         docker, reference = Docker(home, registry, address), f"{registry.host}/team/app"
         assert "no basic auth credentials" in docker.run("pull", f"{reference}:1").stderr
         assert docker.run(*LOGIN_WORDS, registry.host, text=PASSWORD).returncode == 0
-        for words in (("pull", f"{reference}:1"), ("tag", f"{reference}:1", f"{reference}:3"),
-                      ("push", f"{reference}:3")):  # fmt: skip
+        for words in (
+            ("pull", f"{reference}:1"),
+            ("tag", f"{reference}:1", f"{reference}:3"),
+            ("push", f"{reference}:3"),
+        ):
             done = docker.run(*words)
             assert done.returncode == 0, done.stderr
         assert docker.run("logout", registry.host).returncode == 0

@@ -262,9 +262,10 @@ def test_a_key_with_the_permission_is_enough_over_tls(place: Place) -> None:
     assert place.run(*greet, **trusted, **keys["ci"]).stdout == b"hello\n"
     assert place.run(*greet[:2], "--insecure", *greet[2:], **secure, **keys["ci"]).stdout == b"hello\n"
     for environ, sentence in (
-        ({**secure, **keys["ci"]}, b"is not trusted"), (trusted, b"platform login"),
+        ({**secure, **keys["ci"]}, b"is not trusted"),
+        (trusted, b"platform login"),
         ({**trusted, **keys["guest"]}, b"access-report"),
-    ):  # fmt: skip
+    ):
         found = place.run(*greet, **environ)
         assert (found.returncode, found.stdout) == (125, b"")
         assert sentence in found.stderr
@@ -298,9 +299,13 @@ def test_the_debug_output_hides_the_command(place: Place) -> None:
 def test_a_reader_may_end_first(place: Place) -> None:
     shell = f"{' '.join(place.command)} exec web -- yes | head -c 3; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", shell], env={**os.environ, **place.environ}, capture_output=True, text=True, timeout=60,
+        ["bash", "-c", shell],
+        env={**os.environ, **place.environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
         check=False,
-    )  # fmt: skip
+    )
     assert (done.stdout, done.stderr) == ("y\ny1\n", "")
     eventually(lambda: not place.runs("yes"), "the end of the program")
 

@@ -58,9 +58,14 @@ class Person(Desk):
         """A command in a process of its own, with a program for a ``browser``."""
         environ = {**os.environ, **self.environ, "PLATFORM_ENDPOINT": self.address, "BROWSER": browser}
         return subprocess.Popen(
-            [*COMMAND, *words], env=environ, cwd=self.home, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            [*COMMAND, *words],
+            env=environ,
+            cwd=self.home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def browser(self, person: str) -> str:
         """A program with which ``person`` logs in."""
@@ -260,8 +265,15 @@ def test_a_word_that_names_no_profile_is_refused_before_anything_is_asked_for(pe
 
 
 def test_a_login_takes_an_address_in_place_of_a_profile(person: Person) -> None:
-    done = person.run("login", person.address, "--token-stdin", "--profile", "by-address", text=new_key(person),
-                      environ={"PLATFORM_ENDPOINT": ""})  # fmt: skip
+    done = person.run(
+        "login",
+        person.address,
+        "--token-stdin",
+        "--profile",
+        "by-address",
+        text=new_key(person),
+        environ={"PLATFORM_ENDPOINT": ""},
+    )
     assert done.returncode == 0, done.stderr
     assert person.profile("by-address")["endpoint"] == person.address
 
@@ -313,8 +325,9 @@ def tokens_of(profile: Profile) -> tuple[str, str]:
     return profile.token, profile.refresh_token
 
 
-@pytest.mark.parametrize("words", ["profile delete kept", "profile update kept --token rk_new",
-                                   "login kept --token-stdin --no-keyring"])  # fmt: skip
+@pytest.mark.parametrize(
+    "words", ["profile delete kept", "profile update kept --token rk_new", "login kept --token-stdin --no-keyring"]
+)
 def test_a_profile_that_leaves_the_keyring_leaves_nothing_there(person: Person, keyring: Keyring, words: str) -> None:
     key = new_key(person)
     person.run("login", "kept", "--token-stdin", text=key)

@@ -174,16 +174,25 @@ def test_programs_get_all_records_and_people_a_page(shop: Desk) -> None:
 
 def test_changes_in_a_row_lose_none(shop: Desk) -> None:
     """None waits until the one before is applied, so each reads what is old."""
-    for words in ("serviceaccount create --name robot", "serviceaccount create --name other",
-                  "workload create --name many --type standard --image nginx --port 80"):  # fmt: skip
+    for words in (
+        "serviceaccount create --name robot",
+        "serviceaccount create --name other",
+        "workload create --name many --type standard --image nginx --port 80",
+    ):
         done = shop.run(*words.split())
         assert done.returncode == 0, done
     shop.wait_until_applied()
     for words in (
-        "suspend main", "workload env set many A=1", "workload update many --set spec.containers.main.env.B=2",
-        "workload env set many C=3", "workload env unset many A", "group add-member group-01 --serviceaccount robot",
-        "group update group-01 --set memberLinks+=//serviceaccount/other", "workload scale many 2", "resume main",
-    ):  # fmt: skip
+        "suspend main",
+        "workload env set many A=1",
+        "workload update many --set spec.containers.main.env.B=2",
+        "workload env set many C=3",
+        "workload env unset many A",
+        "group add-member group-01 --serviceaccount robot",
+        "group update group-01 --set memberLinks+=//serviceaccount/other",
+        "workload scale many 2",
+        "resume main",
+    ):
         done = shop.run(*words.split())
         assert done.returncode == 0, (words, done)
     shop.wait_until_applied()
@@ -195,10 +204,13 @@ def test_changes_in_a_row_lose_none(shop: Desk) -> None:
 
 def test_errors_are_json_where_results_are(shop: Desk) -> None:
     for words, code, status in (
-        ("gvc get nix -o json", 1, 404), ("gvc get nix --output=json-slim", 1, 404), ("gvc patch shop -ojson", 2, None),
-        ("nonsense -o json", 2, None), ("workload create --name x --image y --port z -o json", 2, None),
+        ("gvc get nix -o json", 1, 404),
+        ("gvc get nix --output=json-slim", 1, 404),
+        ("gvc patch shop -ojson", 2, None),
+        ("nonsense -o json", 2, None),
+        ("workload create --name x --image y --port z -o json", 2, None),
         ("gvc patch shop --file bad.yaml -o json", 1, 400),
-    ):  # fmt: skip
+    ):
         (shop.home / "bad.yaml").write_text("spec: {staticPlacement: nothing}\n")
         done = shop.run(*words.split())
         error = json.loads(done.stderr)["error"]

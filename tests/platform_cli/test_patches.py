@@ -54,8 +54,9 @@ def test_a_property_that_is_set_is_all_that_changes(texts: tuple[str, ...], patc
     env = [{"name": "OLD", "value": "old"}]
     before = {
         "spec": {"containers": [{"name": "main", "image": "a", "env": env}, {"name": "bare", "image": "a"}]},
-        "memberLinks": ["//user/a"], "tags": {},
-    }  # fmt: skip
+        "memberLinks": ["//user/a"],
+        "tags": {},
+    }
     found = make_patch(before, assign_fields(before, texts))
     # An empty list has no items to name; either way it is empty then.
     assert found in (patch, {"$remove/memberLinks": ["//user/a"]})

@@ -29,11 +29,12 @@ def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> N
         (shop.home / "group.yaml").write_text(GROUP)
         newest = shop.site.repo.git("rev-parse", "main")
         for words, code, out in (
-            ("group tag ops --tag a=b", 0, "group ops changed\n"), ("group delete ops", 0, ""),
+            ("group tag ops --tag a=b", 0, "group ops changed\n"),
+            ("group delete ops", 0, ""),
             ("apply -f new.yaml", 0, r"group new created\ncommit \w+ on {}, plan \w+\n"),
             ("delete -f group.yaml", 0, r"group ops deleted\ncommit \w+ on {}, plan \w+\n"),
             ("apply -f new.yaml --ready", 1, r"group new created\n.*\n"),
-        ):  # fmt: skip
+        ):
             done = shop.run(*words.split())
             noted = re.match(NOTE, done.stderr)
             assert noted, done

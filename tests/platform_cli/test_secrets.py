@@ -176,9 +176,12 @@ def test_completion_stores_nothing(shop: Desk) -> None:
     before = {path for path in shop.home.rglob("*") if path.is_file()}
     asked = {"COMP_WORDS": "platform serviceaccount get c", "COMP_CWORD": "3", COMPLETE_VARIABLE: "bash_complete"}
     done = subprocess.run(
-        [sys.executable, "-m", "reconciler.platform_cli"], env={**os.environ, **shop.environ, **asked},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "reconciler.platform_cli"],
+        env={**os.environ, **shop.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "ci" in done.stdout
     assert VALUE not in done.stdout + done.stderr
     assert {path for path in shop.home.rglob("*") if path.is_file()} == before

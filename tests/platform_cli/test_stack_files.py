@@ -154,12 +154,13 @@ def test_what_is_no_regular_file_is_refused(tmp_path: Path, name: str) -> None:
 
 VARIABLES = "".join(f"      V{number}: b\n" for number in range(2_000))
 BOMBS = {
-    "services that extend one": "services:\n  base:\n    image: a\n    environment:\n" + VARIABLES
+    "services that extend one": "services:\n  base:\n    image: a\n    environment:\n"
+    + VARIABLES
     + "".join(f"  s{number}: {{extends: base}}\n" for number in range(2_000)),
     "a long variable": f"services: {{a: {{image: a, command: ['{'$A' * 40_000}']}}}}",
     "a long variable in services": "services:\n"
     + "".join(f"  s{number}: {{image: a, command: [$A]}}\n" for number in range(2_000)),
-}  # fmt: skip
+}
 SECONDS = 12.0
 
 

@@ -135,8 +135,12 @@ def test_a_pager_and_colours_are_for_terminals_alone(shop: Desk) -> None:
         assert "\x1b[1mNAME" in short.written
         assert "paged:" not in short.screen
         assert long.ended().count("paged:") > 30
-    for words, environ in (("gvc get", {"NO_COLOR": "1"}), ("gvc get --no-color", {}), ("gvc get --color=false", {}),
-                           ("gvc get --color false", {})):  # fmt: skip
+    for words, environ in (
+        ("gvc get", {"NO_COLOR": "1"}),
+        ("gvc get --no-color", {}),
+        ("gvc get --color=false", {}),
+        ("gvc get --color false", {}),
+    ):
         with on_terminal(shop, words, **environ) as plain:
             plain.ended()
             assert "\x1b" not in plain.written

@@ -275,8 +275,13 @@ def test_an_answer_without_members_of_today_is_blamed_on_the_version(
     server = Scripted(answer(body={"name": "shop"}))
     assert command(server, "gvc", "get", "shop") == 0, "columns that are missing are empty"
     capsys.readouterr()
-    for words in (("gvc", "get"), ("gvc", "eventlog", "shop"), ("sa", "add-key", "ci"), ("secret", "reveal", "db"),
-                  ("gvc", "permissions")):  # fmt: skip
+    for words in (
+        ("gvc", "get"),
+        ("gvc", "eventlog", "shop"),
+        ("sa", "add-key", "ci"),
+        ("secret", "reveal", "db"),
+        ("gvc", "permissions"),
+    ):
         assert command(server, *words) == 1, words
         assert "so its version does not fit this command" in capsys.readouterr().err
     begun = {

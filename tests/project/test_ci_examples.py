@@ -92,6 +92,7 @@ class GitHub:
         return {each["name"]: bash(each["run"], place, **values) for each in steps if each["name"] != "Install"}
 
 
+@pytest.mark.packaging
 def test_a_pull_request_on_github_gets_the_plan(tmp_path: Path) -> None:
     github = GitHub(clone(tmp_path, GROWN))
     for _ in range(2):
@@ -103,6 +104,7 @@ def test_a_pull_request_on_github_gets_the_plan(tmp_path: Path) -> None:
     assert json.loads((github.second / "result" / "reconciler.sarif").read_text())["runs"][0]["results"] == []
 
 
+@pytest.mark.packaging
 def test_a_faulty_pull_request_on_github_fails_with_annotations_and_a_comment(tmp_path: Path) -> None:
     github = GitHub(clone(tmp_path, FAULTY))
     ended = github.run()
@@ -203,6 +205,7 @@ def run_gitlab(tree: Path, **environ: str) -> tuple[subprocess.CompletedProcess[
     return checked, bash("\n".join(jobs["note"]["script"]), second, **values, **environ)
 
 
+@pytest.mark.packaging
 @pytest.mark.parametrize(
     ("files", "code", "message"), [(GROWN, 0, "Plan: 1 to update"), (FAULTY, 1, "Refused: 1 error")]
 )
@@ -226,6 +229,7 @@ def test_a_merge_request_on_gitlab_gets_the_plan(
     assert ("[workload-type]" in ended.stdout) == bool(code)
 
 
+@pytest.mark.packaging
 def test_a_merge_request_on_gitlab_needs_no_token_to_be_checked(tmp_path: Path) -> None:
     tree = clone(tmp_path, GROWN)
     ended, noted = run_gitlab(tree)

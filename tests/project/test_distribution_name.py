@@ -80,6 +80,7 @@ def test_ci_installs_a_pinned_commit_of_this_repository(forge: str) -> None:
     )
 
 
+@pytest.mark.packaging
 def test_the_requirement_of_ci_is_one_that_pip_takes(tmp_path: Path) -> None:
     requirement, _, _ = requirements()["github"].rpartition("@")
     pin = hooks(tmp_path / "reconciler.git")

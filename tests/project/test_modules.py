@@ -24,7 +24,6 @@ PLUG_INS = {
 """Folder of plug-ins → what each of its modules is; they may be small, and as many as there are."""
 
 EXCEPTIONS = {
-    "reconciler/daemon/timers.py": "one form of the port Timers in clock.py; the other is the fake clock",
     "reconciler/decode/worker.py": "a program of its own, which has to replace classes before it imports the rest",
     "reconciler/engines/host/decisions/rollout.py": "one pure decision a module, tested by itself",
     "reconciler/engines/host/decisions/stateful.py": "one pure decision a module, tested by itself",

@@ -18,6 +18,8 @@ from tests.project.tree import ROOT
 from tests.support.once import made_once
 from tests.support.trust import machine_environ
 
+pytestmark = pytest.mark.packaging
+
 CONSTRAINTS = ROOT / "examples" / "ci" / "constraints.txt"
 PINS = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", CONSTRAINTS.read_text(), re.MULTILINE))
 SHIPPED = """
@@ -117,7 +119,7 @@ def required() -> dict[str, str]:
     """The names of the dependencies, as indexes write them, and their lower bounds."""
     named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
     pairs = (each.lower().split(">=") for each in named)
-    return {re.sub(r"[-_.]+", "-", name): bound for name, bound in pairs}
+    return {re.sub(r"[-_.]+", "-", name): bound.partition(",")[0] for name, bound in pairs}
 
 
 def numbers(version: str) -> list[int]:

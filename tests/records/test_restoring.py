@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import DiskFull, RecordsError, RefusedError
-from reconciler.records.backup import checked, restore, summarize
-from reconciler.records.migrations import MIGRATIONS
+from reconciler.records.backup import restore, summarize
 from reconciler.records.store import Records
 from reconciler.records.tables.commands import NewCommand
 from reconciler.records.tables.journal import NewStep
@@ -195,23 +194,6 @@ def changed(file: Path, sql: str) -> None:
     connection.execute(sql)
     connection.commit()
     connection.close()
-
-
-def test_an_older_backup_is_migrated(path: Path, tmp_path: Path) -> None:
-    old = tmp_path / "old.sqlite"
-    connection = sqlite3.connect(old)
-    for statement in MIGRATIONS[0]:
-        connection.execute(statement)
-    connection.execute("INSERT INTO meta VALUES ('secret_key', x'00')")
-    connection.execute("PRAGMA user_version = 1")
-    connection.commit()
-    connection.close()
-    path.parent.mkdir()
-    restore(old, path, force=False)
-    assert checked(old).resources == 0
-    restored = Records.open(path, read_only=True)
-    assert restored.suspensions.all() == []
-    restored.close()
 
 
 def test_the_records_are_not_their_own_backup(path: Path, records: Records) -> None:

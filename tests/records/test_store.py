@@ -15,7 +15,7 @@ import pytest
 from reconciler.errors import DiskFull, RecordsError
 from reconciler.model.resource import Dependency, Reference
 from reconciler.records.database import Database, migrate
-from reconciler.records.migrations import FOLLOWED, MIGRATIONS
+from reconciler.records.migrations import schema_versions
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
 from reconciler.records.tables.journal import NewStep
@@ -89,7 +89,7 @@ def test_only_what_can_be_done_again_is_not_synced_and_what_follows_it_is(record
 def test_records_of_a_newer_program_are_refused(path: Path) -> None:
     Records.open(path).close()
     with sqlite3.connect(path) as raw:
-        raw.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+        raw.execute(f"PRAGMA user_version = {len(schema_versions()) + 1}")
     raw.close()
     with pytest.raises(RecordsError, match="newer reconciler"):
         Records.open(path)
@@ -107,24 +107,6 @@ def test_records_of_an_older_program_are_brought_forward(path: Path) -> None:
     assert database.all("SELECT * FROM fruit") == [("apple", "green")]
     assert database.value("PRAGMA user_version") == 2
     database.close()
-
-
-def test_a_migration_fills_the_followed_ref_except_for_pinned_sources(path: Path) -> None:
-    before = MIGRATIONS[: MIGRATIONS.index(FOLLOWED)]
-    older = Database.open(path, before)
-    for name, ref in (("main", "release"), ("held", "c1")):
-        older.write("INSERT INTO sources VALUES (?, ?, 'c1', 't1', 'all', 'Ann', 'Hello', 9)", (name, ref))
-    older.close()
-    records = Records.open(path)
-    assert records.sources.followed("main", "refs/heads/release") == "c1"
-    assert records.sources.followed("main", "refs/heads/main") == ""
-    assert records.sources.followed("held", "refs/heads/main") == ""
-    assert records.sources.followed("held", "refs/heads/c1") == ""
-    records.sources.put_followed("main", "refs/heads/release", "c2")
-    records.close()
-    again = Records.open(path)
-    assert again.sources.followed("main", "refs/heads/release") == "c2"
-    again.close()
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:

@@ -50,9 +50,17 @@ class Wanted:
         )
         scratch = [{"uri": "scratch://scratch", "path": "/scratch"}] if self.shape == "writing" else None
         text = served(
-            name, replicas=self.replicas, command="sh", args=["-c", script], ports=None, env=environ,
-            readinessProbe=probe, livenessProbe=probe, volumes=scratch, identityLink="//identity/reader",
-        )  # fmt: skip
+            name,
+            replicas=self.replicas,
+            command="sh",
+            args=["-c", script],
+            ports=None,
+            env=environ,
+            readinessProbe=probe,
+            livenessProbe=probe,
+            volumes=scratch,
+            identityLink="//identity/reader",
+        )
         return text.replace('"type": "standard"', '"type": "stateful"') if self.stateful else text
 
 

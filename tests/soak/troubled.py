@@ -187,8 +187,11 @@ class Troubled:
         ready = Counter((each.key.name, each.version) for each in replicas if each.ready)
         if ready != wanted or len(replicas) != ready.total():
             return f"{dict(ready)} are ready of {len(replicas)}, {wanted} wanted"
-        unhealthy = [f"{name}: {self.site.message(f'workload/shop/{name}@here')}" for name in recorded
-                  if not self.site.healthy(f"workload/shop/{name}@here")]  # fmt: skip
+        unhealthy = [
+            f"{name}: {self.site.message(f'workload/shop/{name}@here')}"
+            for name in recorded
+            if not self.site.healthy(f"workload/shop/{name}@here")
+        ]
         return "; ".join(unhealthy)
 
     def _replicas(self) -> Iterator[Replica]:

@@ -20,8 +20,10 @@ from tests.support.pace import in_time
 from tests.support.sops import CASES, FILES, keyring
 from tests.support.sops import opened as documents
 
-DIALECTS = [ManifestContext("acme", secret_key=b"k", keyring=keyring("identity", required=required), secrets="any")
-            for required in (True, False)]  # fmt: skip
+DIALECTS = [
+    ManifestContext("acme", secret_key=b"k", keyring=keyring("identity", required=required), secrets="any")
+    for required in (True, False)
+]
 WORDS = (
     "\n|  |- |: |sops:|ENC[|<<: {a: b}\n|&a |*a|---\n|data:\n|kind: secret\n|!!str |\"|'|{|}|~|age: 1\n|mac: x\n|"
     "lastmodified: x\n|mac: é\n"

@@ -145,8 +145,9 @@ def test_files_of_a_real_sops_can_be_edited_and_rotated(tmp_path: Path) -> None:
 
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"], include_characters="\n\t"), max_size=20)
 KEYS = TEXTS.filter(is_name)
-SCALARS = st.one_of(TEXTS, st.integers(-(2**63), 2**63 - 1), st.booleans(), st.none(),
-                    st.floats(allow_nan=False, allow_infinity=False))  # fmt: skip
+SCALARS = st.one_of(
+    TEXTS, st.integers(-(2**63), 2**63 - 1), st.booleans(), st.none(), st.floats(allow_nan=False, allow_infinity=False)
+)
 TREES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3))
 
 
@@ -177,8 +178,11 @@ def test_an_edit_changes_only_what_was_changed() -> None:
     assert changed == ["password"] + ["lastmodified", "mac"] * 3
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.stem not in ("for-ssh", "two-groups")
-                                  and "comment" not in path.stem], ids=lambda path: path.stem)  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if path.stem not in ("for-ssh", "two-groups") and "comment" not in path.stem],
+    ids=lambda path: path.stem,
+)
 def test_files_of_sops_are_decrypted_and_encrypted_again(path: Path) -> None:
     identity = (CASES / "identity.txt").read_text()
     shown = decrypt_file(path.read_bytes(), Keyring((identity,)))

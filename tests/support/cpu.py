@@ -1,6 +1,7 @@
 """CPU seconds of each test, with those of its children: `pytest -p tests.support.cpu`, or `make test-cpu`.
 
-`python -m tests.support.cpu SECONDS COMMAND ...` runs a command and prints what it used beside its budget.
+`python -m tests.support.cpu SECONDS COMMAND ...` runs a command and prints what it used beside its budget. Where CI is
+set, more than ``TOLERANCE`` times the budget is an error, which names the dearest folders and tests.
 
 Wall time depends on what else the machine does; CPU time hardly does. A process that outlives its parent is not
 counted, and a fixture of wider scope counts for the first test that uses it.
@@ -14,6 +15,7 @@ import os
 import resource
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
@@ -25,6 +27,12 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 SHOWN = 60
 """How many tests the summary lists."""
+
+TOLERANCE = 1.3
+"""How much more than the budget CI takes: machines differ."""
+
+FILE = "TEST_CPU_FILE"
+"""The variable that names the file to which the seconds of each test are written."""
 
 
 def cpu_seconds() -> float:
@@ -72,15 +80,33 @@ class Meter:
             for name, used in counted.most_common(SHOWN):
                 terminalreporter.write_line(f"{used:8.2f}  {name}")
         terminalreporter.write_line(f"{sum(by_file.values()):8.2f}  in tests, {cpu_seconds():.2f} in all")
-        if out := os.environ.get("TEST_CPU_FILE"):
+        if out := os.environ.get(FILE):
             Path(out).write_text(json.dumps({"total": cpu_seconds(), "tests": self.by_test}))
 
 
 def main(budget: str, *command: str) -> int:
-    """Run ``command``, print what it used beside ``budget`` seconds, and return its exit code."""
-    code = subprocess.run(command, check=False).returncode
-    print(f"CPU: {cpu_seconds():.0f} s, budget {budget} s")
-    return code
+    """Run ``command``, print what it used beside ``budget`` seconds, and return its exit code, in CI 1 if over it."""
+    with tempfile.NamedTemporaryFile() as file:
+        code = subprocess.run(command, check=False, env=os.environ | {FILE: file.name}).returncode
+        measured = file.read()
+    used = cpu_seconds()
+    print(f"CPU: {used:.0f} s, budget {budget} s")
+    if not os.environ.get("CI") or used <= TOLERANCE * float(budget):
+        return code
+    print(f"This is more than {TOLERANCE} times the budget. {_name_dearest(measured)}", file=sys.stderr)
+    return code or 1
+
+
+def _name_dearest(measured: bytes) -> str:
+    """A sentence with the dearest folders and tests; ``measured`` is the content of the file."""
+    if not measured:
+        return "`make test-cpu` lists the dearest tests."
+    tests = Counter(json.loads(measured)["tests"])
+    folders: Counter[str] = Counter()
+    for name, used in tests.items():
+        folders["/".join(name.split("/")[:2])] += used
+    lists = (", ".join(f"{name} ({used:.1f} s)" for name, used in each.most_common(5)) for each in (folders, tests))
+    return "The dearest are the folders {}, and the tests {}.".format(*lists)
 
 
 def pytest_configure(config: pytest.Config) -> None:

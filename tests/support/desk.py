@@ -75,9 +75,13 @@ name: {name}
 """
 
 
-WITH_PASSWORD = workload().replace("spec:", "spec:\n  identityLink: //identity/api").replace(
-    "protocol: http}]", "protocol: http}]\n      env: [{name: PASSWORD, value: platform://secret/db.password}]"
-)  # fmt: skip
+WITH_PASSWORD = (
+    workload()
+    .replace("spec:", "spec:\n  identityLink: //identity/api")
+    .replace(
+        "protocol: http}]", "protocol: http}]\n      env: [{name: PASSWORD, value: platform://secret/db.password}]"
+    )
+)
 
 SHOP: dict[str, File] = {
     "secrets.yaml": SECRET.format(password="not-a-real-password"),

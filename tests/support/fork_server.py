@@ -31,7 +31,7 @@ LIMIT = 1 << 20
 """Bytes of the longest request."""
 
 LAZY = (
-    "structlog", "asyncinotify", "difflib", "getpass", "unicodedata", "pickle", "concurrent.futures.thread",
+    "structlog", "watchfiles", "difflib", "getpass", "unicodedata", "pickle", "concurrent.futures.thread",
     "encodings.idna", "stringprep", "jsonschema", "jsonschema_rs", "referencing.jsonschema", "cryptography", "pyrage",
     "sqlite3", "asyncio.unix_events", "rich", "yaml", "pdb", "graphlib", "tempfile", "shlex", "traceback",
 )  # fmt: skip

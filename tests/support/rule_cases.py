@@ -152,9 +152,16 @@ def marks_of(case: Case) -> list[Mark]:
     """The findings that ``case`` expects, in order."""
     if not case.plain:
         name = SETTINGS if case.settings else NAME
-        return sorted(Mark(one["rule"], one.get("path", name), one.get("line", 0) + number * one.get("step", 0),
-                           one.get("column", 0))
-                      for one in case.expect for number in range(one.get("times", 1)))  # fmt: skip
+        return sorted(
+            Mark(
+                one["rule"],
+                one.get("path", name),
+                one.get("line", 0) + number * one.get("step", 0),
+                one.get("column", 0),
+            )
+            for one in case.expect
+            for number in range(one.get("times", 1))
+        )
     found: list[Mark] = []
     for number, line in enumerate(bytes(case.files[NAME]).decode("utf-8", "replace").split("\n"), 1):
         mark = _MARK.search(line)

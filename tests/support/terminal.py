@@ -39,9 +39,14 @@ class Terminal:
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, width, 0, 0))
         environ = {name: value for name, value in {**os.environ, **environ}.items() if name not in ("LINES", "COLUMNS")}
         self.process = subprocess.Popen(
-            command, env=environ, stdin=slave, stdout=slave, stderr=slave if controlling else subprocess.PIPE,
-            start_new_session=controlling, preexec_fn=control_terminal if controlling else heed_interrupts,
-        )  # fmt: skip
+            command,
+            env=environ,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave if controlling else subprocess.PIPE,
+            start_new_session=controlling,
+            preexec_fn=control_terminal if controlling else heed_interrupts,
+        )
         os.close(slave)
         self.written = ""
 

@@ -175,7 +175,7 @@ async def _one_source(call: Call, wanted: Sequence[_Wanted]) -> SourceSettings:
 
 def _edits(call: Call, wanted: Sequence[_Wanted], source: SourceSettings) -> list[ResourceEdit]:
     """The edits of the files. What is deleted goes first: its file may get another resource."""
-    from reconciler.changes.edits import new_path
+    from reconciler.changes.edits import choose_path
 
     edits: dict[Key, ResourceEdit] = {}
     for each in wanted:
@@ -184,7 +184,7 @@ def _edits(call: Call, wanted: Sequence[_Wanted], source: SourceSettings) -> lis
                 edits.setdefault(edit.key, edit._replace(if_present=True))
     for each in wanted:
         if each.wanted is not None:
-            edit = _replacement(call, each, new_path(each.key) if each.is_new else each.path)
+            edit = _replacement(call, each, choose_path(each.key) if each.is_new else each.path)
             admit = admission_in_git(call, each.key, each.wanted, creates=each.is_new)
             edit = edit._replace(admit=admit)
             if each.key in edits:
@@ -218,12 +218,12 @@ def _subject(edits: Sequence[ResourceEdit]) -> str:
 def _answer(
     call: Call, wanted: Sequence[_Wanted], edits: Sequence[ResourceEdit], change: Change | None, *, dry: bool
 ) -> Response:
-    from reconciler.api.commits import change_document
+    from reconciler.api.commits import visible_change
 
     shown = None
     if change is not None:
         sees = seeing(call, edits)
-        shown = change_document(change, sees, dry=dry)
+        shown = visible_change(change, sees, dry=dry)
         if not all(sees(edit.key) for edit in edits):
             shown["diff"] = ""
     return call.respond({"kind": "change", "items": _items(call, wanted, change), "change": shown}, HTTPStatus.OK)

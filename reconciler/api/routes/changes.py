@@ -62,7 +62,7 @@ class Declaration(NamedTuple):
 
 async def create_resource(call: Call) -> Response:
     """Create a resource: a file of its own in the source."""
-    from reconciler.changes.edits import new_path
+    from reconciler.changes.edits import choose_path
 
     body = await call.body()
     kind = call.kind()
@@ -77,7 +77,7 @@ async def create_resource(call: Call) -> Response:
         raise Problem(409, f"{key} exists already")
     admit_change(call, key, {}, wanted)
     source = await find_source_for(call, key)
-    edit = ResourceEdit(key, new_path(key), None, wanted, admit=admission_in_git(call, key, wanted, creates=True))
+    edit = ResourceEdit(key, choose_path(key), None, wanted, admit=admission_in_git(call, key, wanted, creates=True))
     place, subject = full_form(key, call.org), f"Create {key}"
     if kind is Kind.DOMAIN:
         # Its record takes the longest, and is asked for last.
@@ -151,7 +151,7 @@ def deletions(call: Call, key: Key, source: SourceSettings, path: str) -> list[R
 
 def _seen(call: Call, body: Mapping[str, Any]) -> SeenManifest | None:
     """What the client of a PUT saw: by If-Match, by the revision in its body, else what it wrote last."""
-    from reconciler.changes.commits import author_of
+    from reconciler.changes.commits import make_author
 
     if "if-match" in call.request.headers:
         return _tagged(call)
@@ -159,7 +159,7 @@ def _seen(call: Call, body: Mapping[str, Any]) -> SeenManifest | None:
     revision = _REVISION.search(str(status.get("revision"))) if isinstance(status, Mapping) else None
     if revision is not None:
         return SeenManifest(commit=revision[0])
-    return SeenManifest(author=author_of(call.caller.principal, call.org).email)
+    return SeenManifest(author=make_author(call.caller.principal, call.org).email)
 
 
 def _tagged(call: Call) -> SeenManifest | None:
@@ -210,9 +210,9 @@ async def _declared(call: Call, permission: str) -> Declaration:
     key = call.key() if is_built_in else call.existing(permission)
     entry = call.reader.records.desired.get(str(key))
     if entry is None and (key.kind is Kind.ORG or is_built_in):
-        from reconciler.changes.edits import new_path
+        from reconciler.changes.edits import choose_path
 
-        return Declaration(key, await find_source_for(call, key), new_path(key), new=True)
+        return Declaration(key, await find_source_for(call, key), choose_path(key), new=True)
     if entry is None:
         raise NotFoundError(f"{key} is no longer in Git; it is to be deleted")
     return Declaration(key, find_source(call.api.settings, entry.source), entry.path)
@@ -238,9 +238,9 @@ async def find_source_for(call: Call, key: Key) -> SourceSettings:
 
 def meaning_of(call: Call, key: Key) -> dict[str, Any]:
     """The manifest of ``key`` as readers see it."""
-    from reconciler.changes.commits import manifest_of
+    from reconciler.changes.commits import make_manifest
 
-    return manifest_of(key, call.recorded_body(key))
+    return make_manifest(key, call.recorded_body(key))
 
 
 async def _carry_out(
@@ -252,7 +252,7 @@ async def _carry_out(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Make the commit of ``edits``, or show it for a dry run."""
-    from reconciler.api.commits import change_document
+    from reconciler.api.commits import visible_change
 
     dry = call.flag("dryRun") is True
     key, sees = edits[0].key, seeing(call, edits)
@@ -265,7 +265,7 @@ async def _carry_out(
         return earlier_answer(call, change)
     if change is None:
         return call.respond({**before, "change": None}, status, manifest=digest if before else "")
-    shown = change_document(change, sees, dry=dry)
+    shown = visible_change(change, sees, dry=dry)
     if not all(sees(edit.key) for edit in edits):
         shown["diff"] = ""
     document = before | _shown(key, change.edits[0].wanted) | {"change": shown}

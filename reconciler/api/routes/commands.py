@@ -82,7 +82,7 @@ def _admit_overrides(call: Call, key: Key, wanted: NewCommand) -> None:
     """Refuse references of a container with overrides that the caller may not make. Raises Problem 400 and 403."""
     if not wanted.spec.get("containerOverrides"):
         return
-    from reconciler.changes.commits import manifest_of
+    from reconciler.changes.commits import make_manifest
     from reconciler.operations.override_check import overridden_manifest
 
     body = call.recorded_body(key)
@@ -91,7 +91,7 @@ def _admit_overrides(call: Call, key: Key, wanted: NewCommand) -> None:
     except EngineError as error:
         raise Problem(400, str(error)) from None
     if manifest is not None:
-        admit_change(call, key, manifest_of(key, body), manifest)
+        admit_change(call, key, make_manifest(key, body), manifest)
 
 
 async def _requested(call: Call, key: Key, wanted: NewCommand) -> list[StoredCommand]:

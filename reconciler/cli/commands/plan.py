@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -76,10 +77,15 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
             documents = [plan_document(each) for each in reviews]
             _write(out, saved, documents if len(sources) > 1 else documents[0])
         plans = [render_plan(each, form, colour=colour) for each in reviews]
-    _print(plans, failed, form, several=len(sources) > 1)
-    if failed or any(each.has_errors for each in plans):
+    print_plans(plans, failed, form, several=len(sources) > 1)
+    return choose_exit_code(plans, failed, is_detailed=detailed_exitcode)
+
+
+def choose_exit_code(plans: Sequence[RenderedPlan], failed: Mapping[str, ReconcilerError], *, is_detailed: bool) -> int:
+    """The exit code for ``plans`` and sources that ``failed``; if ``is_detailed``, it shows whether there are steps."""
+    if failed or any(plan.has_errors for plan in plans):
         return 1
-    return CHANGES if detailed_exitcode and any(each.changes for each in plans) else 0
+    return CHANGES if is_detailed and any(plan.changes for plan in plans) else 0
 
 
 def _plan_sources(
@@ -97,17 +103,20 @@ def _plan_sources(
     return found
 
 
-def _print(plans: list[RenderedPlan], failed: dict[str, ReconcilerError], form: str, *, several: bool) -> None:
+def print_plans(
+    plans: Sequence[RenderedPlan], failed: Mapping[str, ReconcilerError], form: str, *, several: bool
+) -> None:
+    """Print ``plans`` in ``form``, of ``several`` sources or of one, and what ``failed``."""
     if form == "json":
         from reconciler.cli.output.printing import echo_json
 
-        documents = [each.document for each in plans] + [_failure(form, *each) for each in failed.items()]
+        documents = [plan.document for plan in plans] + [_failure(form, *error) for error in failed.items()]
         echo_json(documents if several else documents[0])
-        click.echo("".join(each.findings for each in plans), nl=False, err=True)
+        click.echo("".join(plan.findings for plan in plans), nl=False, err=True)
         return
-    shown = [each.shown for each in plans]
+    shown = [plan.shown for plan in plans]
     if form == "markdown":
-        shown += [_failure(form, *each) for each in failed.items()]
+        shown += [_failure(form, *error) for error in failed.items()]
     click.echo("\n".join(shown), nl=False)
 
 

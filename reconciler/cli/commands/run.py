@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli import GC_THRESHOLD
 from reconciler.cli.options import load, settings_option
 
 if TYPE_CHECKING:
@@ -28,7 +26,6 @@ def command(settings_file: Path) -> None:
 
     from reconciler import logs
 
-    gc.set_threshold(*GC_THRESHOLD)  # ``main`` raises it for commands that end soon
     settings = load(settings_file)
     logs.configure(settings.log.format, settings.log.level)
     asyncio.run(_serve(settings, settings_file))

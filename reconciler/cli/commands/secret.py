@@ -50,7 +50,7 @@ def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool
     Without --recipient, a .sops.yaml in a directory above sets the recipients and the fields to encrypt: its first
     creation rule that matches. A FILE holds secrets only.
     """
-    from reconciler.cli.secret_edit import replace_file
+    from reconciler.cli.editor import replace_file
     from reconciler.sops.creation_rules import Creation
 
     if len(files) > 1 and not in_place:
@@ -79,7 +79,7 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
 
     The editor is $SOPS_EDITOR, $VISUAL, $EDITOR or vi. FILE is written only if the edited text can be encrypted.
     """
-    from reconciler.cli.secret_edit import open_editor, replace_file
+    from reconciler.cli.editor import open_editor, replace_file
     from reconciler.sops.encrypt import SecretFileError, decrypt_file, reencrypt
 
     raw = read_file(path)
@@ -128,7 +128,7 @@ def rotate(
 
     A removed recipient may have read the values already: with --remove, change the values too.
     """
-    from reconciler.cli.secret_edit import replace_file
+    from reconciler.cli.editor import replace_file
     from reconciler.sops.encrypt import SecretFileError
     from reconciler.sops.encrypt import rotate as rotated
     from reconciler.sops.keys import KeyringError

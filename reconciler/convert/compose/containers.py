@@ -32,9 +32,12 @@ def image(name: str, service: Field) -> str:
     """The image; that of a service which is built has the name of its workload."""
     if service["build"]:
         service["build"].ignored()
-        service["build"].add_note("compose-build", "the image must be built and pushed",
-                                  "platform image docker-login, then docker build --push --tag IMAGE .",
-                                  on_key=True)  # fmt: skip
+        service["build"].add_note(
+            "compose-build",
+            "the image must be built and pushed",
+            "platform image docker-login, then docker build --push --tag IMAGE .",
+            on_key=True,
+        )
         return with_registry(service["image"].text()) or f"//image/{name}:latest"
     if not service["image"]:
         service.add_note("convert-malformed", "a service has an `image` or `build`", on_key=True)
@@ -75,8 +78,12 @@ def resources(service: Field) -> Body:
     if size and (amount := size.size()):
         found["memory"] = memory(amount)
     if missing := [field for field in ("cpu", "memory") if field not in found]:
-        service.add_note("convert-default", f"no limit for {' and '.join(missing)} is set, so the default applies",
-                         "defaults are 50m and 128Mi; set deploy.resources.limits", on_key=True)  # fmt: skip
+        service.add_note(
+            "convert-default",
+            f"no limit for {' and '.join(missing)} is set, so the default applies",
+            "defaults are 50m and 128Mi; set deploy.resources.limits",
+            on_key=True,
+        )
     return found
 
 
@@ -140,12 +147,20 @@ def _is_allowed(part: Field, name: str) -> bool:
 
 def _is_writable(part: Field, name: str, value: str, ports: Sequence[Port]) -> bool:
     if CONTROL.search(value) or len(value) > _LONGEST:
-        part.add_note("convert-left-out", f"the value has over {_LONGEST} or control characters, and is left out",
-                      "put it into a file of `configs`", on_key=True)  # fmt: skip
+        part.add_note(
+            "convert-left-out",
+            f"the value has over {_LONGEST} or control characters, and is left out",
+            "put it into a file of `configs`",
+            on_key=True,
+        )
         return False
     if name == "PORT" and ports and value not in {str(port.number) for port in ports}:
-        part.add_note("convert-left-out", "PORT is one of the ports of the container, so this value is left out",
-                      "add the port to `expose`", on_key=True)  # fmt: skip
+        part.add_note(
+            "convert-left-out",
+            "PORT is one of the ports of the container, so this value is left out",
+            "add the port to `expose`",
+            on_key=True,
+        )
         return False
     if _REFERENCE.search(value):
         part.add_note("convert-changed", "$(NAME) in the value stands for the variable NAME here", on_key=True)
@@ -175,8 +190,12 @@ def _tested(part: Field) -> list[str]:
     if isinstance(part.value, str):
         return [*_SHELL, part.value]
     if not part:
-        part.add_note("convert-left-out", "the health check of the image is not known, so there is no probe",
-                      "write its test", on_key=True)  # fmt: skip
+        part.add_note(
+            "convert-left-out",
+            "the health check of the image is not known, so there is no probe",
+            "write its test",
+            on_key=True,
+        )
         return []
     form, *rest = part.texts() or [""]
     if form == "NONE":
@@ -224,8 +243,12 @@ def tags(service: Field) -> dict[str, str]:
     for labels in (service["labels"], service["deploy"]["labels"]):
         for name, part in labels.fields():
             if name.startswith(TAG_PREFIX) or name in found or len(found) == _MOST_TAGS:
-                part.add_note("convert-left-out", "the label is a built-in tag, a second one of its name, or one "
-                              f"beyond {_MOST_TAGS}; it is left out", on_key=True)  # fmt: skip
+                part.add_note(
+                    "convert-left-out",
+                    "the label is a built-in tag, a second one of its name, or one "
+                    f"beyond {_MOST_TAGS}; it is left out",
+                    on_key=True,
+                )
             else:
                 found[name] = part.text()
     return found

@@ -45,11 +45,18 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
         body = {"kind": "gvc", "name": name, "spec": {"staticPlacement": {"locationLinks": links}}}
         drafts.append(Draft(Kind.GVC, "", name, body))
     else:
-        root["services"].add_note("convert-gvc", f"this goes to the GVC {name}", f"gvc/{name} must exist; --location "
-                                  "LOCATION creates it", on_key=True)  # fmt: skip
-    root["services"].add_note("convert-default", "workloads reach only listed addresses outside the platform",
-                              "see firewallConfig.external: outboundAllowHostname, outboundAllowCIDR",
-                              on_key=True)  # fmt: skip
+        root["services"].add_note(
+            "convert-gvc",
+            f"this goes to the GVC {name}",
+            f"gvc/{name} must exist; --location LOCATION creates it",
+            on_key=True,
+        )
+    root["services"].add_note(
+        "convert-default",
+        "workloads reach only listed addresses outside the platform",
+        "see firewallConfig.external: outboundAllowHostname, outboundAllowCIDR",
+        on_key=True,
+    )
     root["name"].text()
     note_unused_fields(root)
     placed = [_worded(_placed(each, project.origins), project.wording) for each in sheet.remarks]

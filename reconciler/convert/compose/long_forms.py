@@ -38,8 +38,10 @@ def long_form(project: Node, notes: Notes) -> Node:
         return project._replace(value={})
     for section in ("services", "volumes", "networks", "secrets", "configs"):
         if section in found:
-            members = {name: _fields(each, notes, is_service=section == "services")
-                       for name, each in found[section].fields.items()}  # fmt: skip
+            members = {
+                name: _fields(each, notes, is_service=section == "services")
+                for name, each in found[section].fields.items()
+            }
             found[section] = _mapping(found[section], notes)._replace(value=members)
     if "include" in found:
         found["include"] = _each(found["include"], "path", notes)

@@ -108,13 +108,19 @@ class Volumes:
         declared = self._root["volumes"].value or {}
         if source.text() not in declared:
             part.ignored()
-            source.add_note("convert-malformed", "`volumes` does not declare the volume of this mount",
-                            "add it to `volumes`; a path begins with ./ or /")  # fmt: skip
+            source.add_note(
+                "convert-malformed",
+                "`volumes` does not declare the volume of this mount",
+                "add it to `volumes`; a path begins with ./ or /",
+            )
         elif is_job:
             self._sets.setdefault(source.text(), "")
             part.ignored()
-            part.add_note("convert-mount", "a service that runs to its end mounts no volume; the mount is left out",
-                          "use the workload that mounts the volume")  # fmt: skip
+            part.add_note(
+                "convert-mount",
+                "a service that runs to its end mounts no volume; the mount is left out",
+                "use the workload that mounts the volume",
+            )
         else:
             if part["read_only"].flag():
                 part["read_only"].add_note("convert-changed", "the volume is writable here")
@@ -132,8 +138,11 @@ class Volumes:
             if count > 1:
                 source.add_note("convert-shared-volume", f"each of the {count} replicas has a volume of its own")
             return found
-        source.add_note("convert-shared-volume", f"{user} has the volume {volume}; {name} gets one of its own",
-                        "copy the data that both need, or let one service serve it to the other")  # fmt: skip
+        source.add_note(
+            "convert-shared-volume",
+            f"{user} has the volume {volume}; {name} gets one of its own",
+            "copy the data that both need, or let one service serve it to the other",
+        )
         own = (volume, name)
         if own not in self._sets:
             self._sets[own] = self._names.take(Kind.VOLUMESET, self._gvc, (f"{found}-{name}",))
@@ -165,8 +174,11 @@ class Volumes:
         for part in service["tmpfs"].items():
             path, _, options = part.text().partition(":")
             if options:
-                part.add_note("convert-left-out", "the options have no counterpart and are left out",
-                              "the directory counts as ephemeral storage")  # fmt: skip
+                part.add_note(
+                    "convert-left-out",
+                    "the options have no counterpart and are left out",
+                    "the directory counts as ephemeral storage",
+                )
             if path.startswith("/"):
                 yield _Wanted(part, Mount(f"{SCRATCH_URI}{fitting(path)}", f"/{path.strip('/')}"))
             else:
@@ -194,8 +206,11 @@ def _within(wanted: _Wanted, scope: str) -> _Wanted:
 def _fits(part: Field, stored: StoredFile, path: str) -> bool:
     """Whether ``stored`` can be the file ``path``; else ``part`` gets a note."""
     if stored.is_whole and path.count("/") < 2:
-        part.add_note("convert-mount", "a secret as a whole needs a path of two segments; the mount is left out",
-                      "mount it below a directory")  # fmt: skip
+        part.add_note(
+            "convert-mount",
+            "a secret as a whole needs a path of two segments; the mount is left out",
+            "mount it below a directory",
+        )
         return False
     return True
 
@@ -216,8 +231,12 @@ def _capacity(name: str, part: Field) -> int:
     """GB of a volume set (docs/platform/volumeset.md#performance-classes)."""
     size = part["driver_opts"]["size"].size() if isinstance(part.peek("driver_opts"), dict) else None
     if size is None:
-        part.add_note("compose-capacity", f"{name} has no size, and becomes {_LEAST_CAPACITY} GB",
-                      "set driver_opts.size, or initialCapacity of the volume set", on_key=True)  # fmt: skip
+        part.add_note(
+            "compose-capacity",
+            f"{name} has no size, and becomes {_LEAST_CAPACITY} GB",
+            "set driver_opts.size, or initialCapacity of the volume set",
+            on_key=True,
+        )
         return _LEAST_CAPACITY
     wanted = gigabytes(size)
     found = min(max(wanted, _LEAST_CAPACITY), _MOST_CAPACITY)

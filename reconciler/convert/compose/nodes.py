@@ -101,9 +101,13 @@ class Interpolation:
         for name in found.unset:
             if name not in self._unset:
                 self._unset.add(name)
-                self.notes.append(origin.note(
-                    "compose-unset", f"the variable {name} is not set, and counts as empty",
-                    f"set it in the environment or in .env, or write ${{{name}:-DEFAULT}}"))  # fmt: skip
+                self.notes.append(
+                    origin.note(
+                        "compose-unset",
+                        f"the variable {name} is not set, and counts as empty",
+                        f"set it in the environment or in .env, or write ${{{name}:-DEFAULT}}",
+                    )
+                )
         return found.text
 
 

@@ -89,9 +89,12 @@ class _Chain(NamedTuple):
 
 
 def load(
-    paths: Sequence[str], environ: Mapping[str, str], profiles: Collection[str], read_file: FileReader,
+    paths: Sequence[str],
+    environ: Mapping[str, str],
+    profiles: Collection[str],
+    read_file: FileReader,
     budget: Budget | None = None,
-) -> Project:  # fmt: skip
+) -> Project:
     """The project of the files ``paths``, of which later ones override earlier ones.
 
     Relative paths begin at the directory of the first one. Raises UnreadableFileError if one of ``paths`` cannot be
@@ -104,8 +107,17 @@ def load(
     active, inactive = _by_profile(whole, profiles, loader.notes)
     name = whole.fields.get("name")
     return Project(
-        str(name.value) if name and isinstance(name.value, str) else "", plain(active), origins(active), inactive,
-        environ, read_file, loader.contents, loader.notes, [*loader.faults], loader.budget)  # fmt: skip
+        str(name.value) if name and isinstance(name.value, str) else "",
+        plain(active),
+        origins(active),
+        inactive,
+        environ,
+        read_file,
+        loader.contents,
+        loader.notes,
+        [*loader.faults],
+        loader.budget,
+    )
 
 
 def joined(base: str, path: str) -> str:
@@ -125,8 +137,13 @@ def _by_profile(project: Node, profiles: Collection[str], notes: list[Conversion
         if names and "*" not in active and active.isdisjoint(names):
             inactive.add(name)
             del services[name]
-            notes.append(each.origin.note("compose-profile", f"the service {name} is left out: no profile of it is on",
-                                          "--compose-profile NAME turns one on, and '*' all"))  # fmt: skip
+            notes.append(
+                each.origin.note(
+                    "compose-profile",
+                    f"the service {name} is left out: no profile of it is on",
+                    "--compose-profile NAME turns one on, and '*' all",
+                )
+            )
     section = project.fields["services"]._replace(value=services)
     return project._replace(value={**project.fields, "services": section}), frozenset(inactive)
 

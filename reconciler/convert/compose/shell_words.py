@@ -25,8 +25,11 @@ def split_words(text: str) -> list[str]:
         at = match.end()
         if match["blank"] is None:
             parts = [] if parts is None else parts
-            parts.append(_ESCAPE.sub(r"\1", match["double"]) if match["double"] is not None
-                         else match["single"] or match["escaped"] or match["plain"] or "")  # fmt: skip
+            parts.append(
+                _ESCAPE.sub(r"\1", match["double"])
+                if match["double"] is not None
+                else match["single"] or match["escaped"] or match["plain"] or ""
+            )
         elif parts is not None:
             words.append("".join(parts))
             parts = None

@@ -156,14 +156,18 @@ class StoredFiles:
             return None
         if not self._project.budget.allows(1, len(content), source.add_note):
             return None
-        source.add_note("compose-copied", "the file becomes a secret: later changes of it have no effect",
-                        "convert and apply again after a change")  # fmt: skip
+        source.add_note(
+            "compose-copied",
+            "the file becomes a secret: later changes of it have no effect",
+            "convert and apply again after a change",
+        )
         name = posixpath.basename(path)
         return self._add((name, f"{posixpath.basename(posixpath.dirname(path))}-{name}"), name, content)
 
     def _note_mount(self, source: Field, reason: str) -> None:
-        source.add_note("convert-host-path", f"the source of this mount {reason}",
-                        "put the files into the image, or into a volume")  # fmt: skip
+        source.add_note(
+            "convert-host-path", f"the source of this mount {reason}", "put the files into the image, or into a volume"
+        )
 
     def _read_variables(self, path: str, plain: bool, entry: Field, *, is_required: bool) -> StoredVariables:
         try:

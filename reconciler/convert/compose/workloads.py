@@ -145,12 +145,19 @@ class Services:
         if schedule:
             pass
         elif name in self._once:
-            part.add_note("convert-job", f"{name} has no port and is not started again, so it becomes a cron workload "
-                          "that runs on demand", "platform workload cron start runs it; with a port in `expose` it "
-                          "always runs", on_key=True)  # fmt: skip
+            part.add_note(
+                "convert-job",
+                f"{name} has no port and is not started again, so it becomes a cron workload that runs on demand",
+                "platform workload cron start runs it; with a port in `expose` it always runs",
+                on_key=True,
+            )
         else:
-            part.add_note("convert-job", f"{name} runs to its end, so it becomes a cron workload that runs on demand",
-                          "platform workload cron start runs it", on_key=True)  # fmt: skip
+            part.add_note(
+                "convert-job",
+                f"{name} runs to its end, so it becomes a cron workload that runs on demand",
+                "platform workload cron start runs it",
+                on_key=True,
+            )
         part["deploy"]["mode"].text()
         wanted = part["deploy"]["restart_policy"]["condition"] or part["restart"]
         restarts = _restart(part) not in _NO_RESTART
@@ -212,9 +219,12 @@ class Services:
             elif needed not in self._parts:
                 self._note_missing(needed, part, optional=optional)
             elif needed in self._jobs:
-                part.add_note("convert-left-out", f"{name} does not wait for the end of {needed}",
-                              f"run it first: platform workload cron start {self._workloads[needed]}",
-                              on_key=True)  # fmt: skip
+                part.add_note(
+                    "convert-left-out",
+                    f"{name} does not wait for the end of {needed}",
+                    f"run it first: platform workload cron start {self._workloads[needed]}",
+                    on_key=True,
+                )
             else:
                 found.append(needed)
         return found

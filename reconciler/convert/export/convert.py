@@ -133,8 +133,13 @@ class _Importing:
             return True
         if kind is Kind.SECRET and not value.get("data"):
             message = f"{named} has no data and is left out: reading a secret returns none"
-            self._add_note("import-no-data", found.source, (*found.at, "name"), message,
-                      "add what `reveal` returns, and import it again")  # fmt: skip
+            self._add_note(
+                "import-no-data",
+                found.source,
+                (*found.at, "name"),
+                message,
+                "add what `reveal` returns, and import it again",
+            )
             return True
         return False
 
@@ -148,8 +153,13 @@ class _Importing:
         for path in tidying.unknown:
             shown = f"the field `{path[-1]}`" if kind is not Kind.SECRET or len(path) == 1 else "a field here"
             message = f"{shown} is not known and is left as it is"
-            self._add_note("import-unknown", found.source, (*found.at, *path), message,
-                           "`reconciler validate` refuses it: remove it if it has no effect")  # fmt: skip
+            self._add_note(
+                "import-unknown",
+                found.source,
+                (*found.at, *path),
+                message,
+                "`reconciler validate` refuses it: remove it if it has no effect",
+            )
         head: Body = {"gvc": gvc} if gvc else {}
         if tags := self._tags(found):
             head["tags"] = tags

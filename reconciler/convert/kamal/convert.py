@@ -164,8 +164,12 @@ class _Deployment:
                 self._note(self._root, "convert-malformed", f"the field `{field}` is missing or no text")
         required = self._root.fields.get("require_destination")
         if required is not None and required.value is True and not self._kamal.destination:
-            self._note(required, "convert-malformed", "a destination is required",
-                       "name it: --destination NAME reads deploy.NAME.yml too")  # fmt: skip
+            self._note(
+                required,
+                "convert-malformed",
+                "a destination is required",
+                "name it: --destination NAME reads deploy.NAME.yml too",
+            )
         self._notes.extend(unused(self._root))
         self._note_secrets()
         tree = made({"services": self._services, "volumes": self._volumes}, self._root.origin)
@@ -174,8 +178,21 @@ class _Deployment:
 
         hosts = [*self._hosts.values()]
         return Project(
-            self.name, plain(whole), origins(whole), frozenset(), {}, self._kamal.read_file, self._kamal.contents,
-            self._notes, [], self._budget, self._additions, {}, hosts, _WORDING)  # fmt: skip
+            self.name,
+            plain(whole),
+            origins(whole),
+            frozenset(),
+            {},
+            self._kamal.read_file,
+            self._kamal.contents,
+            self._notes,
+            [],
+            self._budget,
+            self._additions,
+            {},
+            hosts,
+            _WORDING,
+        )
 
     def _roles(self) -> dict[str, Node]:
         servers = self._root.fields.get("servers")
@@ -221,8 +238,12 @@ class _Deployment:
     def _keep(self, service: str, node: Node, found: dict[str, Any]) -> None:
         """Add the service, unless another role or accessory has its name."""
         if service in self._services:
-            self._note(node, "convert-duplicate", "another role or accessory has the name of this one",
-                       "give one of the two another name")  # fmt: skip
+            self._note(
+                node,
+                "convert-duplicate",
+                "another role or accessory has the name of this one",
+                "give one of the two another name",
+            )
         else:
             self._services[service] = made(found, node.origin)
 
@@ -247,8 +268,12 @@ class _Deployment:
         """A replica for each host; a host with tags is a mapping."""
         for each in hosts.items:
             if isinstance(each.value, dict):
-                self._note(each, "convert-left-out", "the tags of a host are left out: all replicas are alike",
-                           "write a role for the hosts that have the tag")  # fmt: skip
+                self._note(
+                    each,
+                    "convert-left-out",
+                    "the tags of a host are left out: all replicas are alike",
+                    "write a role for the hosts that have the tag",
+                )
         count = min(len(hosts.items), _MOST_REPLICAS)
         if count < 2:
             return {}
@@ -264,8 +289,12 @@ class _Deployment:
             return image
         is_tagged = ":" in text.rpartition("/")[2]
         if node is self._root and not is_tagged:
-            self._note(image, "compose-build", "the image must be built and pushed: the tag is latest",
-                       "write the tag that your build pushes")  # fmt: skip
+            self._note(
+                image,
+                "compose-build",
+                "the image must be built and pushed: the tag is latest",
+                "write the tag that your build pushes",
+            )
             text = f"{text}:latest"
         return image._replace(value=f"{server}/{text}" if server and not text.startswith(f"{server}/") else text)
 
@@ -353,8 +382,12 @@ class _Deployment:
         known = self._known_secrets(first)
         here = f" -d {self._kamal.destination}" if self._kamal.destination else ""
         source = f"; the values: kamal secrets print{here}" if known is not None else ""
-        self._note(first, "convert-missing", f"the secret {self._secret} must exist, with the keys {names}",
-                   f"platform secret set {self._secret} KEY -{source}")  # fmt: skip
+        self._note(
+            first,
+            "convert-missing",
+            f"the secret {self._secret} must exist, with the keys {names}",
+            f"platform secret set {self._secret} KEY -{source}",
+        )
         for key, node in self._keys.items():
             if known is not None and key not in known:
                 self._note(node, "convert-missing", f"the files of secrets have no {key}", "add it, or correct it here")

@@ -94,8 +94,11 @@ LEFT_OUT = {
 }
 """Form of a field without a counterpart → what to do instead."""
 
-RULES = {"builder": "compose-build", "registry.password": "convert-pull-secret",
-         "registry.username": "convert-pull-secret"}  # fmt: skip
+RULES = {
+    "builder": "compose-build",
+    "registry.password": "convert-pull-secret",
+    "registry.username": "convert-pull-secret",
+}
 """Form of a field that is left out → the rule of its remark, where it is not `convert-left-out`."""
 
 _KNOWN = CARRIED.keys() | LEFT_OUT.keys() | SAME_HERE

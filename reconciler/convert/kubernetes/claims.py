@@ -49,8 +49,11 @@ class Claims:
         name = claim.required()
         volumeset = self._sets.get((user.namespace, name))
         if volumeset is None:
-            claim.add_note("convert-missing", f"the claim {name} is not among the files",
-                      f"the volume set {fitting(name)} must exist")  # fmt: skip
+            claim.add_note(
+                "convert-missing",
+                f"the claim {name} is not among the files",
+                f"the volume set {fitting(name)} must exist",
+            )
             return fitting(name)
         if user.kind != "StatefulSet" and (user.spec["replicas"].number() or 1) > 1:
             claim.add_note("convert-shared-volume", f"each replica of {user} now has its own volume")
@@ -96,8 +99,11 @@ class Claims:
         named = spec["volumeName"]
         found = self._bundle.find("PersistentVolume", item.namespace, named.text())
         if found is None and named:
-            named.add_note("convert-missing", f"the volume {named.text()} is not among the files",
-                           "a volume set begins empty: copy the data of the volume")  # fmt: skip
+            named.add_note(
+                "convert-missing",
+                f"the volume {named.text()} is not among the files",
+                "a volume set begins empty: copy the data of the volume",
+            )
         return found.spec if found else TrackedValue(spec.sheet, spec.at, None)
 
     def _sort(self, metadata: TrackedValue, spec: TrackedValue, volume: TrackedValue) -> Body:
@@ -147,8 +153,11 @@ def _capacity(spec: TrackedValue, volume: TrackedValue) -> int:
 def _shared(spec: TrackedValue) -> None:
     for mode in spec["accessModes"].items():
         if mode.text().endswith("Many"):
-            mode.add_note("convert-shared-volume", f"{mode.text()}: volumes are not shared; each replica has its own",
-                     "let one workload serve the files, or mount an object store")  # fmt: skip
+            mode.add_note(
+                "convert-shared-volume",
+                f"{mode.text()}: volumes are not shared; each replica has its own",
+                "let one workload serve the files, or mount an object store",
+            )
 
 
 def _templates(bundle: Bundle) -> dict[tuple[str, str], Item]:

@@ -101,5 +101,7 @@ def _note_outbound(deployed: Iterable[Deployed]) -> None:
     """Note once that outbound traffic is blocked by default, unlike in Kubernetes."""
     for first in list(deployed)[:1]:
         first.item.root["kind"].add_note(
-            "convert-default", "workloads reach only listed addresses outside the platform",
-            "see firewallConfig.external: outboundAllowHostname, outboundAllowCIDR")  # fmt: skip
+            "convert-default",
+            "workloads reach only listed addresses outside the platform",
+            "see firewallConfig.external: outboundAllowHostname, outboundAllowCIDR",
+        )

@@ -40,8 +40,9 @@ class Readings:
             return None
         if secret is None:
             secret = ConvertedSecret(fitting(name), "", ())
-            named.add_note("convert-missing", f"the {kind} {name} is not among the files",
-                      f"the secret {secret.name} must exist")  # fmt: skip
+            named.add_note(
+                "convert-missing", f"the {kind} {name} is not among the files", f"the secret {secret.name} must exist"
+            )
         self.names.add(secret.name)
         return secret
 
@@ -102,8 +103,12 @@ def _taken_from(form: str, source: TrackedValue, readings: Readings) -> str:
         source.add_note("convert-changed", f"{field} becomes {_BUILT_IN[field]}, the name of the GVC")
         return _BUILT_IN[field]
     source.ignored()
-    source.add_note("convert-left-out", f"a variable from {form} {field} has no counterpart".replace("  ", " "),
-               "see the built-in variables, or write the value itself", on_key=True)  # fmt: skip
+    source.add_note(
+        "convert-left-out",
+        f"a variable from {form} {field} has no counterpart".replace("  ", " "),
+        "see the built-in variables, or write the value itself",
+        on_key=True,
+    )
     return ""
 
 
@@ -125,7 +130,10 @@ def _all_of(form: str, source: TrackedValue, prefix: str, readings: Readings) ->
     if secret is None:
         return
     if not secret.keys:
-        source.add_note("convert-left-out", f"the variables in {secret.name} are not known",
-                   f"write them one by one: {SECRET_URI}{secret.name}.KEY")  # fmt: skip
+        source.add_note(
+            "convert-left-out",
+            f"the variables in {secret.name} are not known",
+            f"write them one by one: {SECRET_URI}{secret.name}.KEY",
+        )
     for key in readings.keys(secret, source):
         yield Variable(source, f"{prefix}{key}", f"{SECRET_URI}{secret.name}.{key}")

@@ -23,8 +23,11 @@ def cloud_access(bundle: Bundle, user: Item, pod: TrackedValue) -> Body:
     if account is None:
         named = _named_account(pod)
         if named.text("default") != "default":
-            named.add_note("convert-missing", f"the ServiceAccount {named.text()} is not among the files",
-                           "its access to cloud providers and its pull secrets are not known")  # fmt: skip
+            named.add_note(
+                "convert-missing",
+                f"the ServiceAccount {named.text()} is not among the files",
+                "its access to cloud providers and its pull secrets are not known",
+            )
         return {}
     annotations, access = account.root["metadata"]["annotations"], {}
     if match := _AWS_ROLE.fullmatch(annotations[_AWS].text()):
@@ -52,8 +55,10 @@ def _named_account(pod: TrackedValue) -> TrackedValue:
 def _account(part: TrackedValue, name: str) -> str:
     fit = fitting(name)
     part.add_note(
-        "convert-missing", f"access needs a cloud account; its name is assumed to be {fit}",
-        f"write a manifest of the cloudaccount {fit}, or link to an existing one")  # fmt: skip
+        "convert-missing",
+        f"access needs a cloud account; its name is assumed to be {fit}",
+        f"write a manifest of the cloudaccount {fit}, or link to an existing one",
+    )
     return f"//cloudaccount/{fit}"
 
 
@@ -73,8 +78,11 @@ class PullSecrets:
             name = secret.name if secret else fitting(wanted)
             if (gvc, name) not in self._noted:
                 self._noted.add((gvc, name))
-                part["name"].add_note("convert-pull-secret", f"the GVC {gvc} must link to the secret {name}",
-                                 f"in gvc/{gvc}: spec.pullSecretLinks: [//secret/{name}]")  # fmt: skip
+                part["name"].add_note(
+                    "convert-pull-secret",
+                    f"the GVC {gvc} must link to the secret {name}",
+                    f"in gvc/{gvc}: spec.pullSecretLinks: [//secret/{name}]",
+                )
 
     def _of_account(self, user: Item, pod: TrackedValue) -> Iterator[TrackedValue]:
         account = _account_of(self._bundle, user, pod)

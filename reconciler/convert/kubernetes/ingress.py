@@ -64,8 +64,11 @@ class Domains:
         default = spec["defaultBackend"] or spec["backend"]
         rules = [rule for rule in spec["rules"].items() if self._has_host(rule)]
         if default and not rules:
-            default.add_note("convert-left-out", "a backend for every host has no counterpart",
-                        "name the host, or use the workload's own endpoint")  # fmt: skip
+            default.add_note(
+                "convert-left-out",
+                "a backend for every host has no counterpart",
+                "name the host, or use the workload's own endpoint",
+            )
         for rule in rules:
             found = [self._route(item, path) for path in rule["http"]["paths"].items()]
             if default:

@@ -28,8 +28,11 @@ def job(item: Item) -> Body:
     body: Body = {"restartPolicy": restart.text(), "activeDeadlineSeconds": deadline}
     if item.kind == "CronJob":
         return {"job": without_empty({**_timing(item.spec), **body})}
-    item.root["kind"].add_note("convert-job", "a Job becomes a cron workload that runs only on demand",
-                          "give it a schedule, or start it with the command runCronWorkload")  # fmt: skip
+    item.root["kind"].add_note(
+        "convert-job",
+        "a Job becomes a cron workload that runs only on demand",
+        "give it a schedule, or start it with the command runCronWorkload",
+    )
     return {"job": without_empty({"schedule": _NEVER, "suspend": True, **body})}
 
 
@@ -71,8 +74,9 @@ def _schedule(spec: TrackedValue) -> str:
     found = convert_schedule(part.required())
     zone = found.zone or spec["timeZone"].text()
     if zone not in _UTC:
-        (spec["timeZone"] or part).add_note("convert-changed", f"schedules are in UTC, not in the time zone {zone}",
-                                       "change the hours of the schedule")  # fmt: skip
+        (spec["timeZone"] or part).add_note(
+            "convert-changed", f"schedules are in UTC, not in the time zone {zone}", "change the hours of the schedule"
+        )
     if found.change:
         part.add_note("convert-changed", found.change, "change the schedule")
     if part.text().strip() and not found.text:

@@ -45,8 +45,12 @@ class Volumes:
                     continue
                 source.ignored()
                 rule = "convert-host-path" if form == "hostPath" else "convert-left-out"
-                source.add_note(rule, f"a volume of type {form} has no counterpart and is left out",
-                           "mount a volume set, an object store or a file share instead", on_key=True)  # fmt: skip
+                source.add_note(
+                    rule,
+                    f"a volume of type {form} has no counterpart and is left out",
+                    "mount a volume set, an object store or a file share instead",
+                    on_key=True,
+                )
 
     def mounts(self, container: TrackedValue) -> list[Mount]:
         """The mounts of ``container`` that the platform supports, with notes on the others."""
@@ -68,8 +72,11 @@ class Volumes:
             return
         first = self._scratched.setdefault(mount.uri, mount.path)
         if first != mount.path:
-            part.add_note("convert-scratch-path", f"{mount.uri} is another directory at {mount.path} than at {first}",
-                          "mount it at one path in all containers that share it")  # fmt: skip
+            part.add_note(
+                "convert-scratch-path",
+                f"{mount.uri} is another directory at {mount.path} than at {first}",
+                "mount it at one path in all containers that share it",
+            )
 
     def _mounted(self, part: TrackedValue) -> Iterator[Mount]:
         name, path = part["name"].required(), part["mountPath"].required()

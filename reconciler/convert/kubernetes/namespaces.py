@@ -23,6 +23,9 @@ class Namespaces:
         if found not in self._noted:
             self._noted.add(found)
             origin = "the namespace names it" if item.namespace else "there is neither a namespace nor --gvc"
-            item.root.add_note("convert-gvc", f"this goes to the GVC {found}, since {origin}",
-                          f"gvc/{found} must exist; --gvc NAME selects another")  # fmt: skip
+            item.root.add_note(
+                "convert-gvc",
+                f"this goes to the GVC {found}, since {origin}",
+                f"gvc/{found} must exist; --gvc NAME selects another",
+            )
         return found

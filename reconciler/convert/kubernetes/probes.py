@@ -79,7 +79,10 @@ def _port(part: TrackedValue, form: str, names: Mapping[str, int]) -> int | None
         return None
     port = names[wanted] if isinstance(wanted, str) else wanted
     if port < _LOWEST_PORT[form] or (form == "tcpSocket" and port in BLOCKED_PORTS):
-        part.add_note("convert-left-out", f"port {port} cannot be probed; the probe is left out",
-                 f"probe a port from {_LOWEST_PORT[form]} to 65535 that the platform does not use")  # fmt: skip
+        part.add_note(
+            "convert-left-out",
+            f"port {port} cannot be probed; the probe is left out",
+            f"probe a port from {_LOWEST_PORT[form]} to 65535 that the platform does not use",
+        )
         return None
     return port

@@ -63,16 +63,22 @@ class Services:
             spec = service.spec
             kind = spec["type"]
             if kind.text() == "ExternalName":
-                kind.add_note("convert-left-out", "a Service of type ExternalName has no counterpart",
-                         "use the host's own name, and list it in outboundAllowHostname")  # fmt: skip
+                kind.add_note(
+                    "convert-left-out",
+                    "a Service of type ExternalName has no counterpart",
+                    "use the host's own name, and list it in outboundAllowHostname",
+                )
                 spec["externalName"].text()
             elif (service.namespace, service.name) not in self._selected:
                 service.root["metadata"]["name"].add_note(
                     "convert-missing", f"{service} selects no workload of these files"
                 )
             if kind.text() == "NodePort":
-                kind.add_note("convert-left-out", "ports of machines have no counterpart",
-                         "list the allowed addresses in firewallConfig.external.inboundAllowCIDR")  # fmt: skip
+                kind.add_note(
+                    "convert-left-out",
+                    "ports of machines have no counterpart",
+                    "list the allowed addresses in firewallConfig.external.inboundAllowCIDR",
+                )
             ports_of(service)
 
 

@@ -83,8 +83,11 @@ def workload(item: Item, scene: ConversionContext) -> Deployed:
     is_cron = item.kind in JOBS
     is_stateful = not is_cron and any(is_volumeset(mount) for each in containers for mount in each.mounts)
     if item.kind == "StatefulSet" and not is_stateful:
-        item.root["kind"].add_note("convert-changed", "it mounts no claim, so its replicas have no stable names",
-                              "write `type: stateful` if they need them")  # fmt: skip
+        item.root["kind"].add_note(
+            "convert-changed",
+            "it mounts no claim, so its replicas have no stable names",
+            "write `type: stateful` if they need them",
+        )
     access = cloud_access(scene.bundle, item, template["spec"])
     identity = _identity(gvc, name, readings, access, scene)
     scene.pulls.note(item, template["spec"], gvc)

@@ -27,9 +27,9 @@ def assign_fields(manifest: Mapping[str, Any], texts: tuple[str, ...]) -> dict[s
         parsed = _ASSIGNMENT.fullmatch(text)
         if parsed is None:
             raise UsageError(f"{text}: write PROPERTY=VALUE, or += and -= for lists")
-        segments = _segments(parsed["path"])
+        segments = _split_path(parsed["path"])
         is_text = segments[0] in ("description", "tags")
-        value = parsed["value"] if is_text else _value(parsed["value"])
+        value = parsed["value"] if is_text else _read_value(parsed["value"])
         _assign(changed, segments, parsed["operator"], value, text)
     return changed
 
@@ -45,91 +45,91 @@ def make_patch(before: Any, after: Any) -> Any:
     for name, value in after.items():
         if name in before and before[name] == value:
             continue
-        items = _patched_items(name, before.get(name), value)
+        items = _patch_items(name, before.get(name), value)
         patch |= {name: make_patch(before.get(name), value)} if items is None else items
     return patch
 
 
-def _patched_items(name: str, before: Any, after: Any) -> dict[str, Any] | None:
-    """The patch of the list ``name`` by its items; None where only the whole list says what is meant."""
-    old, new = _by_identity([] if before is None else before), _by_identity(after)
+def _patch_items(field: str, before: Any, after: Any) -> dict[str, Any] | None:
+    """The patch of the list ``field`` by its items; None where only the whole list says what is meant."""
+    old, new = _index_items([] if before is None else before), _index_items(after)
     if old is None or not new:
         return None
-    staying = [each for each in old if each in new]
+    staying = [name for name in old if name in new]
     if [*new][: len(staying)] != staying:
         return None  # the order changes too, or something is inserted
-    removed = [each for each in old if each not in new]
-    added = [_patched_item(old.get(each), value) for each, value in new.items() if old.get(each) != value]
-    found = {f"$remove/{name}": removed} if removed else {}
-    return {**found, f"$add/{name}": added} if added else found
+    removed = [name for name in old if name not in new]
+    added = [_patch_item(old.get(name), item) for name, item in new.items() if old.get(name) != item]
+    patch = {f"$remove/{field}": removed} if removed else {}
+    return {**patch, f"$add/{field}": added} if added else patch
 
 
-def _patched_item(before: Any, after: Any) -> Any:
+def _patch_item(before: Any, after: Any) -> Any:
     if before is None:
         return after
     return {"name": after["name"], **make_patch(before, after)}
 
 
-def _by_identity(items: Any) -> dict[str, Any] | None:
+def _index_items(items: Any) -> dict[str, Any] | None:
     """The items of a list of objects with names, or of links, by those; None for any other value."""
     if not isinstance(items, list):
         return None
-    found: dict[str, Any] = {
-        str(each["name"]): each for each in items if isinstance(each, dict) and isinstance(each.get("name"), str)
+    named: dict[str, Any] = {
+        str(item["name"]): item for item in items if isinstance(item, dict) and isinstance(item.get("name"), str)
     }
-    found = found or {each: each for each in items if isinstance(each, str) and each.startswith("/")}
-    return found if len(found) == len(items) else None
+    named = named or {item: item for item in items if isinstance(item, str) and item.startswith("/")}
+    return named if len(named) == len(items) else None
 
 
-def _segments(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     """``spec.containers.main`` in parts; below ``tags`` the rest is one key, which may have dots."""
     first, _, rest = path.partition(".")
     return [first, rest] if first == "tags" and rest else path.split(".")
 
 
 def _assign(manifest: dict[str, Any], segments: list[str], operator: str, value: Any, text: str) -> None:
-    place: Any = manifest
+    node: Any = manifest
     for segment in segments[:-1]:
-        place = _step(place, segment, text)
+        node = _descend(node, segment, text)
     last = segments[-1]
-    if isinstance(place, list):
+    if isinstance(node, list):
         if segments[-2] != _VARIABLES or operator != "=":
             raise UsageError(f"{text}: {last!r} is an item of a list; name one of its members")
-        _set_variable(place, last, text.partition("=")[2])
+        _set_variable(node, last, text.partition("=")[2])
         return
     if operator == "=":
-        place[last] = value
+        node[last] = value
         return
-    present, wanted = place.get(last) or [], value if isinstance(value, list) else [value]
+    present, items = node.get(last) or [], value if isinstance(value, list) else [value]
     if not isinstance(present, list):
         raise UsageError(f"{text}: {'.'.join(segments)} is no list")
-    missing = [each for each in wanted if each not in present]
-    place[last] = [*present, *missing] if operator == "+=" else [each for each in present if each not in wanted]
+    missing = [item for item in items if item not in present]
+    node[last] = [*present, *missing] if operator == "+=" else [item for item in present if item not in items]
 
 
 def _set_variable(variables: list[Any], name: str, value: str) -> None:
     """Set the value of the variable ``name``, which may be new."""
-    for each in variables:
-        if isinstance(each, dict) and each.get("name") == name:
-            each["value"] = value
+    for variable in variables:
+        if isinstance(variable, dict) and variable.get("name") == name:
+            variable["value"] = value
             return
     variables.append({"name": name, "value": value})
 
 
-def _step(place: Any, segment: str, text: str) -> Any:
-    if isinstance(place, list):
-        found = next((each for each in place if isinstance(each, dict) and each.get("name") == segment), None)
-        if found is None:
-            names = ", ".join(str(each.get("name")) for each in place if isinstance(each, dict)) or "none"
+def _descend(node: Any, segment: str, text: str) -> Any:
+    if isinstance(node, list):
+        named = next((item for item in node if isinstance(item, dict) and item.get("name") == segment), None)
+        if named is None:
+            names = ", ".join(str(item.get("name")) for item in node if isinstance(item, dict)) or "none"
             raise UsageError(f"{text}: no item has the name {segment!r}; there are: {names}")
-        return found
-    member = place.setdefault(segment, [] if segment == _VARIABLES else {})
+        return named
+    member = node.setdefault(segment, [] if segment == _VARIABLES else {})
     if not isinstance(member, dict | list):
         raise UsageError(f"{text}: {segment} is a single value")
     return member
 
 
-def _value(text: str) -> Any:
+def _read_value(text: str) -> Any:
     """A text as YAML reads it; text that is no YAML stays text."""
     from reconciler.documents.reader import read
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -117,9 +117,10 @@ class Checker:
                 advice[places.value(at)] = suggest_spelling(text, schema)
         return [
             replace(each, suggestion=advice.get((each.line, each.column)) or each.suggestion)
-            if each.rule == "ambiguous-scalar" else each
+            if each.rule == "ambiguous-scalar"
+            else each
             for each in found
-        ]  # fmt: skip
+        ]
 
     def faults(self, value: object, places: Positions) -> list[Fault]:
         """The faults of ``value``, sorted by position; empty if it is valid."""
@@ -132,15 +133,20 @@ def is_valid(name: str, value: object) -> bool:
     Compiles only what concerns the fields that ``value`` has: for one document, while ``checker`` is for many. Raises
     FileNotFoundError if there is no such schema.
     """
+    schema = load_schema(name)
+    fields = schema["properties"].keys() & value.keys() if isinstance(value, dict) else schema["properties"].keys()
+    return bool(_compile_fields(name, frozenset(fields)).is_valid(value))
+
+
+@lru_cache(maxsize=8)
+def _compile_fields(name: str, fields: frozenset[str]) -> Any:
+    """The schema ``name`` with no other than these ``fields``, compiled."""
     import jsonschema_rs
 
     schema = load_schema(name)
-    if isinstance(value, dict):
-        schema = {
-            **schema,
-            "properties": {field: schema["properties"][field] for field in schema["properties"].keys() & value.keys()},
-        }
-    return jsonschema_rs.is_valid(schema, value)
+    return jsonschema_rs.Draft202012Validator(
+        {**schema, "properties": {field: schema["properties"][field] for field in sorted(fields)}}
+    )
 
 
 @cache

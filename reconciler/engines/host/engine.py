@@ -15,7 +15,6 @@ from reconciler.engines.host.images.tags import RegistryClient
 from reconciler.engines.host.location import Location
 from reconciler.engines.host.paths import ENGINE
 from reconciler.engines.host.runtimes.protocol import Runtime
-from reconciler.engines.host.state_migration import migrate_state
 from reconciler.engines.host.volumesets.volume_sets import as_recorded
 from reconciler.engines.host.workloads.desired import DesiredWorkloads
 from reconciler.engines.host.workloads.observer import WorkloadObserver
@@ -70,7 +69,6 @@ class HostEngine:
 
     async def _take_over(self) -> None:
         make_private(self.location.root)
-        migrate_state(self.location.root)
         records = self._records_here()
         await self.location.open(records)
         controller = self.location.controller

@@ -109,9 +109,7 @@ def _check_lengths(env: Mapping[str, str]) -> None:
 
 
 def _paths(view: ContainerView) -> dict[str, str]:
-    # Users' programs read the former name; remove it in the release after the one that introduces the new name.
-    former = {"RECONCILER_POOL": view.endpoints}
-    return {"RECONCILER_ENDPOINTS": view.endpoints, "RECONCILER_VOLUMES": view.volumes} | former
+    return {"RECONCILER_ENDPOINTS": view.endpoints, "RECONCILER_VOLUMES": view.volumes}
 
 
 def _assigned_port(asked: str, declared: tuple[int, ...], ports: Mapping[int, int]) -> int:

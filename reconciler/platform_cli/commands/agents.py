@@ -44,13 +44,15 @@ def print_manifest(
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }  # fmt: skip
     pod = {
-        "automountServiceAccountToken": False, "containers": [container],
+        "automountServiceAccountToken": False,
+        "containers": [container],
         "volumes": [{"name": "bootstrap", "secret": {"secretName": metadata["name"]}}],
-    }  # fmt: skip
+    }
     spec = {
-        "replicas": whole_number(replicas, "--replicas"), "selector": {"matchLabels": labels},
+        "replicas": whole_number(replicas, "--replicas"),
+        "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": pod},
-    }  # fmt: skip
+    }
     text = json.dumps(bootstrap, indent=2) + "\n"
     objects: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque",

@@ -22,7 +22,7 @@ _HOW = {
     "3. platform cloudaccount create-azure --name NAME --secret SECRET --url URL --code CODE\n",
     "gcp": "1. In IAM, give the service account of the platform the roles that the workloads need in the project.\n"
     "2. platform cloudaccount create-gcp --name NAME --project-id PROJECT\n",
-}  # fmt: skip
+}
 
 
 def envelope(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,9 +63,13 @@ class Manifest(msgspec.Struct, frozen=True, eq=False):
 
 
 def apply(
-    session: Session, file: tuple[str, ...], k8s: bool | None, ready: bool | None, dry_run: bool | None,
+    session: Session,
+    file: tuple[str, ...],
+    k8s: bool | None,
+    ready: bool | None,
+    dry_run: bool | None,
     digest: str | None,
-) -> None:  # fmt: skip
+) -> None:
     """Create and change the resources of the manifests, all in one commit or none."""
     documents = _documents(session, file, k8s=bool(k8s))
     if dry_run:
@@ -115,9 +119,14 @@ def _changed(session: Session, documents: Sequence[Input], *, dry: bool, digest:
 
 
 def _send(
-    session: Session, manifests: Sequence[Manifest], failed: int, *, deletes: bool = False, dry: bool = False,
+    session: Session,
+    manifests: Sequence[Manifest],
+    failed: int,
+    *,
+    deletes: bool = False,
+    dry: bool = False,
     digest: str = "",
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Make one change of ``manifests``; returns the answer. If documents ``failed``, only show what else is wrong.
 
     Raises RefusedError.

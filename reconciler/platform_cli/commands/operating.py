@@ -217,5 +217,6 @@ def show_snapshots(session: Session, target: str | None, deleted: bool | None) -
         "CREATED": lambda item: session.output.time(str(item.get("created") or "")), "GB": at("size"),
         "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")), "TAGS": at("tags"),
     }  # fmt: skip
-    session.output.documents([session.client.get(f"/org/{session.org}/-snapshot", **query)["items"]], columns,
-                             "snapshot")  # fmt: skip
+    session.output.documents(
+        [session.client.get(f"/org/{session.org}/-snapshot", **query)["items"]], columns, "snapshot"
+    )

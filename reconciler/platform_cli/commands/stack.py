@@ -22,8 +22,12 @@ if TYPE_CHECKING:
 _MOST_LINES = 5
 """How many other lines a remark names; --verbose shows a remark for each."""
 _NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
-_OVERRIDES = ("compose.override.yaml", "compose.override.yml", "docker-compose.override.yaml",
-              "docker-compose.override.yml")  # fmt: skip
+_OVERRIDES = (
+    "compose.override.yaml",
+    "compose.override.yml",
+    "docker-compose.override.yaml",
+    "docker-compose.override.yml",
+)
 
 
 class ProjectOptions(msgspec.Struct, frozen=True):
@@ -84,8 +88,10 @@ def _converted(session: Session, locations: Sequence[str], options: ProjectOptio
     gvc = wanted_gvc(session) or project.name or environ["COMPOSE_PROJECT_NAME"]
     converted = convert(project, gvc, locations)
     if files.outside:
-        session.output.note(f"outside of the directory of the project, and not read without --allow-outside: "
-                            f"{', '.join(map(printable, dict.fromkeys(files.outside)))}")  # fmt: skip
+        session.output.note(
+            f"outside of the directory of the project, and not read without --allow-outside: "
+            f"{', '.join(map(printable, dict.fromkeys(files.outside)))}"
+        )
     found = sorted([*project.faults, *findings(converted.remarks, project.contents)])
     if not has_errors(found):
         unfit = invalid(converted.drafts, next(iter(contents)), schema_problems)

@@ -6,9 +6,12 @@ from reconciler.platform_cli.table.resource_rows import LOGS
 from reconciler.platform_cli.table.row import Option, Row
 
 _FILES = Option(
-    "-f/--file", "A file, a directory with all manifests below it, or - for standard input.", "FILE", required=True,
+    "-f/--file",
+    "A file, a directory with all manifests below it, or - for standard input.",
+    "FILE",
+    required=True,
     multiple=True,
-)  # fmt: skip
+)
 _K8S = Option("--k8s", "The files are Kubernetes manifests.", flag=True)
 _BODY = Option("-f/--file", "A file with the body; - is standard input.", "FILE")
 _LOGIN = (
@@ -18,13 +21,22 @@ _LOGIN = (
     Option("--bootstrap", "The token from standard input is the one of the first start.", flag=True),
 )
 _COMPOSE = (
-    Option("-f/--file/--compose-file", "A compose file, or - for standard input; later ones override earlier ones. "
-           "Else compose.yaml or docker-compose.yml here.", "FILE", multiple=True),
+    Option(
+        "-f/--file/--compose-file",
+        "A compose file, or - for standard input; later ones override earlier ones. "
+        "Else compose.yaml or docker-compose.yml here.",
+        "FILE",
+        multiple=True,
+    ),
     Option("--env-file", "A file with variables, in place of .env.", "FILE", multiple=True),
     Option("--compose-profile", "A profile of the project that is on; '*' is all.", "NAME", multiple=True),
-    Option("--allow-outside", "Read files outside of the project's directory too: what it names becomes public to all "
-           "who read the manifests.", flag=True),
-)  # fmt: skip
+    Option(
+        "--allow-outside",
+        "Read files outside of the project's directory too: what it names becomes public to all "
+        "who read the manifests.",
+        flag=True,
+    ),
+)
 _LOCATIONS = Option("--location", "A location of the GVC, which is created too.", "NAME", multiple=True)
 _CHART = "pipe it: helm template NAME CHART | platform apply --k8s -f -"
 _NO_CLUSTERS = "no clusters are made here: the daemon applies to the clusters that its settings name under `locations`"

@@ -79,20 +79,30 @@ _WAIT = Option("--wait", "Wait for the end of the command.", flag=True, default=
 _TARGET = Option("--target-kind", "The kind of the resources.", "KIND", required=True)
 _PRINCIPALS = (
     Option("--permission", "A permission.", "NAME", required=True, multiple=True),
-    *(Option(f"--{each}", f"A principal: {text}.", metavar, multiple=True)
-      for each, text, metavar in (("email", "a user", "EMAIL"), ("group", "a group", "NAME"),
-                                  ("serviceaccount", "a service account", "NAME"), ("identity", "an identity",
-                                      "LINK"))),
-)  # fmt: skip
+    *(
+        Option(f"--{each}", f"A principal: {text}.", metavar, multiple=True)
+        for each, text, metavar in (
+            ("email", "a user", "EMAIL"),
+            ("group", "a group", "NAME"),
+            ("serviceaccount", "a service account", "NAME"),
+            ("identity", "an identity", "LINK"),
+        )
+    ),
+)
 _BOOTSTRAP = Option(
-    "--bootstrap-file", "What `agent create` printed, or a request to -bootstrap; - is standard input.", "FILE",
+    "--bootstrap-file",
+    "What `agent create` printed, or a request to -bootstrap; - is standard input.",
+    "FILE",
     required=True,
-)  # fmt: skip
+)
 _AGENT_IMAGE = Option("--image", "The image of the agent; none is published, so it is yours.", "IMAGE")
 _ENTRY = Option(
-    "--entry", "A value; @FILE reads a file, and @- standard input, where no other user sees it.", "KEY=VALUE",
-    required=True, multiple=True,
-)  # fmt: skip
+    "--entry",
+    "A value; @FILE reads a file, and @- standard input, where no other user sees it.",
+    "KEY=VALUE",
+    required=True,
+    multiple=True,
+)
 _ENCODING = Option("--encoding", "How the value is written.", choices=("plain", "base64"), default="plain")
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.clock import SystemClock
 from reconciler.records.database import Database
-from reconciler.records.migrations import MIGRATIONS
+from reconciler.records.migrations import schema_versions
 from reconciler.records.sql import AnyKey, Expiry, stored_row, time_of, time_parameters
 
 KEEP = 1000
@@ -94,8 +94,8 @@ def requests_table(path: Path, patience: float) -> Iterator[Requests]:
     A write waits ``patience`` seconds for other writers. Raises RecordsError if the records cannot be written, or are
     of an earlier version: only the daemon and `reconciler apply` bring them up to date.
     """
-    Database.open(path, MIGRATIONS, read_only=True).close()
-    with closing(Database.open(path, MIGRATIONS)) as database:
+    Database.open(path, schema_versions(), read_only=True).close()
+    with closing(Database.open(path, schema_versions())) as database:
         database.write(f"PRAGMA busy_timeout = {patience * 1000:.0f}")
         yield Requests(database, time.time, SystemClock(path.parent).expiry)
 

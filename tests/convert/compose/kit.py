@@ -10,9 +10,12 @@ from reconciler.errors import UnreadableFileError
 
 
 def project(
-    files: Mapping[str, str | bytes], *paths: str, environ: Mapping[str, str] | None = None,
-    profiles: Collection[str] = (), budget: Budget | None = None,
-) -> Project:  # fmt: skip
+    files: Mapping[str, str | bytes],
+    *paths: str,
+    environ: Mapping[str, str] | None = None,
+    profiles: Collection[str] = (),
+    budget: Budget | None = None,
+) -> Project:
     """The project of ``paths``, else of all ``files`` in their order."""
 
     def read_file(path: str) -> bytes:

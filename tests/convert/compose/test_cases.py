@@ -57,8 +57,12 @@ def composed(files: Mapping[str, str]) -> list[str]:
 
 
 def loaded(case: Mapping[str, Any], files: Mapping[str, str] | None = None) -> Project:
-    return project(files or case["files"], *composed(case["files"]), environ=case.get("environ", {}),
-                   profiles=case.get("profiles", ()))  # fmt: skip
+    return project(
+        files or case["files"],
+        *composed(case["files"]),
+        environ=case.get("environ", {}),
+        profiles=case.get("profiles", ()),
+    )
 
 
 def messages(found: Project, result: Converted) -> list[str]:
@@ -241,9 +245,13 @@ _RESOURCE = st.dictionaries(
     ANYTHING,
     max_size=3,
 )
-_PROJECT = st.fixed_dictionaries({"services": st.dictionaries(st.sampled_from(["web", "x"]), _SERVICE, min_size=1)},
-                                 optional={name: st.dictionaries(st.sampled_from(["x", "web"]), _RESOURCE | ANYTHING)
-                                           for name in ("volumes", "secrets", "configs", "networks")})  # fmt: skip
+_PROJECT = st.fixed_dictionaries(
+    {"services": st.dictionaries(st.sampled_from(["web", "x"]), _SERVICE, min_size=1)},
+    optional={
+        name: st.dictionaries(st.sampled_from(["x", "web"]), _RESOURCE | ANYTHING)
+        for name in ("volumes", "secrets", "configs", "networks")
+    },
+)
 
 
 @given(_PROJECT)

@@ -113,8 +113,9 @@ def test_included_files_have_their_own_directory_and_variables() -> None:
 
 
 def test_a_resource_is_not_declared_by_an_included_file_too() -> None:
-    found = project({"0.yaml": "include: x.yaml\nservices: {a: {image: a}}", "x.yaml": "services: {a: {image: b}}"},
-                    "0.yaml")  # fmt: skip
+    found = project(
+        {"0.yaml": "include: x.yaml\nservices: {a: {image: a}}", "x.yaml": "services: {a: {image: b}}"}, "0.yaml"
+    )
     assert remarks(found) == ["a in `services` is also declared by an included file"]
 
 

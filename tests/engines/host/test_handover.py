@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -122,7 +121,9 @@ def test_a_runtime_that_is_away_leaves_no_other_one_open(tmp_path: Path) -> None
     played(tmp_path, story)
 
 
-def test_an_automatic_runtime_stays_while_it_has_containers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_automatic_runtime_stays_while_it_has_containers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client, "PATIENCE", 0.05)
     bound = {"here": LocationSettings("host", runtime=AUTO, dataplane="builtin")}
     settings = Settings("acme", (), tmp_path, locations=bound, podman=PodmanSettings(tmp_path / "no.sock"))
@@ -133,15 +134,11 @@ def test_an_automatic_runtime_stays_while_it_has_containers(tmp_path: Path, monk
 
     records = Records.open(tmp_path / FILE)
     engine = HostPlugin().make(EngineContext(LocationRecords(records, "here"), settings, SystemClock(), vault({})))
-
-    async def wait() -> None:
-        for _ in range(2):
-            with pytest.raises(EngineError) as raised:
-                await engine.open()
-            assert raised.value.reason is Reason.RUNTIME_UNAVAILABLE
-        await engine.close()
-
-    asyncio.run(wait())
+    for _ in range(2):
+        with pytest.raises(EngineError) as raised:
+            await engine.open()
+        assert raised.value.reason is Reason.RUNTIME_UNAVAILABLE
+    await engine.close()
     records.close()
     replica.rmdir()
     assert runtime_of(settings, "here") == "process"

@@ -65,70 +65,59 @@ class Counting(ProcessRuntime):
         await super().open(on_end)
 
 
-def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
-    async def story() -> None:
-        records = Records.open(tmp_path / FILE)
-        runtime = Counting(tmp_path / "here", "here", SystemClock())
-        site = EngineContext(LocationRecords(records, "here"), Settings("acme", (), tmp_path), SystemClock(), vault({}))
-        engine = HostEngine(site, tmp_path / "here", runtime)
-        try:
-            await asyncio.gather(engine.open(), engine.open(), engine.open())
-            assert runtime.opened == 1
-        finally:
-            await engine.close()
-            records.close()
-
-    asyncio.run(story())
+async def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
+    records = Records.open(tmp_path / FILE)
+    runtime = Counting(tmp_path / "here", "here", SystemClock())
+    site = EngineContext(LocationRecords(records, "here"), Settings("acme", (), tmp_path), SystemClock(), vault({}))
+    engine = HostEngine(site, tmp_path / "here", runtime)
+    try:
+        await asyncio.gather(engine.open(), engine.open(), engine.open())
+        assert runtime.opened == 1
+    finally:
+        await engine.close()
+        records.close()
 
 
-def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_of_that_one(tmp_path: Path) -> None:
+async def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_of_that_one(tmp_path: Path) -> None:
     key = Key(Kind.WORKLOAD, "shop", "web")
-
-    async def story() -> None:
-        records = Records.open(tmp_path / FILE)
-        records.journal.begin(1, [NewStep(key, "here", "update", b"")])
-        wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
-        store = Store(tmp_path / "here" / "replicas")
-        store.save(new_replica(wanted, -1, "web-1", 1.0, ""))
-        runtime = ProcessRuntime(tmp_path / "here", "here", SystemClock())
-        site = EngineContext(
-            LocationRecords(records, "here"),
-            Settings("acme", (), tmp_path),
-            SystemClock(),
-            vault({}),
-            decommissioning=True,
-        )
-        engine = HostEngine(site, tmp_path / "here", runtime)
-        try:
-            await engine.open()
-            await until(lambda: store.load() == ([], []), "the end of the replica")
-        finally:
-            await engine.close()
-            records.close()
-
-    asyncio.run(story())
+    records = Records.open(tmp_path / FILE)
+    records.journal.begin(1, [NewStep(key, "here", "update", b"")])
+    wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
+    store = Store(tmp_path / "here" / "replicas")
+    store.save(new_replica(wanted, -1, "web-1", 1.0, ""))
+    runtime = ProcessRuntime(tmp_path / "here", "here", SystemClock())
+    site = EngineContext(
+        LocationRecords(records, "here"),
+        Settings("acme", (), tmp_path),
+        SystemClock(),
+        vault({}),
+        decommissioning=True,
+    )
+    engine = HostEngine(site, tmp_path / "here", runtime)
+    try:
+        await engine.open()
+        await until(lambda: store.load() == ([], []), "the end of the replica")
+    finally:
+        await engine.close()
+        records.close()
 
 
-def test_the_output_of_replicas_of_an_earlier_boot_is_stored_before_they_are_removed(tmp_path: Path) -> None:
+async def test_the_output_of_replicas_of_an_earlier_boot_is_stored_before_they_are_removed(tmp_path: Path) -> None:
     key, root = Key(Kind.WORKLOAD, "shop", "web"), tmp_path / "here"
-
-    async def story() -> None:
-        bench = Bench(tmp_path, SystemClock())
-        wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
-        earlier = Store(root / "replicas")
-        earlier.boot = "earlier"
-        earlier.save(new_replica(wanted, -1, "web-1", 1.0, ""))
-        for replica in ("web-1", "web-2"):
-            output = ProcessRuntime(root, "here", SystemClock()).output(ContainerId(key, replica, "main"))
-            output.parent.mkdir(parents=True)
-            output.write_text(f"the power fails under {replica}\n")
-        for _ in range(2):
-            async with daemon(bench, tmp_path, ProcessRuntime(root, "here", SystemClock())):
-                assert not output.exists()
-        assert sorted(stored_output(tmp_path)) == [f"the power fails under web-{number}" for number in (1, 2)]
-        bench.records.close()
-
-    asyncio.run(story())
+    bench = Bench(tmp_path, SystemClock())
+    wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
+    earlier = Store(root / "replicas")
+    earlier.boot = "earlier"
+    earlier.save(new_replica(wanted, -1, "web-1", 1.0, ""))
+    for replica in ("web-1", "web-2"):
+        output = ProcessRuntime(root, "here", SystemClock()).output(ContainerId(key, replica, "main"))
+        output.parent.mkdir(parents=True)
+        output.write_text(f"the power fails under {replica}\n")
+    for _ in range(2):
+        async with daemon(bench, tmp_path, ProcessRuntime(root, "here", SystemClock())):
+            assert not output.exists()
+    assert sorted(stored_output(tmp_path)) == [f"the power fails under web-{number}" for number in (1, 2)]
+    bench.records.close()
 
 
 class Interrupted(FakeRuntime):

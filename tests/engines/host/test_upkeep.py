@@ -29,7 +29,7 @@ class SetClock(FakeClock):
         return super().now() + self.ahead
 
 
-def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) -> None:
+async def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) -> None:
     clock = SetClock()
     events: list[EngineEvent] = []
     upkeep = Housekeeping(Collector(tmp_path, "here", clock), clock, "here", RecordedSignals(events))
@@ -40,13 +40,15 @@ def test_a_clock_jump_is_reported_once_and_counts_for_an_hour(tmp_path: Path) ->
     assert "+3600 s" in events[0].message
     assert "-3660 s" in events[1].message
     assert upkeep.clock_jumped == events[1].message
-    asyncio.run(clock.advance(3600))
+    await clock.advance(3600)
     upkeep.check_clock()
     assert (upkeep.clock_jumped, events[2].reason) == ("", "ClockStable")
 
 
 @pytest.mark.parametrize("jump", [7200.0, -7200.0])
-def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_hour(tmp_path: Path, jump: float) -> None:
+async def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_hour(
+    tmp_path: Path, jump: float
+) -> None:
     clock, events = FakeClock(), list[EngineEvent]()
 
     def start() -> Housekeeping:
@@ -57,42 +59,38 @@ def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_hour(tm
 
     assert start().clock_jumped == ""
     # The daemon has ended, and the clock has its knowledge from the file.
-    asyncio.run(clock.advance(10.0))
+    await clock.advance(10.0)
     clock.set(jump)
     found = start()
     assert [each.reason for each in events] == ["ClockJumped"]
     assert f"set by {jump:+.0f} s" in found.clock_jumped
-    asyncio.run(clock.advance(1800.0))
+    await clock.advance(1800.0)
     # One more start knows it, and reports it no second time.
     again = start()
     assert again.clock_jumped == found.clock_jumped
     assert len(events) == 1
-    asyncio.run(clock.advance(1801.0))
+    await clock.advance(1801.0)
     again.check_clock()
     assert (again.clock_jumped, events[1].reason) == ("", "ClockStable")
 
 
-def test_logs_that_are_deleted_by_time_are_an_event(tmp_path: Path) -> None:
+async def test_logs_that_are_deleted_by_time_are_an_event(tmp_path: Path) -> None:
     clock, events = FakeClock(auto=True), list[EngineEvent]()
     segment = tmp_path / "logs/shop/job/job-1/main/1-1.rlog"
     segment.parent.mkdir(parents=True)
     segment.write_bytes(b"")
     os.utime(segment, (clock.now() - RETENTION - 1,) * 2)
     upkeep = Housekeeping(Collector(tmp_path / "logs", "here", clock), clock, "here", RecordedSignals(events))
-
-    async def work() -> None:
-        running = asyncio.create_task(upkeep.run())
-        while not events and clock.monotonic() < 5000.0:
-            await asyncio.sleep(0.001)
-        await cancel_and_wait([running], "the upkeep")
-
-    asyncio.run(work())
+    running = asyncio.create_task(upkeep.run())
+    while not events and clock.monotonic() < 5000.0:
+        await asyncio.sleep(0.001)
+    await cancel_and_wait([running], "the upkeep")
     assert [(str(each.key), each.reason) for each in events] == [("workload/shop/job", "LogsExpired")]
     assert events[0].message == "the logs of removed replicas were deleted, since their time is over: job-1"
     assert not segment.exists()
 
 
-def test_output_that_is_dropped_is_reported_at_once_and_then_once_a_minute(
+async def test_output_that_is_dropped_is_reported_at_once_and_then_once_a_minute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tail, "MOST_UNREAD", 2 << 20)
@@ -101,15 +99,11 @@ def test_output_that_is_dropped_is_reported_at_once_and_then_once_a_minute(
     collector = Collector(tmp_path / "logs", "here", clock)
     collector.watch(ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main"), output)
     upkeep = Housekeeping(collector, clock, "here", RecordedSignals(events))
-
-    async def flood() -> None:
-        running = asyncio.create_task(upkeep.run())
-        for count in (1, 2, 2, 2):
-            output.write_bytes((output.read_bytes() if output.exists() else b"") + b"noise\n" * (1 << 19))
-            while len(events) < count and clock.monotonic() < 200.0:
-                await asyncio.sleep(0.001)
-        await cancel_and_wait([running], "the upkeep")
-
-    asyncio.run(flood())
+    running = asyncio.create_task(upkeep.run())
+    for count in (1, 2, 2, 2):
+        output.write_bytes((output.read_bytes() if output.exists() else b"") + b"noise\n" * (1 << 19))
+        while len(events) < count and clock.monotonic() < 200.0:
+            await asyncio.sleep(0.001)
+    await cancel_and_wait([running], "the upkeep")
     assert [(str(each.key), each.reason) for each in events] == [("workload/shop/web", "OutputDropped")] * 2
     assert events[0].message.startswith("web-1: 3 MiB of the output of main are dropped: ")

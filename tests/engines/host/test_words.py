@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -103,7 +102,7 @@ def test_the_message_of_an_end_has_code_and_reason() -> None:
         ("dead", "ended with 143 (LivenessFailed): the liveness probe failed: HTTP 503"),
     ],
 )
-def test_the_event_of_an_end_has_code_and_reason(tmp_path: Path, verb: str, message: str) -> None:
+async def test_the_event_of_an_end_has_code_and_reason(tmp_path: Path, verb: str, message: str) -> None:
     async def story() -> list[EngineEvent]:
         stage = Stage(tmp_path, Schedule())
         await stage.open()
@@ -114,7 +113,7 @@ def test_the_event_of_an_end_has_code_and_reason(tmp_path: Path, verb: str, mess
         await stage.close()
         return stage.news
 
-    [event] = [each for each in asyncio.run(story()) if each.reason == "ContainerEnded"]
+    [event] = [each for each in await story() if each.reason == "ContainerEnded"]
     assert event.message.endswith(f": main {message}")
 
 
@@ -187,7 +186,7 @@ def scaled_by_cpu() -> ReplicaTemplate:
     return ReplicaTemplate(workload_spec(applied, "hash"), spec, around())
 
 
-def test_a_workload_is_wanted_again_only_when_its_number_of_replicas_changes() -> None:
+async def test_a_workload_is_wanted_again_only_when_its_number_of_replicas_changes() -> None:
     async def story() -> list[bool]:
         clock, found = FakeClock(), list[bool]()
         source, template = Script(clock), scaled_by_cpu()
@@ -200,10 +199,10 @@ def test_a_workload_is_wanted_again_only_when_its_number_of_replicas_changes() -
         return found
 
     # The first time nothing was decided yet, and at last it is another version.
-    assert asyncio.run(story()) == [True, False, True, False, True]
+    assert await story() == [True, False, True, False, True]
 
 
-def test_the_event_of_scaling_names_replicas_and_metric() -> None:
+async def test_the_event_of_scaling_names_replicas_and_metric() -> None:
     async def story() -> list[EngineEvent]:
         clock, events = FakeClock(), list[EngineEvent]()
         source = Script(clock)
@@ -214,7 +213,7 @@ def test_the_event_of_scaling_names_replicas_and_metric() -> None:
             await clock.advance(15.0)
         return events
 
-    events = asyncio.run(story())
+    events = await story()
     assert {(each.reason.event_type, each.reason, str(each.key)) for each in events} == {("Normal", "Scaled", WEB)}
     assert events[0].message == "from 1 to 3 replicas: cpu is 140, its target 50"
     assert events[-1].message == "from 3 to 1 replicas: cpu is 1, its target 50"

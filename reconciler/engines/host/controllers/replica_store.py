@@ -9,7 +9,6 @@ import msgspec
 
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
-from reconciler.engines.host.state_migration import current_replica
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 
@@ -71,7 +70,7 @@ class Store:
 
     def _read(self, path: Path) -> Replica | None:
         try:
-            file = msgspec.json.decode(current_replica(path.read_bytes()), type=_ReplicaFile)
+            file = msgspec.json.decode(path.read_bytes(), type=_ReplicaFile)
         except (OSError, msgspec.DecodeError):
             return None
         return file.replica if file.boot in self._boots else None

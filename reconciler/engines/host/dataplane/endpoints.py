@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +20,6 @@ ENDPOINTS = "endpoints"
 CONTAINER_ENDPOINTS = "container-endpoints"
 """Name of the one that containers with a network of their own read."""
 
-_FORMER = "pool"
 
 ADDRESS = "127.0.0.1"
 """The address that replicas listen on; a data plane forwards outside traffic to it."""
@@ -180,23 +178,6 @@ class Endpoints:
         reached = [(each, addresses) for each, addresses in found if addresses]
         self._publish(key, {each.name: addresses for each, addresses in reached})
         self._of_containers.write(key, tuple(_endpoint(each, addresses) for each, addresses in reached))
-
-
-def move_endpoints(root: Path) -> None:
-    """Move the endpoints files of a location below ``root`` from their former directory to the current one, once.
-
-    A link at the former path serves replicas that know only that path; remove it together with RECONCILER_POOL. If a
-    step fails, the next start of the engine tries again.
-    """
-    former, here, link = root / _FORMER, root / ENDPOINTS, root / f".{_FORMER}.part"
-    with suppress(OSError):
-        if former.is_dir() and not former.is_symlink():
-            if not link.is_symlink():
-                link.symlink_to(ENDPOINTS)
-            shutil.rmtree(here, ignore_errors=True)
-            former.rename(here)
-        if link.is_symlink():
-            link.rename(former)
 
 
 def _name(replica: Replica) -> str:

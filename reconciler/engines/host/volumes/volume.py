@@ -193,7 +193,7 @@ class Volume:
 
     def recover(self) -> tuple[str, ...]:
         """Finish or undo what a crash interrupted; return what an operator must know."""
-        self.files.make_reachable()  # earlier versions made these directories for the daemon alone
+        self.files.make_reachable()  # somebody may have closed these directories
         for path in self.files.leftovers():
             path.unlink(missing_ok=True)
         record = self.find()

@@ -57,8 +57,7 @@ def may_reveal(question: LookupRequest, subject: str, world: RuleContext) -> Ite
     """Whether a policy lets the identity reveal the secret, if identity and secret are known."""
     if question.target.startswith(f"{Kind.IDENTITY}/"):
         if not _may(question.target, question.detail, world):
-            yield (f"{question.target} may not reveal {question.detail}",
-                   _advice(question.target, question.detail))  # fmt: skip
+            yield (f"{question.target} may not reveal {question.detail}", _advice(question.target, question.detail))
         return
     for variable, secret in _inherited(question, subject, world):
         message = f"{variable} of {question.target} reads {secret}, which "
@@ -120,10 +119,14 @@ def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
     found = world.bodies.typed(gvc, Gvc)
     if found is None:
         return []
-    return world.memoized(("secrets", gvc), lambda: [
-        (variable.name, f"{Kind.SECRET}/{variable.value[len(SECRET_URI) :].partition('.')[0]}")
-        for variable in found.spec.env if variable.value.startswith(SECRET_URI)
-    ])  # fmt: skip
+    return world.memoized(
+        ("secrets", gvc),
+        lambda: [
+            (variable.name, f"{Kind.SECRET}/{variable.value[len(SECRET_URI) :].partition('.')[0]}")
+            for variable in found.spec.env
+            if variable.value.startswith(SECRET_URI)
+        ],
+    )
 
 
 def _may(identity: str, secret: str, world: RuleContext) -> bool:
@@ -186,11 +189,15 @@ def _name_of(identity: str) -> str:
 
 def _revealing(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
     """The ends of the links to principals that ``policy`` with the key ``key`` lets reveal its targets."""
-    return world.memoized(("revealing", key), lambda: frozenset(
-        "/".join(link.rsplit("/", 4)[-4:])
-        for binding in policy.bindings if "reveal" in expanded(Kind.SECRET, binding.permissions)
-        for link in binding.principal_links
-    ))  # fmt: skip
+    return world.memoized(
+        ("revealing", key),
+        lambda: frozenset(
+            "/".join(link.rsplit("/", 4)[-4:])
+            for binding in policy.bindings
+            if "reveal" in expanded(Kind.SECRET, binding.permissions)
+            for link in binding.principal_links
+        ),
+    )
 
 
 def _targets(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:

@@ -80,11 +80,12 @@ def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Adv
     if secret is None or names is None or question.detail in names:
         return
     if not isinstance(secret.data, dict):
-        yield (f"{question.target} is of type {secret.type}, one text without keys",
-               f"write {SECRET_URI}{secret.name}")  # fmt: skip
+        yield (f"{question.target} is of type {secret.type}, one text without keys", f"write {SECRET_URI}{secret.name}")
         return
-    yield (f"{question.target} has no key {quoted(question.detail)}",
-           nearest(question.detail, list(islice(names, MOST_COMPARED)), "it has"))  # fmt: skip
+    yield (
+        f"{question.target} has no key {quoted(question.detail)}",
+        nearest(question.detail, list(islice(names, MOST_COMPARED)), "it has"),
+    )
 
 
 @rule("secret-mount-path", "docs/platform/workload.md#secrets-as-files", Kind.WORKLOAD)
@@ -108,8 +109,10 @@ def has_a_directory(question: LookupRequest, _: str, world: RuleContext) -> Iter
     secret = world.bodies.typed(question.target, Secret)
     if secret is not None and secret.type in TEXTS:
         name = question.detail.strip("/")
-        yield (f"{question.target} is of type {secret.type}, which needs a path of at least two segments",
-               f"write /{name}/{secret.name}")  # fmt: skip
+        yield (
+            f"{question.target} is of type {secret.type}, which needs a path of at least two segments",
+            f"write /{name}/{secret.name}",
+        )
 
 
 _PULL, _TLS, _AZURE, _NGS, _TRACES = "pull", "tls", "azure", "ngs", "lightstep"
@@ -150,8 +153,10 @@ def fits(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[
     secret = linked(world, subject, question.target, Secret)
     purpose, types = _FITTING[question.detail]
     if secret is not None and secret.type not in types:
-        yield (f"{question.target} is of type {secret.type}, but {purpose} a secret of type {_either(types)}",
-               f"link to a secret of type {_either(types)}")  # fmt: skip
+        yield (
+            f"{question.target} is of type {secret.type}, but {purpose} a secret of type {_either(types)}",
+            f"link to a secret of type {_either(types)}",
+        )
 
 
 def _uses(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[_Use]:

@@ -37,11 +37,15 @@ def same_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Itera
     gvc, there = subject.split("/")[1], question.target.split("/")[1]
     led = next((each.target for each in world.index.references(subject) if each.pointer == question.pointer), "")
     if led.startswith("/org/"):
-        yield (f"this identity belongs to the org {led.split('/')[2]}",
-               f"link to an identity of {gvc}, as //identity/NAME")  # fmt: skip
+        yield (
+            f"this identity belongs to the org {led.split('/')[2]}",
+            f"link to an identity of {gvc}, as //identity/NAME",
+        )
     elif gvc != there:
-        yield (f"{question.target} belongs to GVC {there}, the workload to GVC {gvc}",
-               f"link to an identity of {gvc}, as //identity/NAME")  # fmt: skip
+        yield (
+            f"{question.target} belongs to GVC {there}, the workload to GVC {gvc}",
+            f"link to an identity of {gvc}, as //identity/NAME",
+        )
 
 
 @rule("local-options-location", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
@@ -88,8 +92,10 @@ def other_users(question: LookupRequest, subject: str, world: RuleContext) -> It
     # Thousands of workloads may share a set, so each call must not read all the others.
     mounting = list(islice((key for key in others if _mounts(world, key, question.target)), MOST_NAMED + 1))
     if mounting:
-        yield (f"{question.target} is mounted by {first_of(mounting)} too",
-               "give each workload a volume set of its own")  # fmt: skip
+        yield (
+            f"{question.target} is mounted by {first_of(mounting)} too",
+            "give each workload a volume set of its own",
+        )
 
 
 def _mounts(world: RuleContext, key: str, volumeset: str) -> bool:
@@ -119,8 +125,10 @@ def cloud_access(question: LookupRequest, subject: str, world: RuleContext) -> I
     if identity is None:
         return
     if question.detail not in {provider for provider, _ in identity.accesses()}:
-        yield (f"{question.target} has no access to {question.detail}, which stores this",
-               f"give it `{question.detail}:` with a cloudAccountLink")  # fmt: skip
+        yield (
+            f"{question.target} has no access to {question.detail}, which stores this",
+            f"give it `{question.detail}:` with a cloudAccountLink",
+        )
 
 
 @warning("tcp-outside", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)
@@ -146,11 +154,15 @@ def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iter
     if gvc is None:
         return
     if not gvc.spec.load_balancer.dedicated:
-        yield (f"nothing outside reaches tcp port {question.detail}: {question.target} has no dedicated load balancer",
-               f"set spec.loadBalancer.dedicated: true in {question.target}, or close the firewall")  # fmt: skip
+        yield (
+            f"nothing outside reaches tcp port {question.detail}: {question.target} has no dedicated load balancer",
+            f"set spec.loadBalancer.dedicated: true in {question.target}, or close the firewall",
+        )
     elif not (gvc.spec.domain or _any_unresolved_domain(world) or _domains(world, subject, question.target)):
-        yield (f"nothing outside reaches tcp port {question.detail}: no domain leads to {subject}",
-               f"add a domain that leads to it or to {question.target}")  # fmt: skip
+        yield (
+            f"nothing outside reaches tcp port {question.detail}: no domain leads to {subject}",
+            f"add a domain that leads to it or to {question.target}",
+        )
 
 
 def _any_unresolved_domain(world: RuleContext) -> bool:
@@ -182,5 +194,8 @@ def at_process_locations(question: LookupRequest, _: str, world: RuleContext) ->
         lambda: [place for place in known or () if place in world.index.process_locations],
     )
     if places:
-        yield (f"the container {question.detail} has no command, and at {first_of(places)} images are not used: "
-               "nothing starts there", "add a command, or bind the location to an engine that uses images")  # fmt: skip
+        yield (
+            f"the container {question.detail} has no command, and at {first_of(places)} images are not used: "
+            "nothing starts there",
+            "add a command, or bind the location to an engine that uses images",
+        )

@@ -25,5 +25,8 @@ def built_in(resource: Envelope) -> Iterator[Flaw]:
     """
     kind = _KINDS.get(type(resource), Kind.AUDITCTX)
     if f"{kind}/{resource.name}" in BUILT_IN_RESOURCES:
-        yield Flaw(("name",), f"the {kind} {resource.name} is built in: this changes it, and it is never deleted",
-                   "give it another name")  # fmt: skip
+        yield Flaw(
+            ("name",),
+            f"the {kind} {resource.name} is built in: this changes it, and it is never deleted",
+            "give it another name",
+        )

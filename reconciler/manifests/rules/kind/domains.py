@@ -39,8 +39,12 @@ def one_target(domain: Domain) -> Iterator[Flaw]:
         yield Flaw(_TARGETS[0], "this domain has no target", hint, _TARGETS)
     for at in targets[1:]:
         extra = first[0] if at == _TARGETS[2] and first else at
-        yield Flaw(extra, f"the domain already has another target, {targets[0][-1]}",
-                   "keep one of gvcLink, workloadLink and routes", tuple(targets))  # fmt: skip
+        yield Flaw(
+            extra,
+            f"the domain already has another target, {targets[0][-1]}",
+            "keep one of gvcLink, workloadLink and routes",
+            tuple(targets),
+        )
 
 
 @rule("domain-port-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)
@@ -54,8 +58,12 @@ def ports_once(domain: Domain) -> Iterator[Flaw]:
         known = first.setdefault(port.number, index)
         if known != index:
             at: Pointer = ("spec", "ports", index, "number")
-            yield Flaw(at, f"port {port.number} is listed already, in entry {known + 1}",
-                       "put all routes of a port into one entry", (("spec", "ports", known, "number"),))  # fmt: skip
+            yield Flaw(
+                at,
+                f"port {port.number} is listed already, in entry {known + 1}",
+                "put all routes of a port into one entry",
+                (("spec", "ports", known, "number"),),
+            )
 
 
 @rule("route-regex", "docs/platform/fields.md#domain", Kind.DOMAIN)
@@ -79,8 +87,11 @@ def nested_repeats(domain: Domain) -> Iterator[Flaw]:
     """
     for at, text in _expressions(domain):
         if text and not fault_in(text) and has_nested_repeats(text):
-            yield Flaw(at, "this repeats a group that consists of repeats, which takes exponential time",
-                       "leave out one of the repeats, or separate the rounds: `(/[a-z]+)*`")  # fmt: skip
+            yield Flaw(
+                at,
+                "this repeats a group that consists of repeats, which takes exponential time",
+                "leave out one of the repeats, or separate the rounds: `(/[a-z]+)*`",
+            )
 
 
 def _expressions(domain: Domain) -> Iterator[tuple[Pointer, str | None]]:
@@ -103,8 +114,12 @@ def routes_once(domain: Domain) -> Iterator[Flaw]:
         choice = (at[:3], route.prefix, route.regex, route.host_prefix, route.host_regex)
         known = first.setdefault(choice, at)
         if known is not at:
-            yield Flaw(at, f"this matches the same requests as route {int(known[-1]) + 1} of the port",
-                       "remove one of the two, or give it another path or host", (known,))  # fmt: skip
+            yield Flaw(
+                at,
+                f"this matches the same requests as route {int(known[-1]) + 1} of the port",
+                "remove one of the two, or give it another path or host",
+                (known,),
+            )
 
 
 @rule("domain-routes-gvc", "docs/platform/fields.md#domain", Kind.DOMAIN)
@@ -122,5 +137,9 @@ def one_gvc(domain: Domain) -> Iterator[Flaw]:
         if not gvc:
             gvc, place = here, at
         elif here != gvc:
-            yield Flaw(at, f"leads to GVC {here}, while the routes above lead to GVC {gvc}",
-                       f"route to workloads of {gvc}, and give {here} a domain of its own", (place,))  # fmt: skip
+            yield Flaw(
+                at,
+                f"leads to GVC {here}, while the routes above lead to GVC {gvc}",
+                f"route to workloads of {gvc}, and give {here} a domain of its own",
+                (place,),
+            )

@@ -31,8 +31,12 @@ def network_resource_names(identity: Identity) -> Iterator[Flaw]:
             at = (field, index, "name")
             known = first.setdefault(resource.name, at)
             if known is not at and resource.name:
-                yield Flaw(at, f"there is a network resource {quoted(resource.name)} already, in {known[0]}",
-                           "give each a name of its own", (known,))  # fmt: skip
+                yield Flaw(
+                    at,
+                    f"there is a network resource {quoted(resource.name)} already, in {known[0]}",
+                    "give each a name of its own",
+                    (known,),
+                )
 
 
 @rule("cloudaccount-provider", "docs/platform/fields.md#identity", Kind.IDENTITY)
@@ -52,5 +56,7 @@ def same_provider(question: LookupRequest, subject: str, world: RuleContext) -> 
     """Whether the account has the provider, if the account is known."""
     account = linked(world, subject, question.target, CloudAccount)
     if account is not None and account.provider != question.detail:
-        yield (f"{question.target} is an account of {account.provider}, not of {question.detail}",
-               f"link to an account of {question.detail}, or move this below `{account.provider}:`")  # fmt: skip
+        yield (
+            f"{question.target} is an account of {account.provider}, not of {question.detail}",
+            f"link to an account of {question.detail}, or move this below `{account.provider}:`",
+        )

@@ -33,9 +33,12 @@ def permissions(policy: Policy) -> Iterator[Flaw]:
             if name not in known and name not in unmodelled:
                 reported += 1
                 hint = nearest(name, known, "it has") if reported <= MOST_GUESSES else ""
-                yield Flaw(("bindings", number, "permissions", index),
-                           f"kind {kind} has no permission {quoted(name)}",
-                           hint, (("targetKind",),))  # fmt: skip
+                yield Flaw(
+                    ("bindings", number, "permissions", index),
+                    f"kind {kind} has no permission {quoted(name)}",
+                    hint,
+                    (("targetKind",),),
+                )
 
 
 @rule("policy-link-kind", "docs/platform/fields.md#policy", Kind.POLICY)
@@ -49,8 +52,12 @@ def link_kinds(policy: Policy) -> Iterator[Flaw]:
     for index, link in enumerate(policy.target_links):
         kind = _kind_of(link)
         if kind and kind != policy.target_kind:
-            yield Flaw(("targetLinks", index), f"this is of kind {kind}, the policy is about kind {policy.target_kind}",
-                       f"put it into a policy with targetKind: {kind}", (("targetKind",),))  # fmt: skip
+            yield Flaw(
+                ("targetLinks", index),
+                f"this is of kind {kind}, the policy is about kind {policy.target_kind}",
+                f"put it into a policy with targetKind: {kind}",
+                (("targetKind",),),
+            )
 
 
 def _kind_of(link: str) -> str:

@@ -74,8 +74,12 @@ def json(secret: Secret) -> Iterator[Flaw]:
     if not isinstance(value, dict):
         yield Flaw(_DATA, "this is JSON, but not an object", "write the whole file, which begins with {", _TYPE)
     elif secret.type == "docker" and not isinstance(value.get("auths"), dict):
-        yield Flaw(_DATA, 'this has no "auths" with registries and their credentials',
-                   'write {"auths": {"REGISTRY": {"auth": "..."}}}', _TYPE)  # fmt: skip
+        yield Flaw(
+            _DATA,
+            'this has no "auths" with registries and their credentials',
+            'write {"auths": {"REGISTRY": {"auth": "..."}}}',
+            _TYPE,
+        )
 
 
 @rule("secret-base64", "docs/platform/fields.md#secret", Kind.SECRET)
@@ -90,8 +94,12 @@ def base64(secret: Secret) -> Iterator[Flaw]:
     key = ENCODED.get(secret.type, "")
     text = data.get(key)
     if isinstance(text, str) and not _is_base64(text):
-        yield Flaw(("data", key), "this is not base64", "encode it, or write encoding: plain",
-                   (("data", "encoding"), ("type",)))  # fmt: skip
+        yield Flaw(
+            ("data", key),
+            "this is not base64",
+            "encode it, or write encoding: plain",
+            (("data", "encoding"), ("type",)),
+        )
 
 
 def _is_base64(text: str) -> bool:

@@ -73,18 +73,23 @@ def list_without_effect(workload: Workload) -> Iterator[Flaw]:
     internal = workload.spec.firewall_config.internal
     if internal.inbound_allow_workload and internal.inbound_allow_type != LISTED:
         message = f"inboundAllowWorkload has no effect with inboundAllowType {quoted(internal.inbound_allow_type)}"
-        yield Flaw(WORKLOADS, message, f"write `inboundAllowType: {LISTED}`, or remove the list",
-                   (INBOUND_TYPE,), on_key=True)  # fmt: skip
+        yield Flaw(
+            WORKLOADS, message, f"write `inboundAllowType: {LISTED}`, or remove the list", (INBOUND_TYPE,), on_key=True
+        )
     external = workload.spec.firewall_config.external
     hosts, addresses = (*EXTERNAL, "outboundAllowHostname"), (*EXTERNAL, "outboundAllowCIDR")
     if external.outbound_allow_hostname and EVERYWHERE in external.outbound_allow_cidr:
         message = f"outboundAllowHostname has no effect: {EVERYWHERE} in outboundAllowCIDR opens everything"
-        yield Flaw(hosts, message, f"remove one of the two; without {EVERYWHERE} only what is listed can be reached",
-                   (addresses,), on_key=True)  # fmt: skip
+        yield Flaw(
+            hosts,
+            message,
+            f"remove one of the two; without {EVERYWHERE} only what is listed can be reached",
+            (addresses,),
+            on_key=True,
+        )
     if external.outbound_allow_port and not external.outbound_allow_hostname:
         message = "outboundAllowPort has no effect: it narrows outboundAllowHostname, which is empty"
-        yield Flaw((*EXTERNAL, "outboundAllowPort"), message, "list host names, or remove it",
-                   (hosts,), on_key=True)  # fmt: skip
+        yield Flaw((*EXTERNAL, "outboundAllowPort"), message, "list host names, or remove it", (hosts,), on_key=True)
 
 
 @warning("tcp-foreign-gvc", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)

@@ -27,8 +27,9 @@ def no_room_for_a_rollout(workload: Workload) -> Iterator[Flaw]:
     rollout = workload.spec.rollout_options
     if _none(rollout.max_surge_replicas) and _none(rollout.max_unavailable_replicas):
         message = "no replica is added during a rollout, so one is unavailable while it is replaced"
-        yield Flaw(SURGE, message, "leave maxSurgeReplicas out (25%) to have no gap",
-                   ((*ROLLOUT, "maxUnavailableReplicas"),))  # fmt: skip
+        yield Flaw(
+            SURGE, message, "leave maxSurgeReplicas out (25%) to have no gap", ((*ROLLOUT, "maxUnavailableReplicas"),)
+        )
 
 
 @warning("rollout-surge-stateful", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)

@@ -135,7 +135,7 @@ def test_a_replica_that_uses_too_much_is_replaced_and_its_files_are_gone(
     played(tmp_path, story)
 
 
-def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_seconds(
+async def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ephemeral_storage, "GIGABYTE", 3_000_000)
@@ -154,16 +154,13 @@ def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_seconds
             self._cost = 0.0
             return found
 
-    async def story() -> None:
-        looking = Measured(tmp_path / "scratch", lambda _: (), clock, replicas)
-        running = asyncio.create_task(looking.run(), name="measure")
-        await clock.advance(30.0)
-        assert measured == [10.0, 20.0, 30.0]
-        flooded.append(1)
-        (files / "flood").write_bytes(bytes(4_000_000))
-        await clock.advance(4.0)
-        await cancel_and_wait([running], "measuring")
-
-    asyncio.run(story())
+    looking = Measured(tmp_path / "scratch", lambda _: (), clock, replicas)
+    running = asyncio.create_task(looking.run(), name="measure")
+    await clock.advance(30.0)
+    assert measured == [10.0, 20.0, 30.0]
+    flooded.append(1)
+    (files / "flood").write_bytes(bytes(4_000_000))
+    await clock.advance(4.0)
+    await cancel_and_wait([running], "measuring")
     assert measured[3] < 34.0
     assert replicas.evicted[0] == "web-1"

@@ -21,8 +21,8 @@ async def _go(pace: FairTurn, name: str, went: list[str]) -> None:
     went.append(name)
 
 
-def test_others_get_a_turn_between_any_two() -> None:
-    assert asyncio.run(_together(5)) == ["0", "1", "2", "3", "4"]
+async def test_others_get_a_turn_between_any_two() -> None:
+    assert await _together(5) == ["0", "1", "2", "3", "4"]
 
 
 async def _together(count: int) -> list[str]:
@@ -37,8 +37,8 @@ async def _together(count: int) -> list[str]:
     return [turn for turn in turns if turn]
 
 
-def test_a_single_caller_goes_on_at_once() -> None:
-    asyncio.run(_alone())
+async def test_a_single_caller_goes_on_at_once() -> None:
+    await _alone()
 
 
 async def _alone() -> None:
@@ -50,8 +50,8 @@ async def _alone() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_cancelled_turn_delays_no_other() -> None:
-    assert asyncio.run(_without_two()) == ["0", "3"]
+async def test_a_cancelled_turn_delays_no_other() -> None:
+    assert await _without_two() == ["0", "3"]
 
 
 async def _without_two() -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from pathlib import Path
 
@@ -55,8 +54,8 @@ async def at_every_location(way: Way) -> dict[str, list[str]]:
     return shown
 
 
-def test_a_cron_workload_runs_at_every_location_of_its_gvc(tmp_path: Path) -> None:
+async def test_a_cron_workload_runs_at_every_location_of_its_gvc(tmp_path: Path) -> None:
     locations = {place: LocationSettings("host") for place in PLACES}
     way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/report.yaml": REPORT}, locations=locations)
     expected = ["Success 2026-01-01T00:05:00Z", "Success 2026-01-01T00:10:00Z"]
-    assert asyncio.run(at_every_location(way)) == dict.fromkeys(PLACES, expected)
+    assert await at_every_location(way) == dict.fromkeys(PLACES, expected)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from reconciler.engines.host.dataplane.error_log import MOST, ErrorLog
@@ -25,14 +24,14 @@ def test_a_flood_fills_no_log_and_takes_no_line_of_another_workload(tmp_path: Pa
     assert (tmp_path / "errors" / "shop" / "api.log").read_text() == "line\n"
 
 
-def test_lines_of_an_earlier_daemon_are_stored_and_a_deleted_workload_has_no_file(tmp_path: Path) -> None:
+async def test_lines_of_an_earlier_daemon_are_stored_and_a_deleted_workload_has_no_file(tmp_path: Path) -> None:
     clock = FakeClock()
     ErrorLog(tmp_path / "errors", Collector(tmp_path / "former", "here", clock), clock).write(WEB, "line")
     collector = Collector(tmp_path / "logs", "here", clock)
     log = ErrorLog(tmp_path / "errors", collector, clock)
     log.open()
-    assert asyncio.run(collector.collect()).read == len("line\n")
+    assert (await collector.collect()).read == len("line\n")
     log.forget(WEB)
     log.forget(API)
     assert not (tmp_path / "errors" / "shop" / "web.log").exists()
-    assert asyncio.run(collector.collect()).read == 0
+    assert (await collector.collect()).read == 0

@@ -116,7 +116,7 @@ async def die_at(root: Path, steps: int, *, last_arrives: bool) -> bool:
 
 
 @pytest.mark.parametrize("last_arrives", [False, True])
-def test_a_daemon_that_dies_anywhere_leaves_no_image_that_the_next_one_does_not_know(
+async def test_a_daemon_that_dies_anywhere_leaves_no_image_that_the_next_one_does_not_know(
     tmp_path: Path, last_arrives: bool
 ) -> None:
     async def story() -> None:
@@ -128,4 +128,4 @@ def test_a_daemon_that_dies_anywhere_leaves_no_image_that_the_next_one_does_not_
                 return
         raise AssertionError("it never did all its work")
 
-    asyncio.run(story())
+    await story()

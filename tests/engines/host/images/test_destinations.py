@@ -63,53 +63,44 @@ def test_any_other_address_is_not_internal(text: str) -> None:
 
 
 @pytest.mark.parametrize("spelled", SPELLED)
-def test_an_image_leads_to_no_address_of_the_host_however_it_is_written(spelled: str) -> None:
-    async def story() -> None:
-        async with listening("127.0.0.1") as (port, peers):
-            error = await refusal(ImageReference(f"{spelled}:{port}", "team/app", "1"))
-            assert "the operator names it in `images.allowed`" in str(error) or "cannot be reached" in str(error)
-            assert peers == []
-
-    asyncio.run(story())
+async def test_an_image_leads_to_no_address_of_the_host_however_it_is_written(spelled: str) -> None:
+    async with listening("127.0.0.1") as (port, peers):
+        error = await refusal(ImageReference(f"{spelled}:{port}", "team/app", "1"))
+        assert "the operator names it in `images.allowed`" in str(error) or "cannot be reached" in str(error)
+        assert peers == []
 
 
 @pytest.mark.parametrize("host", ["169.254.169.254", "100.100.100.200:80"])
-def test_an_image_leads_to_no_metadata_of_a_cloud(host: str) -> None:
-    error = asyncio.run(refusal(ImageReference(host, "x/y", "1")))
+async def test_an_image_leads_to_no_metadata_of_a_cloud(host: str) -> None:
+    error = await refusal(ImageReference(host, "x/y", "1"))
     assert (error.reason, "is not asked" in str(error)) == (Reason.IMAGE_NOT_ALLOWED, True)
 
 
-def test_a_host_that_the_settings_name_may_have_any_address() -> None:
-    async def story() -> None:
-        async with FakeRegistry() as fake:
-            fake.push("team/app", "1", manifest())
-            image = ImageReference(fake.host, "team/app", "1")
-            by_insecure = Registry([fake.host], FakeClock())
-            assert (await by_insecure.resolve(image, None)).digest
-            await by_insecure.close()
-            by_name = Registry((), FakeClock(), named=exact_hosts([f"{fake.host}/team/*"]))
-            with pytest.raises(ImageError, match="it does not speak TLS"):
-                await by_name.resolve(image, None)
-            await by_name.close()
-
-    asyncio.run(story())
+async def test_a_host_that_the_settings_name_may_have_any_address() -> None:
+    async with FakeRegistry() as fake:
+        fake.push("team/app", "1", manifest())
+        image = ImageReference(fake.host, "team/app", "1")
+        by_insecure = Registry([fake.host], FakeClock())
+        assert (await by_insecure.resolve(image, None)).digest
+        await by_insecure.close()
+        by_name = Registry((), FakeClock(), named=exact_hosts([f"{fake.host}/team/*"]))
+        with pytest.raises(ImageError, match="it does not speak TLS"):
+            await by_name.resolve(image, None)
+        await by_name.close()
 
 
 @pytest.mark.parametrize("where", ["redirect", "token service"])
-def test_a_registry_leads_to_no_address_of_the_host(where: str) -> None:
-    async def story() -> None:
-        async with FakeRegistry() as fake, listening("127.0.0.1") as (port, peers):
-            url = f"https://127.0.0.1:{port}/"
-            headers = {"Location": url} if where == "redirect" else {"WWW-Authenticate": f'Bearer realm="{url}"'}
-            fake.answer = lambda _asked: Reply(302 if where == "redirect" else 401, headers)
-            error = await refusal(ImageReference(fake.host, "team/app", "1"), insecure=[fake.host])
-            assert f"127.0.0.1:{port} is not asked" in str(error)
-            assert peers == []
-
-    asyncio.run(story())
+async def test_a_registry_leads_to_no_address_of_the_host(where: str) -> None:
+    async with FakeRegistry() as fake, listening("127.0.0.1") as (port, peers):
+        url = f"https://127.0.0.1:{port}/"
+        headers = {"Location": url} if where == "redirect" else {"WWW-Authenticate": f'Bearer realm="{url}"'}
+        fake.answer = lambda _asked: Reply(302 if where == "redirect" else 401, headers)
+        error = await refusal(ImageReference(fake.host, "team/app", "1"), insecure=[fake.host])
+        assert f"127.0.0.1:{port} is not asked" in str(error)
+        assert peers == []
 
 
-def test_the_address_that_was_checked_is_the_one_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_address_that_was_checked_is_the_one_that_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name server that answers with another address the second time."""
     real, answers = socket.getaddrinfo, ["192.0.2.1"]
 
@@ -117,17 +108,14 @@ def test_the_address_that_was_checked_is_the_one_that_is_used(monkeypatch: pytes
         name = answers.pop(0) if host == "registry.test" and answers else "127.0.0.1"
         return real(name if host == "registry.test" else host, port, *more, **options)
 
-    async def story() -> None:
-        async with listening("127.0.0.1") as (port, peers):
-            monkeypatch.setattr(socket, "getaddrinfo", resolve)
-            error = await refusal(ImageReference(f"registry.test:{port}", "team/app", "1"), seconds=0.5)
-            assert "cannot be reached as a registry" in str(error)
-            assert peers == []
-
-    asyncio.run(story())
+    async with listening("127.0.0.1") as (port, peers):
+        monkeypatch.setattr(socket, "getaddrinfo", resolve)
+        error = await refusal(ImageReference(f"registry.test:{port}", "team/app", "1"), seconds=0.5)
+        assert "cannot be reached as a registry" in str(error)
+        assert peers == []
 
 
-def test_the_certificate_and_the_request_are_of_the_host_and_not_of_its_address(tmp_path: Path) -> None:
+async def test_the_certificate_and_the_request_are_of_the_host_and_not_of_its_address(tmp_path: Path) -> None:
     context, authority = certificate(tmp_path, "registry.test")
 
     async def story() -> None:
@@ -144,38 +132,32 @@ def test_the_certificate_and_the_request_are_of_the_host_and_not_of_its_address(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SSL_CERT_FILE", str(authority))
-        asyncio.run(story())
+        await story()
 
 
-def test_a_closed_port_and_one_that_is_no_registry_have_the_same_error(own_address: str) -> None:
-    async def story() -> None:
-        with socket.socket() as closed:
-            closed.bind((own_address, 0))
-            ports = [closed.getsockname()[1]]
-            async with listening(own_address) as (silent, _), listening(own_address, b"220 hello\r\n") as (talking, _):
-                errors = set()
-                for port in (*ports, silent, talking):
-                    image = ImageReference(f"{own_address}:{port}", "team/app", "1")
-                    errors.add(str(await refusal(image, seconds=0.5)).replace(f"{port}", "PORT"))
-            assert errors == {
-                f"the image {own_address}:PORT/team/app:1: {own_address}:PORT cannot be reached as a registry; the log "
-                "of the daemon has the cause"
-            }
-
-    asyncio.run(story())
+async def test_a_closed_port_and_one_that_is_no_registry_have_the_same_error(own_address: str) -> None:
+    with socket.socket() as closed:
+        closed.bind((own_address, 0))
+        ports = [closed.getsockname()[1]]
+        async with listening(own_address) as (silent, _), listening(own_address, b"220 hello\r\n") as (talking, _):
+            errors = set()
+            for port in (*ports, silent, talking):
+                image = ImageReference(f"{own_address}:{port}", "team/app", "1")
+                errors.add(str(await refusal(image, seconds=0.5)).replace(f"{port}", "PORT"))
+        assert errors == {
+            f"the image {own_address}:PORT/team/app:1: {own_address}:PORT cannot be reached as a registry; the log "
+            "of the daemon has the cause"
+        }
 
 
-def test_podman_is_not_asked_for_an_image_of_an_internal_address(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = FakeImageStore(FakeRegistry())
-        service = images(tmp_path, store, ImageSettings())
-        wanted = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 1, {"main": f"169.254.169.254/x@{DIGEST}"})
-        with pytest.raises(ImageError, match="is not asked") as error:
-            await service.ensure(wanted)
-        assert (error.value.reason, store.pulls) == (Reason.IMAGE_NOT_ALLOWED, [])
-        await service.close()
-
-    asyncio.run(story())
+async def test_podman_is_not_asked_for_an_image_of_an_internal_address(tmp_path: Path) -> None:
+    store = FakeImageStore(FakeRegistry())
+    service = images(tmp_path, store, ImageSettings())
+    wanted = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 1, {"main": f"169.254.169.254/x@{DIGEST}"})
+    with pytest.raises(ImageError, match="is not asked") as error:
+        await service.ensure(wanted)
+    assert (error.value.reason, store.pulls) == (Reason.IMAGE_NOT_ALLOWED, [])
+    await service.close()
 
 
 @pytest.mark.parametrize(
@@ -204,32 +186,29 @@ def test_a_pattern_narrows_registries_and_repositories(image: str, allowed: tupl
     assert is_allowed(full_name(image), allowed) is permitted
 
 
-def test_an_image_that_no_pattern_fits_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with FakeRegistry() as fake:
-            host = fake.host
-            settings = ImageSettings(insecure=(host,), registry=f"{host}/own", allowed=(f"{host}/team/*", "localhost"))
-            service = images(tmp_path, FakeImageStore(fake), settings)
-            fake.push("team/app", "1", manifest())
-            fake.push("own/app", "1", manifest())
-            for version, image in enumerate((f"{host}/team/app:1", "//image/app:1"), 1):
-                await service.ensure(WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), version, {"main": image}))
-            before = len(fake.asked)
-            wanted = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 3, {"main": f"{host}/other/app:1"})
-            with pytest.raises(ImageError) as error:
-                await service.ensure(wanted)
-            expected = (
-                f"the image {host}/other/app:1 is not allowed: no pattern of `images.allowed` in the settings fits it"
-            )
-            assert (str(error.value), error.value.reason, error.value.retry) == (
-                expected,
-                Reason.IMAGE_NOT_ALLOWED,
-                False,
-            )
-            assert len(fake.asked) == before
-            await service.close()
-
-    asyncio.run(story())
+async def test_an_image_that_no_pattern_fits_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    async with FakeRegistry() as fake:
+        host = fake.host
+        settings = ImageSettings(insecure=(host,), registry=f"{host}/own", allowed=(f"{host}/team/*", "localhost"))
+        service = images(tmp_path, FakeImageStore(fake), settings)
+        fake.push("team/app", "1", manifest())
+        fake.push("own/app", "1", manifest())
+        for version, image in enumerate((f"{host}/team/app:1", "//image/app:1"), 1):
+            await service.ensure(WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), version, {"main": image}))
+        before = len(fake.asked)
+        wanted = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 3, {"main": f"{host}/other/app:1"})
+        with pytest.raises(ImageError) as error:
+            await service.ensure(wanted)
+        expected = (
+            f"the image {host}/other/app:1 is not allowed: no pattern of `images.allowed` in the settings fits it"
+        )
+        assert (str(error.value), error.value.reason, error.value.retry) == (
+            expected,
+            Reason.IMAGE_NOT_ALLOWED,
+            False,
+        )
+        assert len(fake.asked) == before
+        await service.close()
 
 
 @pytest.fixture

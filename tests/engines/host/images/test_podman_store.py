@@ -334,28 +334,22 @@ async def pulling(service: Storage, mark: str) -> AsyncIterator[Pull]:
 
 
 @root
-def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: Storage) -> None:
-    async def story() -> None:
-        async with pulling(service, "during a pull") as pull:
-            service.kill()
-            with pytest.raises(ImageError) as error:
-                await pull.task
-            assert error.value.reason is Reason.RUNTIME_UNAVAILABLE
-            service.start()
-
-    asyncio.run(story())
+async def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: Storage) -> None:
+    async with pulling(service, "during a pull") as pull:
+        service.kill()
+        with pytest.raises(ImageError) as error:
+            await pull.task
+        assert error.value.reason is Reason.RUNTIME_UNAVAILABLE
+        service.start()
 
 
 @root
-def test_a_pull_that_is_cancelled_leaves_nothing(service: Storage) -> None:
-    async def story() -> None:
-        async with pulling(service, "to be cancelled") as pull:
-            pull.task.cancel()
-            await asyncio.wait([pull.task])
-            assert pull.task.cancelled()
-            assert await pull.store.inspect(pull.name) is None
-
-    asyncio.run(story())
+async def test_a_pull_that_is_cancelled_leaves_nothing(service: Storage) -> None:
+    async with pulling(service, "to be cancelled") as pull:
+        pull.task.cancel()
+        await asyncio.wait([pull.task])
+        assert pull.task.cancelled()
+        assert await pull.store.inspect(pull.name) is None
 
 
 @root
@@ -394,39 +388,35 @@ def test_a_registry_is_asked_once_for_a_version_and_its_image(
 
 
 @root
-def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_setting_names(
+async def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_setting_names(
     service: Storage, tmp_path: Path
 ) -> None:
     """No name server knows the host: Podman cannot have asked it."""
-
-    async def story() -> None:
-        one, fake, host = image("served", size=300_000), FakeRegistry(), "registry.test"
-        store, clock = PodmanImages(service.socket, "a1"), FakeClock()
-        podman = PodmanClient(service.socket)
-        name = f"{host}/team/served@{fake.push('team/served', '1', one.manifest)}"
-        fake.answer = lambda asked: (
-            Reply(body=one.blobs[digest]) if (digest := asked.path.rpartition("/")[2]) in one.blobs else None
-        )
-        context = ImageContext(
-            tmp_path, "acme", ImageSettings(keep=0.0), lambda key: pytest.fail("no secret"), clock, random.Random(1)
-        )
-        events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
-        images = ImageService(context, store, events, Registry((), clock, transport=fake.transport(host)))
-        wanted = WorkloadImages(WEB, 1, {"main": f"{host}/team/served:1"})
-        assert await images.ensure(wanted) == {"main": name}
-        found = await store.inspect(name)
-        assert found is not None
-        assert (found.references, found.digest) == ((name,), one.digest)
-        listed = [each for each in json.loads(await podman.get("images/json")) if each["Id"] == found.id]
-        names = sorted(each.partition(":")[0] for each in listed[0]["Names"])
-        assert names == ["localhost/reconciler-a1", f"{host}/team/served"]
-        images.forget(WEB)
-        assert await images._space.sweep(0.0, None) == [name]
-        assert await store.inspect(name) is None
-        for each in (images, store, podman):
-            await each.close()
-
-    asyncio.run(story())
+    one, fake, host = image("served", size=300_000), FakeRegistry(), "registry.test"
+    store, clock = PodmanImages(service.socket, "a1"), FakeClock()
+    podman = PodmanClient(service.socket)
+    name = f"{host}/team/served@{fake.push('team/served', '1', one.manifest)}"
+    fake.answer = lambda asked: (
+        Reply(body=one.blobs[digest]) if (digest := asked.path.rpartition("/")[2]) in one.blobs else None
+    )
+    context = ImageContext(
+        tmp_path, "acme", ImageSettings(keep=0.0), lambda key: pytest.fail("no secret"), clock, random.Random(1)
+    )
+    events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
+    images = ImageService(context, store, events, Registry((), clock, transport=fake.transport(host)))
+    wanted = WorkloadImages(WEB, 1, {"main": f"{host}/team/served:1"})
+    assert await images.ensure(wanted) == {"main": name}
+    found = await store.inspect(name)
+    assert found is not None
+    assert (found.references, found.digest) == ((name,), one.digest)
+    listed = [each for each in json.loads(await podman.get("images/json")) if each["Id"] == found.id]
+    names = sorted(each.partition(":")[0] for each in listed[0]["Names"])
+    assert names == ["localhost/reconciler-a1", f"{host}/team/served"]
+    images.forget(WEB)
+    assert await images._space.sweep(0.0, None) == [name]
+    assert await store.inspect(name) is None
+    for each in (images, store, podman):
+        await each.close()
 
 
 @root
@@ -479,54 +469,45 @@ def answered(handle: Callable[[httpx2.Request], httpx2.Response]) -> PodmanImage
         (b'{"error": "\\u001b[31mred\\n' + b"x" * 9000 + b'"}', "\\u001b[31mred x"),
     ],
 )
-def test_only_a_result_is_a_success(body: bytes, words: str) -> None:
-    async def story() -> None:
-        store = answered(lambda request: httpx2.Response(200, content=body))
-        with pytest.raises(ImageError) as error:
-            await store.pull("r.example/app@sha256:1", None)
-        assert words in str(error.value)
-        assert str(error.value).isprintable()
-        assert len(str(error.value)) < 500
-        await store.close()
-
-    asyncio.run(story())
+async def test_only_a_result_is_a_success(body: bytes, words: str) -> None:
+    store = answered(lambda request: httpx2.Response(200, content=body))
+    with pytest.raises(ImageError) as error:
+        await store.pull("r.example/app@sha256:1", None)
+    assert words in str(error.value)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 500
+    await store.close()
 
 
-def test_what_a_pull_sends_is_quoted_and_hides_the_login() -> None:
+async def test_what_a_pull_sends_is_quoted_and_hides_the_login() -> None:
     seen: list[httpx2.Request] = []
 
     def handle(request: httpx2.Request) -> httpx2.Response:
         seen.append(request)
         return httpx2.Response(200, json={"images": ["x"], "id": "x"})
 
-    async def story() -> None:
-        store = answered(handle)
-        await store.pull("r.example/a&policy=always@sha256:1", Credentials("ann", "secret"))
-        assert dict(seen[0].url.params) == {
-            "reference": "r.example/a&policy=always@sha256:1", "policy": "missing", "quiet": "true",
-        }  # fmt: skip
-        assert "X-Registry-Auth" in seen[0].headers
-        await store.close()
-
-    asyncio.run(story())
+    store = answered(handle)
+    await store.pull("r.example/a&policy=always@sha256:1", Credentials("ann", "secret"))
+    assert dict(seen[0].url.params) == {
+        "reference": "r.example/a&policy=always@sha256:1", "policy": "missing", "quiet": "true",
+    }  # fmt: skip
+    assert "X-Registry-Auth" in seen[0].headers
+    await store.close()
     assert "secret" not in repr(Request("POST", "images/pull", headers={"X-Registry-Auth": "secret"}))
 
 
-def test_an_error_of_podman_names_the_image() -> None:
-    async def story() -> None:
-        cause = {"cause": "storage is locked", "message": "acquiring lock: storage is locked", "response": 500}
-        store = answered(lambda request: httpx2.Response(500, json=cause))
-        for work in (
-            store.pull("r/a@sha256:1", None), store.inspect("r/a@sha256:1"), store.claim("r/a@sha256:1"),
-            store.release("r/a@sha256:1"), store.remove("r/a@sha256:1", []),
-        ):  # fmt: skip
-            with pytest.raises(ImageError, match="the image r/a@sha256:1: Podman: acquiring lock: storage is locked"):
-                await work
-        with pytest.raises(ImageError, match="storage is locked"):
-            await store.list()
-        await store.close()
-
-    asyncio.run(story())
+async def test_an_error_of_podman_names_the_image() -> None:
+    cause = {"cause": "storage is locked", "message": "acquiring lock: storage is locked", "response": 500}
+    store = answered(lambda request: httpx2.Response(500, json=cause))
+    for work in (
+        store.pull("r/a@sha256:1", None), store.inspect("r/a@sha256:1"), store.claim("r/a@sha256:1"),
+        store.release("r/a@sha256:1"), store.remove("r/a@sha256:1", []),
+    ):  # fmt: skip
+        with pytest.raises(ImageError, match="the image r/a@sha256:1: Podman: acquiring lock: storage is locked"):
+            await work
+    with pytest.raises(ImageError, match="storage is locked"):
+        await store.list()
+    await store.close()
 
 
 def test_the_tests_have_a_podman_where_nothing_may_be_missing() -> None:

@@ -346,7 +346,7 @@ def _certificate(path: Path) -> ssl.SSLContext:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_a_registry_answers_is_a_manifest_or_an_error(seed: int) -> None:
+async def test_whatever_a_registry_answers_is_a_manifest_or_an_error(seed: int) -> None:
     rng = random.Random(seed)
     headers = {
         "WWW-Authenticate": ["Bearer", 'Bearer realm="', "Basic", 'Bearer realm="https://127.0.0.1:1/"', "x" * 9000],
@@ -361,17 +361,14 @@ def test_whatever_a_registry_answers_is_a_manifest_or_an_error(seed: int) -> Non
         chosen = {name: rng.choice(values) for name, values in headers.items() if rng.random() < 0.7}
         return Reply(rng.choice([200, 200, 301, 307, 400, 401, 404, 429, 500, 503]), chosen, rng.choice(bodies))
 
-    async def story() -> None:
-        fake = FakeRegistry()
-        fake.answer = answer
-        client = Registry((), FakeClock(), transport=fake.transport("r.example"))
-        image = ImageReference("r.example", "team/app", "1")
-        errors = [error for number in range(30) if (error := await refused_or_not(client, image, number))]
-        assert all(str(error).isprintable() for error in errors)
-        assert all(error.wait is None or 0.0 <= error.wait <= 3600.0 for error in errors)
-        await client.close()
-
-    asyncio.run(story())
+    fake = FakeRegistry()
+    fake.answer = answer
+    client = Registry((), FakeClock(), transport=fake.transport("r.example"))
+    image = ImageReference("r.example", "team/app", "1")
+    errors = [error for number in range(30) if (error := await refused_or_not(client, image, number))]
+    assert all(str(error).isprintable() for error in errors)
+    assert all(error.wait is None or 0.0 <= error.wait <= 3600.0 for error in errors)
+    await client.close()
 
 
 async def refused_or_not(client: Registry, image: ImageReference, number: int) -> ImageError | None:

@@ -95,16 +95,16 @@ def test_a_declared_length_above_the_limit_is_not_even_read() -> None:
     assert found.error == "more than 10 MiB"
 
 
-def test_nothing_listens() -> None:
+async def test_nothing_listens() -> None:
     async def story() -> TargetMetrics:
         async with serving(b"") as requests:
             port = requests.port
         return await scrape(port, "/metrics", "")
 
-    assert asyncio.run(story()).error == "connection refused"
+    assert (await story()).error == "connection refused"
 
 
-def test_a_large_answer_does_not_block_the_loop() -> None:
+async def test_a_large_answer_does_not_block_the_loop() -> None:
     """A task beside it runs at least once for each part of the answer."""
     body = b"".join(b'requests{path="/some/path/%d"} %d\n' % (number, number) for number in range(20_000))
 
@@ -123,6 +123,6 @@ def test_a_large_answer_does_not_block_the_loop() -> None:
         task.cancel()
         return found, turns
 
-    found, turns = asyncio.run(story())
+    found, turns = await story()
     assert (found.error, found.samples) == ("", 20_000)
     assert turns > len(body) / 16_384

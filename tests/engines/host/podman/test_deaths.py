@@ -80,7 +80,7 @@ def deaths(short: range) -> Iterable[object]:
 
 @pytest.mark.parametrize("last_arrives", [False, True])
 @pytest.mark.parametrize("steps", deaths(range(3, MOST, 9)))
-def test_a_daemon_that_dies_anywhere_leaves_what_the_next_one_puts_right(
+async def test_a_daemon_that_dies_anywhere_leaves_what_the_next_one_puts_right(
     tmp_path: Path, steps: range, last_arrives: bool
 ) -> None:
     async def story() -> None:
@@ -90,4 +90,4 @@ def test_a_daemon_that_dies_anywhere_leaves_what_the_next_one_puts_right(
                 return
         raise AssertionError("it never did all its work")
 
-    asyncio.run(story())
+    await story()

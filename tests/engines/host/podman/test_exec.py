@@ -44,10 +44,7 @@ class Slow(Libpod):
 
 
 @pytest.mark.parametrize(("start", "run", "output"), [(1.2, 0.0, "ok\n"), (0.0, 30.0, "")])
-def test_the_time_of_a_program_begins_when_it_does(tmp_path: Path, start: float, run: float, output: str) -> None:
-    async def story() -> None:
-        async with opened(tmp_path, tmp_path / "socket", Slow(start, run).transport()) as host:
-            await host.runtime.start(launch())
-            assert (await host.runtime.exec(place(), ["true"], 1.0)).output == output
-
-    asyncio.run(story())
+async def test_the_time_of_a_program_begins_when_it_does(tmp_path: Path, start: float, run: float, output: str) -> None:
+    async with opened(tmp_path, tmp_path / "socket", Slow(start, run).transport()) as host:
+        await host.runtime.start(launch())
+        assert (await host.runtime.exec(place(), ["true"], 1.0)).output == output

@@ -402,7 +402,7 @@ def test_an_answer_of_a_name_server_opens_the_addresses_of_a_pattern(
 
 
 @only_root("only root changes the network")
-def test_a_name_server_that_does_not_answer_delays_no_other_rule(
+async def test_a_name_server_that_does_not_answer_delays_no_other_rule(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool("nft", "nftables")
@@ -414,51 +414,42 @@ def test_a_name_server_that_does_not_answer_delays_no_other_rule(
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
-
-    async def story() -> None:
-        firewall = Firewall(owner(), tmp_path / "policies.json", SystemClock())
-        keeper = FirewallKeeper(firewall, SystemClock())
-        try:
-            await firewall.open(BRIDGE)
-            firewall.admit(ContainerId(API, "api-x", ""), "10.9.0.3")
-            external = External(outbound_allow_cidr=("192.0.2.7",), outbound_allow_hostname=("example.com",))
-            firewall.set_policy(API, policy(external))
-            keeper.wake()
-            await until(lambda: asked and "192.0.2.7" in listing(), "the policy is in force")
-            assert not answered.is_set()
-        finally:
-            await keeper.close()
-            answered.set()
-            await firewall.remove()
-
-    asyncio.run(story())
+    firewall = Firewall(owner(), tmp_path / "policies.json", SystemClock())
+    keeper = FirewallKeeper(firewall, SystemClock())
+    try:
+        await firewall.open(BRIDGE)
+        firewall.admit(ContainerId(API, "api-x", ""), "10.9.0.3")
+        external = External(outbound_allow_cidr=("192.0.2.7",), outbound_allow_hostname=("example.com",))
+        firewall.set_policy(API, policy(external))
+        keeper.wake()
+        await until(lambda: asked and "192.0.2.7" in listing(), "the policy is in force")
+        assert not answered.is_set()
+    finally:
+        await keeper.close()
+        answered.set()
+        await firewall.remove()
 
 
 @only_root("only root changes the network")
-def test_an_event_shows_that_others_removed_the_table(tmp_path: Path) -> None:
+async def test_an_event_shows_that_others_removed_the_table(tmp_path: Path) -> None:
     tool("nft", "nftables")
     clock, events = FakeClock(), list[EngineEvent]()
-
-    async def story() -> None:
-        firewall = Firewall(owner(), tmp_path / "policies.json", clock)
-        keeper = FirewallKeeper(firewall, clock)
-        upkeep = Housekeeping(
-            Collector(tmp_path, "here", clock), clock, "here", RecordedSignals(events), keeper.take_events
-        )
-        running = asyncio.create_task(upkeep.run())
-        try:
-            await firewall.open(BRIDGE)
-            subprocess.run(["nft", f"delete table inet reconciler_{owner()}"], check=True)
-            async with asyncio.timeout(PATIENCE):
-                while not events:
-                    await clock.advance(COLLECT)
-            assert listing()
-        finally:
-            running.cancel()
-            await keeper.close()
-            await firewall.remove()
-
-    asyncio.run(story())
+    firewall = Firewall(owner(), tmp_path / "policies.json", clock)
+    keeper = FirewallKeeper(firewall, clock)
+    collector, signals = Collector(tmp_path, "here", clock), RecordedSignals(events)
+    upkeep = Housekeeping(collector, clock, "here", signals, keeper.take_events)
+    running = asyncio.create_task(upkeep.run())
+    try:
+        await firewall.open(BRIDGE)
+        subprocess.run(["nft", f"delete table inet reconciler_{owner()}"], check=True)
+        async with asyncio.timeout(PATIENCE):
+            while not events:
+                await clock.advance(COLLECT)
+        assert listing()
+    finally:
+        running.cancel()
+        await keeper.close()
+        await firewall.remove()
     assert [(str(each.key), each.reason) for each in events] == [("location/here", "FirewallRestored")]
 
 
@@ -467,47 +458,43 @@ def listing() -> str:
 
 
 @only_root("only root changes the network")
-def test_a_table_that_others_change_is_written_again_and_policies_survive_the_daemon(tmp_path: Path) -> None:
+async def test_a_table_that_others_change_is_written_again_and_policies_survive_the_daemon(tmp_path: Path) -> None:
     tool("nft", "nftables")
     sandbox = ContainerId(API, "api-x", "")
     # Every resolver answers an address with itself. What is on this host stays closed, whatever name it has.
     named = policy(External(outbound_allow_hostname=("198.51.100.7", "localhost", "169.254.169.254")))
-
-    async def story() -> None:
-        one = Firewall(owner(), tmp_path / "policies.json", SystemClock())
-        try:
-            assert not await one.restore()
-            await one.open(BRIDGE)
-            one.set_policy(API, named)
-            one.set_policy(DB, policy(External(outbound_allow_cidr=("192.0.2.1",))))
-            one.admit(sandbox, "10.9.0.3")
-            await asyncio.gather(one.write(), one.write())
-            before = listing()
-            assert "10.9.0.3" in before
-            assert "198.51.100.7" not in before
-            await one.refresh_hosts()
-            assert "ip daddr 198.51.100.7 tcp dport { 80, 443, 445 } accept" in listing()
-            assert not {"127.0.0.1", "169.254.169.254"} & {*listing().split()}
-            assert not await one.restore()
-            subprocess.run(["nft", f"delete table inet reconciler_{owner()}"], check=True)
-            assert await one.restore()
-            subprocess.run(["nft", f"flush chain inet reconciler_{owner()} input"], check=True)
-            assert await one.restore()
-            heir = Firewall(owner(), tmp_path / "policies.json", SystemClock())
-            heir.load()
-            heir.admit(sandbox, "10.9.0.3")
-            await heir.open(BRIDGE)
-            await heir.refresh_hosts()
-            assert "198.51.100.7" in listing()
-            assert "192.0.2.1" not in (tmp_path / "policies.json").read_text()
-            heir.release(sandbox)
-            await heir.write()
-            assert "10.9.0.3" not in listing()
-            with pytest.raises(EngineError, match="firewall"):
-                await heir.open('"')
-            assert not heir.active
-        finally:
-            await one.remove()
-        assert listing() == ""
-
-    asyncio.run(story())
+    one = Firewall(owner(), tmp_path / "policies.json", SystemClock())
+    try:
+        assert not await one.restore()
+        await one.open(BRIDGE)
+        one.set_policy(API, named)
+        one.set_policy(DB, policy(External(outbound_allow_cidr=("192.0.2.1",))))
+        one.admit(sandbox, "10.9.0.3")
+        await asyncio.gather(one.write(), one.write())
+        before = listing()
+        assert "10.9.0.3" in before
+        assert "198.51.100.7" not in before
+        await one.refresh_hosts()
+        assert "ip daddr 198.51.100.7 tcp dport { 80, 443, 445 } accept" in listing()
+        assert not {"127.0.0.1", "169.254.169.254"} & {*listing().split()}
+        assert not await one.restore()
+        subprocess.run(["nft", f"delete table inet reconciler_{owner()}"], check=True)
+        assert await one.restore()
+        subprocess.run(["nft", f"flush chain inet reconciler_{owner()} input"], check=True)
+        assert await one.restore()
+        heir = Firewall(owner(), tmp_path / "policies.json", SystemClock())
+        heir.load()
+        heir.admit(sandbox, "10.9.0.3")
+        await heir.open(BRIDGE)
+        await heir.refresh_hosts()
+        assert "198.51.100.7" in listing()
+        assert "192.0.2.1" not in (tmp_path / "policies.json").read_text()
+        heir.release(sandbox)
+        await heir.write()
+        assert "10.9.0.3" not in listing()
+        with pytest.raises(EngineError, match="firewall"):
+            await heir.open('"')
+        assert not heir.active
+    finally:
+        await one.remove()
+    assert listing() == ""

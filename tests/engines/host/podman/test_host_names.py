@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from reconciler.engines.host.dataplane.endpoints import Endpoints
@@ -96,31 +95,28 @@ def test_a_mounted_file_changes_in_place_and_what_is_not_ours_stays(tmp_path: Pa
     assert not path.exists()
 
 
-def test_names_follow_readiness_and_survive_the_daemon(tmp_path: Path) -> None:
+async def test_names_follow_readiness_and_survive_the_daemon(tmp_path: Path) -> None:
     hosts = tmp_path / "podman" / "shop" / "api" / "r" / "main" / "hosts"
 
     def names(one: Host, name: str) -> list[str]:
         return names_in(hosts).get(name, [])
 
-    async def story() -> None:
-        service = Libpod()
-        async with opened(tmp_path, tmp_path / "socket", service.transport(), keep=True) as one:
-            endpoints = Endpoints(tmp_path / "endpoints", one.runtime.addresses, one.runtime.publish)
-            await one.runtime.start(launch(replica_ports={80: 20001}))
-            await one.runtime.start(launch(at=place("other"), replica_ports={80: 20002}))
-            assert names(one, "api") == []
-            endpoints.publish(KEY, [replica("other", 20002)])
-            await until(lambda: names(one, "api") == ["10.89.0.4"], "the name of the ready replica")
-            await one.runtime.start(launch(at=place("late")))
-            late = hosts.parents[2] / "late" / "main" / "hosts"
-            assert names_in(late)["api.shop.platform.local"] == ["10.89.0.4"]
-        hosts.write_text(hosts.read_text().partition("#")[0])
-        async with opened(tmp_path, tmp_path / "socket", service.transport()) as heir:
-            await until(lambda: names(heir, "api") == ["10.89.0.4"], "the names that the last daemon knew")
-            endpoints = Endpoints(tmp_path / "endpoints", heir.runtime.addresses, heir.runtime.publish)
-            endpoints.publish(KEY, [replica("r", 20001), replica("other", 20002)])
-            await until(lambda: len(names(heir, "api")) == 2, "both replicas")
-            endpoints.remove(KEY)
-            await until(lambda: names(heir, "api") == [], "the name is gone")
-
-    asyncio.run(story())
+    service = Libpod()
+    async with opened(tmp_path, tmp_path / "socket", service.transport(), keep=True) as one:
+        endpoints = Endpoints(tmp_path / "endpoints", one.runtime.addresses, one.runtime.publish)
+        await one.runtime.start(launch(replica_ports={80: 20001}))
+        await one.runtime.start(launch(at=place("other"), replica_ports={80: 20002}))
+        assert names(one, "api") == []
+        endpoints.publish(KEY, [replica("other", 20002)])
+        await until(lambda: names(one, "api") == ["10.89.0.4"], "the name of the ready replica")
+        await one.runtime.start(launch(at=place("late")))
+        late = hosts.parents[2] / "late" / "main" / "hosts"
+        assert names_in(late)["api.shop.platform.local"] == ["10.89.0.4"]
+    hosts.write_text(hosts.read_text().partition("#")[0])
+    async with opened(tmp_path, tmp_path / "socket", service.transport()) as heir:
+        await until(lambda: names(heir, "api") == ["10.89.0.4"], "the names that the last daemon knew")
+        endpoints = Endpoints(tmp_path / "endpoints", heir.runtime.addresses, heir.runtime.publish)
+        endpoints.publish(KEY, [replica("r", 20001), replica("other", 20002)])
+        await until(lambda: len(names(heir, "api")) == 2, "both replicas")
+        endpoints.remove(KEY)
+        await until(lambda: names(heir, "api") == [], "the name is gone")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import subprocess
 import sys
@@ -81,27 +80,23 @@ def test_reading_answers_needs_a_capability() -> None:
     assert subprocess.run([*without, "-c", script], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_what_is_learned_is_bounded_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_learned_is_bounded_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "resolv.conf").write_text(f"nameserver {SERVER}\n")
     monkeypatch.setattr(name_servers, "_CONFIGURATIONS", (tmp_path / "resolv.conf",))
-
-    async def story() -> None:
-        clock, key = FakeClock(), Key(Kind.WORKLOAD, "shop", "api")
-        firewall = Firewall("test-of-bounds", tmp_path / "policies.json", clock)
-        firewall.load()
-        firewall.set_policy(key, Policy(Rules(External(outbound_allow_hostname=("*.example.com",)))))
-        for first in range(0, 1200, 200):
-            records = [f"a.example.com. 60 IN A 10.1.{at // 256}.{at % 256}" for at in range(first, first + 200)]
-            assert firewall.learn("", packet(response("a.example.com", records)))
-            await clock.advance(1.0)
-        assert not firewall.learn("", packet(response("a.example.com", records)))
-        metadata = response("a.example.com", ["a.example.com. 60 IN A 169.254.169.254"])
-        assert not firewall.learn("", packet(metadata)), "an address of this link stays closed"
-        learned = firewall._known().hosts["*.example.com"]
-        assert len(learned) == 1000
-        assert "10.1.0.0" not in learned
-        await clock.advance(700.0)
-        await firewall.refresh_hosts()
-        assert not firewall._known().hosts["*.example.com"]
-
-    asyncio.run(story())
+    clock, key = FakeClock(), Key(Kind.WORKLOAD, "shop", "api")
+    firewall = Firewall("test-of-bounds", tmp_path / "policies.json", clock)
+    firewall.load()
+    firewall.set_policy(key, Policy(Rules(External(outbound_allow_hostname=("*.example.com",)))))
+    for first in range(0, 1200, 200):
+        records = [f"a.example.com. 60 IN A 10.1.{at // 256}.{at % 256}" for at in range(first, first + 200)]
+        assert firewall.learn("", packet(response("a.example.com", records)))
+        await clock.advance(1.0)
+    assert not firewall.learn("", packet(response("a.example.com", records)))
+    metadata = response("a.example.com", ["a.example.com. 60 IN A 169.254.169.254"])
+    assert not firewall.learn("", packet(metadata)), "an address of this link stays closed"
+    learned = firewall._known().hosts["*.example.com"]
+    assert len(learned) == 1000
+    assert "10.1.0.0" not in learned
+    await clock.advance(700.0)
+    await firewall.refresh_hosts()
+    assert not firewall._known().hosts["*.example.com"]

@@ -41,46 +41,40 @@ def table() -> dict[int, str]:
 
 
 @only_root("only root changes the network")
-def test_the_table_follows_the_sandboxes_also_when_others_have_changed_it(ports: PublishedPorts) -> None:
-    async def story() -> None:
-        assert not ports.active
-        await ports.open(BRIDGE)
-        assert (ports.active, table()) == (True, {})
-        ports.lead(FIRST, PORTS, "10.213.0.2")
-        ports.lead(SECOND, {80: 20_003}, "10.213.0.3")
-        await asyncio.gather(ports.write(), ports.write())
-        expected = {20_001: "10.213.0.2 . 8080", 20_002: "10.213.0.2 . 9000", 20_003: "10.213.0.3 . 80"}
-        assert table() == expected
-        ports.release(SECOND)
-        ports.lead(FIRST, PORTS, "10.213.0.4")
-        await ports.write()
-        assert table() == {20_001: "10.213.0.4 . 8080", 20_002: "10.213.0.4 . 9000"}
-        subprocess.run(["nft", f"flush map ip reconciler_{OWNER} ports"], check=True)
-        await ports.restore()
-        assert len(table()) == 2
-        subprocess.run(["nft", f"delete table ip reconciler_{OWNER}"], check=True)
-        ports.release(FIRST)
-        ports.lead(SECOND, {80: 20_003}, "10.213.0.3")
-        await ports.write()
-        assert table() == {20_003: "10.213.0.3 . 80"}
-        heir = PublishedPorts(OWNER)
-        await heir.open(BRIDGE)
-        assert table() == {}
-
-    asyncio.run(story())
+async def test_the_table_follows_the_sandboxes_also_when_others_have_changed_it(ports: PublishedPorts) -> None:
+    assert not ports.active
+    await ports.open(BRIDGE)
+    assert (ports.active, table()) == (True, {})
+    ports.lead(FIRST, PORTS, "10.213.0.2")
+    ports.lead(SECOND, {80: 20_003}, "10.213.0.3")
+    await asyncio.gather(ports.write(), ports.write())
+    expected = {20_001: "10.213.0.2 . 8080", 20_002: "10.213.0.2 . 9000", 20_003: "10.213.0.3 . 80"}
+    assert table() == expected
+    ports.release(SECOND)
+    ports.lead(FIRST, PORTS, "10.213.0.4")
+    await ports.write()
+    assert table() == {20_001: "10.213.0.4 . 8080", 20_002: "10.213.0.4 . 9000"}
+    subprocess.run(["nft", f"flush map ip reconciler_{OWNER} ports"], check=True)
+    await ports.restore()
+    assert len(table()) == 2
+    subprocess.run(["nft", f"delete table ip reconciler_{OWNER}"], check=True)
+    ports.release(FIRST)
+    ports.lead(SECOND, {80: 20_003}, "10.213.0.3")
+    await ports.write()
+    assert table() == {20_003: "10.213.0.3 . 80"}
+    heir = PublishedPorts(OWNER)
+    await heir.open(BRIDGE)
+    assert table() == {}
 
 
 @only_root("only root changes the network")
-def test_a_table_that_cannot_be_made_leaves_the_ports_to_podman(ports: PublishedPorts) -> None:
-    async def story() -> None:
-        with pytest.raises(EngineError, match="cannot be led to containers"):
-            await ports.open('"')
-        assert not ports.active
-        ports.lead(FIRST, PORTS, "10.213.0.2")
-        await ports.write()
-        assert not port_table(OWNER)
-
-    asyncio.run(story())
+async def test_a_table_that_cannot_be_made_leaves_the_ports_to_podman(ports: PublishedPorts) -> None:
+    with pytest.raises(EngineError, match="cannot be led to containers"):
+        await ports.open('"')
+    assert not ports.active
+    ports.lead(FIRST, PORTS, "10.213.0.2")
+    await ports.write()
+    assert not port_table(OWNER)
 
 
 def test_a_port_is_occupied_as_long_as_its_sandbox_runs_and_only_if_it_is_free() -> None:

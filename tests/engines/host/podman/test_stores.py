@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import socket
@@ -61,7 +60,7 @@ def mounted(folder: Path, *wanted: StoreMount) -> Iterator[Path]:
         unmount_below(folder)
 
 
-def test_a_bucket_is_a_directory_that_all_users_read_and_none_changes(tmp_path: Path) -> None:
+async def test_a_bucket_is_a_directory_that_all_users_read_and_none_changes(tmp_path: Path) -> None:
     folder = tmp_path / "with space" / "stores"
     with s3(pictures=BUCKET) as server:
         with mounted(folder, store(server)) as at:
@@ -77,15 +76,15 @@ def test_a_bucket_is_a_directory_that_all_users_read_and_none_changes(tmp_path: 
             assert SECRET_KEY.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
             assert mount_stores((store(server),), folder)[0].source == at
             assert programs(folder) == [pid], "what is mounted stays"
-        asyncio.run(until(lambda: not programs(folder), "the end of rclone"))
+        await until(lambda: not programs(folder), "the end of rclone")
         assert not list(at.iterdir())
 
 
-def test_a_mount_whose_rclone_died_is_made_again(tmp_path: Path) -> None:
+async def test_a_mount_whose_rclone_died_is_made_again(tmp_path: Path) -> None:
     with s3(pictures=BUCKET) as server, mounted(tmp_path, store(server)) as at:
         [pid] = programs(tmp_path)
         os.kill(pid, signal.SIGKILL)
-        asyncio.run(until(lambda: not programs(tmp_path), "the end of rclone"))
+        await until(lambda: not programs(tmp_path), "the end of rclone")
         with pytest.raises(OSError, match="not connected"):
             list(at.iterdir())
         mount_stores((store(server),), tmp_path)
@@ -132,7 +131,7 @@ def mount_points(folder: Path) -> list[str]:
     return [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f" {folder}/" in line]
 
 
-def test_a_replica_has_its_stores_until_it_is_removed(tmp_path: Path) -> None:
+async def test_a_replica_has_its_stores_until_it_is_removed(tmp_path: Path) -> None:
     async def story(server: S3) -> None:
         service, clock = Libpod(), FakeClock()
         async with opened(tmp_path, tmp_path / "socket", service.transport(), clock=clock) as one:
@@ -166,11 +165,11 @@ def test_a_replica_has_its_stores_until_it_is_removed(tmp_path: Path) -> None:
     for name in ("rclone", "fusermount3"):
         tool(name, "rclone fuse3")
     with s3(pictures=BUCKET) as server:
-        asyncio.run(story(server))
+        await story(server)
 
 
 @pytest.mark.slow
-def test_a_bucket_of_another_implementation_of_s3_is_mounted(tmp_path: Path) -> None:
+async def test_a_bucket_of_another_implementation_of_s3_is_mounted(tmp_path: Path) -> None:
     pytest.importorskip("moto")
     for name in ("rclone", "fusermount3"):
         tool(name, "rclone fuse3")
@@ -190,7 +189,7 @@ def test_a_bucket_of_another_implementation_of_s3_is_mounted(tmp_path: Path) -> 
         return subprocess.run(command, env={"PATH": os.environ["PATH"], **environment}, check=False).returncode
 
     try:
-        asyncio.run(until(lambda: rclone("mkdir", "store:pictures") == 0, "the server"))
+        await until(lambda: rclone("mkdir", "store:pictures") == 0, "the server")
         content = os.urandom(3 << 20)
         (tmp_path / "large").write_bytes(content)
         assert rclone("copyto", str(tmp_path / "large"), "store:pictures/folder/large") == 0

@@ -47,28 +47,26 @@ def podman(pid: int) -> PodmanClient:
     return PodmanClient(Path("/nonexistent"), httpx2.MockTransport(handle))
 
 
-def test_a_late_program_of_another_namespace_costs_no_stranger_its_life(stranger: subprocess.Popen[bytes]) -> None:
-    async def story() -> None:
-        client = podman(stranger.pid)
-        execution = Execution(client, msgspec.structs.replace(PODMAN, direct=False))
-        found = await execution.run(CONTAINER, ["sleep"], 0.05)
-        assert (found.code, found.timed_out) == (137, True)
-        await client.close()
-
-    asyncio.run(story())
+async def test_a_late_program_of_another_namespace_costs_no_stranger_its_life(
+    stranger: subprocess.Popen[bytes],
+) -> None:
+    client = podman(stranger.pid)
+    execution = Execution(client, msgspec.structs.replace(PODMAN, direct=False))
+    found = await execution.run(CONTAINER, ["sleep"], 0.05)
+    assert (found.code, found.timed_out) == (137, True)
+    await client.close()
     with pytest.raises(subprocess.TimeoutExpired):
         stranger.wait(0.2)
 
 
-def test_a_session_that_is_closed_hangs_up_on_no_stranger(stranger: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    async def story() -> None:
-        path = tmp_path / "socket"
-        server = await asyncio.start_unix_server(lambda reader, writer: writer.close(), path)
-        link = _Link(*await asyncio.open_unix_connection(path))
-        session = AttachedSession(podman(stranger.pid), _Program(CONTAINER, "s"), place(), link, False)
-        await session.close()
-        server.close()
-
-    asyncio.run(story())
+async def test_a_session_that_is_closed_hangs_up_on_no_stranger(
+    stranger: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "socket"
+    server = await asyncio.start_unix_server(lambda reader, writer: writer.close(), path)
+    link = _Link(*await asyncio.open_unix_connection(path))
+    session = AttachedSession(podman(stranger.pid), _Program(CONTAINER, "s"), place(), link, False)
+    await session.close()
+    server.close()
     with pytest.raises(subprocess.TimeoutExpired):
         stranger.wait(0.2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import subprocess
 import tarfile
@@ -90,121 +89,103 @@ def writes(user: int, folder: Path, name: str) -> bool:
 
 
 @only_root("only root gives files away")
-def test_containers_of_different_users_share_scratch_also_after_a_restart(tmp_path: Path) -> None:
-    async def story() -> None:
-        service = Libpod()
-        async with host(tmp_path, service) as one:
-            shop = Shop(tmp_path, one)
-            service.images |= {shop.images["app"]: "1000", shop.images["side"]: "", shop.images["other"]: "2000"}
-            volumes = await shop.start("app")
-            shared, data = volumes["/shared"], volumes["/data"]
-            assert writes(1000, shared, "app")
-            assert writes(1000, data, "app")
-            (data / "of-root").write_text("x")
-            for container in ("side", "other", "side"):
-                if (at := ContainerId(KEY, "r", container)) in {each.place for each in await one.runtime.list()}:
-                    service.end(service.named(f"r-{container}"), 1)
-                    await one.over(at)
-                before = (data.stat().st_ctime_ns, shared.stat().st_ctime_ns)
-                await shop.start(container)
-                assert (data.stat().st_ctime_ns, shared.stat().st_ctime_ns) == before, "a start changes no owner"
-                assert all(writes(user, shared, f"from-{user}") for user in (0, 1000, 2000))
-            service.end(service.named("r-app"), 1)
-            await one.over(ContainerId(KEY, "r", "app"))
-            shop.launch("app")
-            assert writes(1000, data, "app"), "between two starts its user keeps the volume"
-            await shop.start("app")
-            assert (data.stat().st_uid, (data / "of-root").stat().st_uid) == (1000, 0), "content is copied only once"
-            assert not writes(2000, data, "stranger")
-            assert shared.parent.stat().st_mode & 0o777 == 0o700, "only mounts lead to what all users can write"
-
-    asyncio.run(story())
+async def test_containers_of_different_users_share_scratch_also_after_a_restart(tmp_path: Path) -> None:
+    service = Libpod()
+    async with host(tmp_path, service) as one:
+        shop = Shop(tmp_path, one)
+        service.images |= {shop.images["app"]: "1000", shop.images["side"]: "", shop.images["other"]: "2000"}
+        volumes = await shop.start("app")
+        shared, data = volumes["/shared"], volumes["/data"]
+        assert writes(1000, shared, "app")
+        assert writes(1000, data, "app")
+        (data / "of-root").write_text("x")
+        for container in ("side", "other", "side"):
+            if (at := ContainerId(KEY, "r", container)) in {each.place for each in await one.runtime.list()}:
+                service.end(service.named(f"r-{container}"), 1)
+                await one.over(at)
+            before = (data.stat().st_ctime_ns, shared.stat().st_ctime_ns)
+            await shop.start(container)
+            assert (data.stat().st_ctime_ns, shared.stat().st_ctime_ns) == before, "a start changes no owner"
+            assert all(writes(user, shared, f"from-{user}") for user in (0, 1000, 2000))
+        service.end(service.named("r-app"), 1)
+        await one.over(ContainerId(KEY, "r", "app"))
+        shop.launch("app")
+        assert writes(1000, data, "app"), "between two starts its user keeps the volume"
+        await shop.start("app")
+        assert (data.stat().st_uid, (data / "of-root").stat().st_uid) == (1000, 0), "content is copied only once"
+        assert not writes(2000, data, "stranger")
+        assert shared.parent.stat().st_mode & 0o777 == 0o700, "only mounts lead to what all users can write"
 
 
-def test_the_user_of_an_image_is_found_once_for_a_digest_and_each_time_for_a_tag(tmp_path: Path) -> None:
-    async def story() -> None:
-        service = Libpod()
-        async with host(tmp_path, service) as one:
-            for replica in "abc":
-                await one.runtime.start(launch(at=place(replica, "tag"), image="localhost/app:1"))
-                await one.runtime.start(launch(at=place(replica, "digest"), image=f"localhost/app@sha256:{'0' * 64}"))
-            asked = [each for each in service.requests if each.startswith("GET images/localhost%2Fapp")]
-            assert len(asked) == 4
-
-    asyncio.run(story())
+async def test_the_user_of_an_image_is_found_once_for_a_digest_and_each_time_for_a_tag(tmp_path: Path) -> None:
+    service = Libpod()
+    async with host(tmp_path, service) as one:
+        for replica in "abc":
+            await one.runtime.start(launch(at=place(replica, "tag"), image="localhost/app:1"))
+            await one.runtime.start(launch(at=place(replica, "digest"), image=f"localhost/app@sha256:{'0' * 64}"))
+        asked = [each for each in service.requests if each.startswith("GET images/localhost%2Fapp")]
+        assert len(asked) == 4
 
 
 @only_root("only root gives files away")
-def test_the_group_of_volumes_is_that_of_the_manifest_with_users_of_images(tmp_path: Path) -> None:
-    async def story() -> None:
-        service = Libpod()
-        async with host(tmp_path, service) as one:
-            shop = Shop(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
-            service.images |= dict.fromkeys(shop.images.values(), "1000")
-            volumes = await shop.start("app")
-            stats = {path: at.stat() for path, at in volumes.items()}
-            found = {path: (each.st_uid, each.st_gid, each.st_mode & 0o7777) for path, each in stats.items()}
-            assert found == {"/shared": (1000, 3000, 0o2777), "/data": (1000, 3000, 0o2770)}
-
-    asyncio.run(story())
+async def test_the_group_of_volumes_is_that_of_the_manifest_with_users_of_images(tmp_path: Path) -> None:
+    service = Libpod()
+    async with host(tmp_path, service) as one:
+        shop = Shop(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
+        service.images |= dict.fromkeys(shop.images.values(), "1000")
+        volumes = await shop.start("app")
+        stats = {path: at.stat() for path, at in volumes.items()}
+        found = {path: (each.st_uid, each.st_gid, each.st_mode & 0o7777) for path, each in stats.items()}
+        assert found == {"/shared": (1000, 3000, 0o2777), "/data": (1000, 3000, 0o2770)}
 
 
 @only_root("only root gives files away")
-def test_a_group_that_a_later_version_adds_owns_what_a_volume_contains(tmp_path: Path) -> None:
-    async def story() -> None:
-        service = Libpod()
-        async with host(tmp_path, service) as one:
-            shop = Shop(tmp_path, one)
-            service.images |= dict.fromkeys(shop.images.values(), "1000")
-            data = (await shop.start("app"))["/data"]
-            assert writes(1000, data, "file")
-            later = Shop(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
-            later.launch("app")
-            found = [(each.stat().st_uid, each.stat().st_gid) for each in (data, data / "file")]
-            assert found == [(1000, 3000), (1000, 3000)]
-            assert data.stat().st_mode & 0o7777 == 0o2770
-
-    asyncio.run(story())
+async def test_a_group_that_a_later_version_adds_owns_what_a_volume_contains(tmp_path: Path) -> None:
+    service = Libpod()
+    async with host(tmp_path, service) as one:
+        shop = Shop(tmp_path, one)
+        service.images |= dict.fromkeys(shop.images.values(), "1000")
+        data = (await shop.start("app"))["/data"]
+        assert writes(1000, data, "file")
+        later = Shop(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
+        later.launch("app")
+        found = [(each.stat().st_uid, each.stat().st_gid) for each in (data, data / "file")]
+        assert found == [(1000, 3000), (1000, 3000)]
+        assert data.stat().st_mode & 0o7777 == 0o2770
 
 
 @pytest.mark.parametrize("user", ["99999999999", "4294967295", "9" * 5000, "app"])
-def test_a_user_that_no_host_can_have_is_refused_and_leaves_nothing(tmp_path: Path, user: str) -> None:
+async def test_a_user_that_no_host_can_have_is_refused_and_leaves_nothing(tmp_path: Path, user: str) -> None:
     async def passwd() -> AsyncIterator[bytes]:
         yield archive(b"app:x:" + b"9" * 5000 + b":0::/:/bin/sh\n")
 
-    async def story() -> None:
-        service = Libpod()
-        service.archive = passwd
-        async with host(tmp_path, service) as one:
-            service.images[IMAGE] = user
-            with pytest.raises(EngineError) as caught:
-                await one.runtime.start(launch())
-            assert caught.value.reason is Reason.USER_NOT_FOUND
-            assert len(str(caught.value)) < 200
-            assert [box.body["labels"] for box in service.boxes.values() if "r-main" in box.body["name"]] == []
-
-    asyncio.run(story())
+    service = Libpod()
+    service.archive = passwd
+    async with host(tmp_path, service) as one:
+        service.images[IMAGE] = user
+        with pytest.raises(EngineError) as caught:
+            await one.runtime.start(launch())
+        assert caught.value.reason is Reason.USER_NOT_FOUND
+        assert len(str(caught.value)) < 200
+        assert [box.body["labels"] for box in service.boxes.values() if "r-main" in box.body["name"]] == []
 
 
-def test_a_bug_between_create_and_start_leaves_no_container(tmp_path: Path) -> None:
+async def test_a_bug_between_create_and_start_leaves_no_container(tmp_path: Path) -> None:
     async def broken(container: str) -> None:
         raise ZeroDivisionError(container)
 
-    async def story() -> None:
-        service = Libpod()
-        async with host(tmp_path, service) as one:
-            await one.runtime.start(launch(at=place("other")))
-            before = set(service.boxes)
-            opened_ = one.runtime._open
-            assert opened_ is not None
-            image = next(iter(service.images))
-            with pytest.raises(ZeroDivisionError):
-                await opened_.service.starter.run(
-                    lambda around, nonce: sandbox_body(launch(), around, image, nonce), broken
-                )
-            assert set(service.boxes) == before
-
-    asyncio.run(story())
+    service = Libpod()
+    async with host(tmp_path, service) as one:
+        await one.runtime.start(launch(at=place("other")))
+        before = set(service.boxes)
+        opened_ = one.runtime._open
+        assert opened_ is not None
+        image = next(iter(service.images))
+        with pytest.raises(ZeroDivisionError):
+            await opened_.service.starter.run(
+                lambda around, nonce: sandbox_body(launch(), around, image, nonce), broken
+            )
+        assert set(service.boxes) == before
 
 
 def archive(content: bytes, **fields: Any) -> bytes:
@@ -222,7 +203,7 @@ def archive(content: bytes, **fields: Any) -> bytes:
 @pytest.mark.parametrize(
     "fields", [{"size": 100 << 30}, {"type": tarfile.DIRTYPE}, {"type": tarfile.SYMTYPE}, {"type": tarfile.FIFOTYPE}]
 )
-def test_a_hostile_passwd_is_refused_before_it_fills_the_memory(tmp_path: Path, fields: dict[str, Any]) -> None:
+async def test_a_hostile_passwd_is_refused_before_it_fills_the_memory(tmp_path: Path, fields: dict[str, Any]) -> None:
     received = 0
 
     async def endless() -> AsyncIterator[bytes]:
@@ -233,17 +214,14 @@ def test_a_hostile_passwd_is_refused_before_it_fills_the_memory(tmp_path: Path, 
             assert received < 8 * MIB, "the answer is read on and on"
             yield bytes(MIB // 4)
 
-    async def story() -> None:
-        service = Libpod()
-        service.archive = endless
-        async with host(tmp_path, service) as one:
-            service.images[IMAGE] = "app"
-            with pytest.raises(EngineError, match="not a file of at most 1 MiB") as caught:
-                await one.runtime.start(launch())
-            assert caught.value.reason is Reason.USER_NOT_FOUND
-            assert len(service.boxes) == 1
-
-    asyncio.run(story())
+    service = Libpod()
+    service.archive = endless
+    async with host(tmp_path, service) as one:
+        service.images[IMAGE] = "app"
+        with pytest.raises(EngineError, match="not a file of at most 1 MiB") as caught:
+            await one.runtime.start(launch())
+        assert caught.value.reason is Reason.USER_NOT_FOUND
+        assert len(service.boxes) == 1
 
 
 @contextmanager

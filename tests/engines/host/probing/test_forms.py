@@ -189,10 +189,10 @@ def test_a_port_that_is_not_declared_is_asked_itself() -> None:
         assert answer({"tcpSocket": {"port": port}}, closed_port()) == ProbeResult(True)
 
 
-def test_a_container_without_ports_has_none_to_ask() -> None:
+async def test_a_container_without_ports_has_none_to_ask() -> None:
     asked = ProbeTarget(PLACE, ContainerSpec("main"), {})
     probe = msgspec.convert({"tcpSocket": {}}, Probe)
-    assert asyncio.run(run_probe(Shell(), asked, probe)) == ProbeResult(False, "no port to ask")
+    assert await run_probe(Shell(), asked, probe) == ProbeResult(False, "no port to ask")
 
 
 HEALTH = HealthCheckResponse.ServingStatus.Value
@@ -276,7 +276,7 @@ def test_a_runtime_that_cannot_probe_gives_no_verdict() -> None:
     assert answer({"exec": {"command": ["no-such-program"]}}, 1) == ProbeResult(None, "not asked: ExecFailed")
 
 
-def test_a_host_without_free_file_descriptors_gives_no_verdict() -> None:
+async def test_a_host_without_free_file_descriptors_gives_no_verdict() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     async def scenario(port: int) -> list[ProbeResult]:
@@ -288,20 +288,20 @@ def test_a_host_without_free_file_descriptors_gives_no_verdict() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        answers = asyncio.run(scenario(listener.getsockname()[1]))
+        answers = await scenario(listener.getsockname()[1])
     assert answers == [ProbeResult(None, "too many open files")] * 3
 
 
-def test_a_daemon_that_was_delayed_gives_no_verdict() -> None:
+async def test_a_daemon_that_was_delayed_gives_no_verdict() -> None:
     async def scenario(port: int) -> ProbeResult:
         asyncio.get_running_loop().call_later(0.1, time.sleep, 1.8)
         return await run_probe(Shell(), asked_of(port), msgspec.convert({"httpGet": {}}, Probe))
 
     with speaker(b"", keeps_open=True) as port:
-        assert asyncio.run(scenario(port)) == ProbeResult(None, "this host was too busy to ask")
+        assert await scenario(port) == ProbeResult(None, "this host was too busy to ask")
 
 
-def test_no_probe_leaves_a_file_open() -> None:
+async def test_no_probe_leaves_a_file_open() -> None:
     forms = [msgspec.convert(form, Probe) for form in ({"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}})]
 
     async def open_files() -> int:
@@ -310,31 +310,24 @@ def test_no_probe_leaves_a_file_open() -> None:
             await asyncio.gather(*(run_probe(Shell(), asked_of(port), form) for port in ports for form in forms * 3))
         return len(os.listdir("/proc/self/fd"))
 
-    async def scenario() -> None:
-        before = await open_files()
-        assert before - 5 < await open_files() < before + 5, "36 probes in each round"
-
-    asyncio.run(scenario())
+    before = await open_files()
+    assert before - 5 < await open_files() < before + 5, "36 probes in each round"
 
 
-def test_a_prober_reports_a_server_soon_after_it_listens_and_when_it_is_gone() -> None:
+async def test_a_prober_reports_a_server_soon_after_it_listens_and_when_it_is_gone() -> None:
     verdicts: asyncio.Queue[Verdict] = asyncio.Queue()
     probe = msgspec.convert({"httpGet": {}, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}, Probe)
-
-    async def scenario() -> None:
-        clock = SystemClock()
-        prober = Prober(Shell(), clock, verdicts.put_nowait)
-        with site() as server:
-            container = ContainerSpec("main", ports=(DECLARED,), readiness=probe, liveness=probe)
-            seen = Container("main", started=clock.monotonic())
-            prober.watch(PLACE, container, {DECLARED: server.server_port}, seen)
-            async with asyncio.timeout(30):
-                assert await verdicts.get() == Verdict(PLACE, seen.started, ProbeKind.READINESS, True)
+    clock = SystemClock()
+    prober = Prober(Shell(), clock, verdicts.put_nowait)
+    with site() as server:
+        container = ContainerSpec("main", ports=(DECLARED,), readiness=probe, liveness=probe)
+        seen = Container("main", started=clock.monotonic())
+        prober.watch(PLACE, container, {DECLARED: server.server_port}, seen)
         async with asyncio.timeout(30):
-            gone = [await verdicts.get(), await verdicts.get()]
-        assert {(each.place, each.kind, each.ok) for each in gone} == {(PLACE, kind, False) for kind in ProbeKind}
-        # A probe that waited to be accepted when the server closed gets another error than a later one.
-        assert {each.message for each in gone} <= {"connection refused", "connection reset by peer"}
-        await prober.close()
-
-    asyncio.run(scenario())
+            assert await verdicts.get() == Verdict(PLACE, seen.started, ProbeKind.READINESS, True)
+    async with asyncio.timeout(30):
+        gone = [await verdicts.get(), await verdicts.get()]
+    assert {(each.place, each.kind, each.ok) for each in gone} == {(PLACE, kind, False) for kind in ProbeKind}
+    # A probe that waited to be accepted when the server closed gets another error than a later one.
+    assert {each.message for each in gone} <= {"connection refused", "connection reset by peer"}
+    await prober.close()

@@ -95,18 +95,15 @@ FRESH = [case for case in cases("probes/paces.yaml") if "from" not in case.value
 
 
 @pytest.mark.parametrize("case", FRESH)
-def test_a_prober_follows_the_pure_functions(case: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        clock = FakeClock()
-        runtime, listener = Scripted(clock, answering(case)), Listener(clock)
-        prober = Prober(runtime, clock, listener.record)
-        prober.watch(PLACE, ContainerSpec("main", **{case["kind"]: probe_of(case)}), {}, Container("main"))
-        await clock.advance(case["until"])
-        assert runtime.asked == pytest.approx(case["asked"])
-        assert listener.verdicts == [[pytest.approx(at), case["kind"], verdict] for at, verdict in case["verdicts"]]
-        await prober.close()
-
-    asyncio.run(scenario())
+async def test_a_prober_follows_the_pure_functions(case: dict[str, Any]) -> None:
+    clock = FakeClock()
+    runtime, listener = Scripted(clock, answering(case)), Listener(clock)
+    prober = Prober(runtime, clock, listener.record)
+    prober.watch(PLACE, ContainerSpec("main", **{case["kind"]: probe_of(case)}), {}, Container("main"))
+    await clock.advance(case["until"])
+    assert runtime.asked == pytest.approx(case["asked"])
+    assert listener.verdicts == [[pytest.approx(at), case["kind"], verdict] for at, verdict in case["verdicts"]]
+    await prober.close()
 
 
 def watching(
@@ -123,58 +120,46 @@ def watching(
 CHECK = Probe(exec=Command(("check",)), failure_threshold=2)
 
 
-def test_a_prober_that_begins_anew_keeps_the_verdict_until_it_knows_better() -> None:
-    async def scenario() -> None:
-        seen = Container("main", started=-1000.0, ready=True)
-        clock, runtime, listener, prober = watching(lambda now: now < 40, seen, CHECK)
-        await clock.advance(40)
-        assert len(runtime.asked) == 8
-        assert all(at <= 10 for at in runtime.asked[:2]), "each probe asks within its first period"
-        assert runtime.asked[0] != runtime.asked[1], "not all of them ask at once"
-        assert listener.verdicts == []
-        await clock.advance(30)
-        assert sorted(verdict[1:] for verdict in listener.verdicts) == [["liveness", False], ["readiness", False]]
-        await prober.close()
-
-    asyncio.run(scenario())
+async def test_a_prober_that_begins_anew_keeps_the_verdict_until_it_knows_better() -> None:
+    seen = Container("main", started=-1000.0, ready=True)
+    clock, runtime, listener, prober = watching(lambda now: now < 40, seen, CHECK)
+    await clock.advance(40)
+    assert len(runtime.asked) == 8
+    assert all(at <= 10 for at in runtime.asked[:2]), "each probe asks within its first period"
+    assert runtime.asked[0] != runtime.asked[1], "not all of them ask at once"
+    assert listener.verdicts == []
+    await clock.advance(30)
+    assert sorted(verdict[1:] for verdict in listener.verdicts) == [["liveness", False], ["readiness", False]]
+    await prober.close()
 
 
-def test_a_forgotten_container_gets_no_verdict() -> None:
-    async def scenario() -> None:
-        clock, runtime, listener, prober = watching(lambda now: False, Container("main"), CHECK)
-        await clock.advance(5)
-        prober.forget(PLACE)
-        prober.forget(PLACE)
-        asked = list(runtime.asked)
-        await clock.advance(100)
-        assert (runtime.asked, listener.verdicts) == (asked, [])
-        await prober.close()
-
-    asyncio.run(scenario())
+async def test_a_forgotten_container_gets_no_verdict() -> None:
+    clock, runtime, listener, prober = watching(lambda now: False, Container("main"), CHECK)
+    await clock.advance(5)
+    prober.forget(PLACE)
+    prober.forget(PLACE)
+    asked = list(runtime.asked)
+    await clock.advance(100)
+    assert (runtime.asked, listener.verdicts) == (asked, [])
+    await prober.close()
 
 
-def test_a_container_that_starts_again_is_watched_from_its_start() -> None:
-    async def scenario() -> None:
-        clock, runtime, listener, prober = watching(lambda now: now < 95, Container("main"), CHECK)
-        await clock.advance(95)
-        runtime.asked.clear()
-        prober.watch(PLACE, ContainerSpec("main", liveness=CHECK), {}, Container("main", started=95.0))
-        await clock.advance(30)
-        assert runtime.asked == pytest.approx([95, 105])
-        assert listener.verdicts == [[0, "readiness", True], [pytest.approx(105), "liveness", False]]
-        await prober.close()
-
-    asyncio.run(scenario())
+async def test_a_container_that_starts_again_is_watched_from_its_start() -> None:
+    clock, runtime, listener, prober = watching(lambda now: now < 95, Container("main"), CHECK)
+    await clock.advance(95)
+    runtime.asked.clear()
+    prober.watch(PLACE, ContainerSpec("main", liveness=CHECK), {}, Container("main", started=95.0))
+    await clock.advance(30)
+    assert runtime.asked == pytest.approx([95, 105])
+    assert listener.verdicts == [[0, "readiness", True], [pytest.approx(105), "liveness", False]]
+    await prober.close()
 
 
-def test_closing_ends_every_task() -> None:
-    async def scenario() -> None:
-        _, _, _, prober = watching(lambda now: True, Container("main"), CHECK)
-        await asyncio.sleep(0)
-        await prober.close()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(scenario())
+async def test_closing_ends_every_task() -> None:
+    _, _, _, prober = watching(lambda now: True, Container("main"), CHECK)
+    await asyncio.sleep(0)
+    await prober.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 class Unstoppable(Scripted):
@@ -187,21 +172,18 @@ class Unstoppable(Scripted):
         return await super().exec(place, argv, timeout)
 
 
-def test_a_probe_of_a_former_start_has_no_effect_even_where_its_cancellation_is_lost() -> None:
-    async def scenario() -> None:
-        clock = FakeClock()
-        runtime, listener = Unstoppable(clock, lambda now: False), Listener(clock)
-        prober = Prober(runtime, clock, listener.record)
-        impatient = Probe(exec=Command(("check",)), failure_threshold=1)
-        prober.watch(PLACE, ContainerSpec("main", liveness=impatient), {}, Container("main"))
-        await clock.advance(0.5)
-        prober.watch(PLACE, ContainerSpec("main"), {}, Container("main", started=0.5))
-        await clock.advance(100)
-        assert (len(runtime.asked), listener.verdicts) == (1, [])
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        await prober.close()
-
-    asyncio.run(scenario())
+async def test_a_probe_of_a_former_start_has_no_effect_even_where_its_cancellation_is_lost() -> None:
+    clock = FakeClock()
+    runtime, listener = Unstoppable(clock, lambda now: False), Listener(clock)
+    prober = Prober(runtime, clock, listener.record)
+    impatient = Probe(exec=Command(("check",)), failure_threshold=1)
+    prober.watch(PLACE, ContainerSpec("main", liveness=impatient), {}, Container("main"))
+    await clock.advance(0.5)
+    prober.watch(PLACE, ContainerSpec("main"), {}, Container("main", started=0.5))
+    await clock.advance(100)
+    assert (len(runtime.asked), listener.verdicts) == (1, [])
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    await prober.close()
 
 
 class Faulty(Scripted):
@@ -215,7 +197,7 @@ class Faulty(Scripted):
         return result
 
 
-def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
+async def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
     forget_logged()
 
     async def scenario() -> None:
@@ -229,7 +211,7 @@ def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
         await prober.close()
 
     with capture_logs() as logged:
-        asyncio.run(scenario())
+        await scenario()
     assert [(each["part"], each["error"]) for each in logged] == [(f"readiness probe of {PLACE}", "KeyError")]
 
 

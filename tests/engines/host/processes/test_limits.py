@@ -18,31 +18,25 @@ EATS = "kept = []\nwhile True:\n    kept.append(bytearray(b'x' * 1_000_000))\n"
 
 
 @with_groups
-def test_a_container_over_its_memory_limit_is_ended_with_a_reason(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(tmp_path) as host:
-            await host.runtime.start(shell('exec python3 -c "$CODE"', env={**os.environ, "CODE": EATS}, cpu=2000))
-            ended = await host.over()
-            assert (ended.code, ended.reason) == (137, "OutOfMemory")
-            host.ended.clear()
-            await host.runtime.start(shell("kill -KILL $$"))
-            ended = await host.over()
-            assert (ended.code, ended.reason) == (137, "Error")
-
-    asyncio.run(story())
+async def test_a_container_over_its_memory_limit_is_ended_with_a_reason(tmp_path: Path) -> None:
+    async with opened(tmp_path) as host:
+        await host.runtime.start(shell('exec python3 -c "$CODE"', env={**os.environ, "CODE": EATS}, cpu=2000))
+        ended = await host.over()
+        assert (ended.code, ended.reason) == (137, "OutOfMemory")
+        host.ended.clear()
+        await host.runtime.start(shell("kill -KILL $$"))
+        ended = await host.over()
+        assert (ended.code, ended.reason) == (137, "Error")
 
 
 @with_groups
-def test_a_container_that_forks_without_end_stops_at_its_limit(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(tmp_path) as host:
-            tree = cgroup_tree.find("reconciler-test", cgroups.mounts())
-            if tree is None or not tree.pids:
-                pytest.skip("no controller of processes may be used here")
-            await host.runtime.start(shell('exec python3 -c "$CODE"', env={**os.environ, "CODE": FORKS}, processes=20))
-            assert 10 < await host.number() < 20
-
-    asyncio.run(story())
+async def test_a_container_that_forks_without_end_stops_at_its_limit(tmp_path: Path) -> None:
+    async with opened(tmp_path) as host:
+        tree = cgroup_tree.find("reconciler-test", cgroups.mounts())
+        if tree is None or not tree.pids:
+            pytest.skip("no controller of processes may be used here")
+        await host.runtime.start(shell('exec python3 -c "$CODE"', env={**os.environ, "CODE": FORKS}, processes=20))
+        assert 10 < await host.number() < 20
 
 
 FORKS = """
@@ -61,43 +55,37 @@ time.sleep(1000)
 
 
 @with_groups
-def test_a_later_kill_is_not_reported_as_out_of_memory(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(tmp_path) as host:
-            await host.runtime.start(
-                shell('python3 -c "$CODE"; echo $?; sleep 1000', env={**os.environ, "CODE": EATS}, cpu=2000)
-            )
-            await host.wrote("137\n")
-            await host.runtime.signal(place(), signal.SIGKILL)
-            ended = await host.over()
-            assert (ended.code, ended.reason) == (137, "Error")
-
-    asyncio.run(story())
+async def test_a_later_kill_is_not_reported_as_out_of_memory(tmp_path: Path) -> None:
+    async with opened(tmp_path) as host:
+        await host.runtime.start(
+            shell('python3 -c "$CODE"; echo $?; sleep 1000', env={**os.environ, "CODE": EATS}, cpu=2000)
+        )
+        await host.wrote("137\n")
+        await host.runtime.signal(place(), signal.SIGKILL)
+        ended = await host.over()
+        assert (ended.code, ended.reason) == (137, "Error")
 
 
 @with_groups
-def test_the_share_of_the_cpu_is_limited_for_all_that_runs_in_a_container(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(tmp_path) as host:
-            await host.runtime.start(shell("echo $$; exec sleep 1000", cpu=1500, memory=64 * 2**20))
-            await host.number()
-            beside = asyncio.create_task(host.runtime.exec(place(), ["sleep", "1000"], 900))
-            await until(lambda: len(sleeping(tmp_path)) == 2, "the program beside")
-            groups = {group for pid in marked(tmp_path) for group in cgroup_tree.groups_of(pid)}
-            texts = {
-                path.name: path.read_text().strip()
-                for group in groups
-                for path in Path(group).iterdir()
-                if path.name in ASKED
-            }
-            assert texts in (V1, V2)
-            assert all(cgroups.members([group]) == set(marked(tmp_path)) for group in groups)
-            beside.cancel()
-            await host.runtime.remove(KEY, "r")
-            assert not any(Path(group).exists() for group in groups)
-        assert not any(Path(group).parent.exists() for group in groups)
-
-    asyncio.run(story())
+async def test_the_share_of_the_cpu_is_limited_for_all_that_runs_in_a_container(tmp_path: Path) -> None:
+    async with opened(tmp_path) as host:
+        await host.runtime.start(shell("echo $$; exec sleep 1000", cpu=1500, memory=64 * 2**20))
+        await host.number()
+        beside = asyncio.create_task(host.runtime.exec(place(), ["sleep", "1000"], 900))
+        await until(lambda: len(sleeping(tmp_path)) == 2, "the program beside")
+        groups = {group for pid in marked(tmp_path) for group in cgroup_tree.groups_of(pid)}
+        texts = {
+            path.name: path.read_text().strip()
+            for group in groups
+            for path in Path(group).iterdir()
+            if path.name in ASKED
+        }
+        assert texts in (V1, V2)
+        assert all(cgroups.members([group]) == set(marked(tmp_path)) for group in groups)
+        beside.cancel()
+        await host.runtime.remove(KEY, "r")
+        assert not any(Path(group).exists() for group in groups)
+    assert not any(Path(group).parent.exists() for group in groups)
 
 
 V1 = {"cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000", "memory.limit_in_bytes": str(64 * 2**20)}
@@ -124,26 +112,22 @@ def test_a_quota_is_set_in_the_group_that_has_one(tmp_path: Path, files: dict[st
 
 
 @both_ways
-def test_usage_is_that_of_all_processes_of_a_container(tmp_path: Path, limited: bool) -> None:
+async def test_usage_is_that_of_all_processes_of_a_container(tmp_path: Path, limited: bool) -> None:
     burns = "import os, time\nos.fork()\nkept = bytearray(b'x' * 20_000_000)\nwhile True: pass\n"
-
-    async def story() -> None:
-        async with opened(tmp_path, limited=limited) as host:
-            await host.runtime.start(shell('python3 -c "$CODE"', env={**os.environ, "CODE": burns}, cpu=2000))
-            await host.runtime.start(shell("echo $$; exec sleep 1000", of=place("idle")))
-            await host.number(place("idle"))
-            while (found := await host.runtime.stats())[place()].cpu_seconds < 0.5:
-                await asyncio.sleep(0.05)
-            assert found[place()].memory > 40_000_000
-            assert found[place("idle")].cpu_seconds < 0.4
-            assert found[place("idle")].memory < 20_000_000
-            again = await host.runtime.stats()
-            assert again[place()].cpu_seconds >= found[place()].cpu_seconds
-            await host.runtime.signal(place(), signal.SIGKILL)
-            await host.over()
-            assert list(await host.runtime.stats()) == [place("idle")]
-
-    asyncio.run(story())
+    async with opened(tmp_path, limited=limited) as host:
+        await host.runtime.start(shell('python3 -c "$CODE"', env={**os.environ, "CODE": burns}, cpu=2000))
+        await host.runtime.start(shell("echo $$; exec sleep 1000", of=place("idle")))
+        await host.number(place("idle"))
+        while (found := await host.runtime.stats())[place()].cpu_seconds < 0.5:
+            await asyncio.sleep(0.05)
+        assert found[place()].memory > 40_000_000
+        assert found[place("idle")].cpu_seconds < 0.4
+        assert found[place("idle")].memory < 20_000_000
+        again = await host.runtime.stats()
+        assert again[place()].cpu_seconds >= found[place()].cpu_seconds
+        await host.runtime.signal(place(), signal.SIGKILL)
+        await host.over()
+        assert list(await host.runtime.stats()) == [place("idle")]
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:

@@ -100,39 +100,33 @@ def test_a_text_that_no_program_can_receive_is_refused(tmp_path: Path) -> None:
     assert (error.reason, error.retry) == ("StartFailed", False)
 
 
-def test_a_start_fails_on_a_full_disk_and_works_when_there_is_room(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(tmp_path) as host:
-            folder = host.runtime.output(place()).parent
-            folder.mkdir(parents=True)
-            (folder / "code").symlink_to("/dev/full")
-            with pytest.raises(EngineError, match="no room to start main: No space left on device") as full:
-                await host.runtime.start(shell("exit 4"))
-            assert (full.value.reason, full.value.retry) == ("DiskFull", True)
-            assert marked(tmp_path) == []
-            (folder / "code").unlink()
+async def test_a_start_fails_on_a_full_disk_and_works_when_there_is_room(tmp_path: Path) -> None:
+    async with opened(tmp_path) as host:
+        folder = host.runtime.output(place()).parent
+        folder.mkdir(parents=True)
+        (folder / "code").symlink_to("/dev/full")
+        with pytest.raises(EngineError, match="no room to start main: No space left on device") as full:
             await host.runtime.start(shell("exit 4"))
-            assert (await host.over()).code == 4
+        assert (full.value.reason, full.value.retry) == ("DiskFull", True)
+        assert marked(tmp_path) == []
+        (folder / "code").unlink()
+        await host.runtime.start(shell("exit 4"))
+        assert (await host.over()).code == 4
 
-    asyncio.run(story())
 
-
-def test_a_disk_that_fills_up_while_the_start_is_written_down(tmp_path: Path) -> None:
-    async def story() -> None:
-        async with opened(tmp_path) as host:
-            folder = host.runtime.output(place()).parent
-            folder.mkdir(parents=True)
-            (folder / "record.json.new").symlink_to("/dev/full")
-            with pytest.raises(EngineError, match="no room"):
-                await host.runtime.start(shell(f"touch {tmp_path}/ran"))
-            assert marked(tmp_path) == []
-            assert not (tmp_path / "ran").exists()
-
-    asyncio.run(story())
+async def test_a_disk_that_fills_up_while_the_start_is_written_down(tmp_path: Path) -> None:
+    async with opened(tmp_path) as host:
+        folder = host.runtime.output(place()).parent
+        folder.mkdir(parents=True)
+        (folder / "record.json.new").symlink_to("/dev/full")
+        with pytest.raises(EngineError, match="no room"):
+            await host.runtime.start(shell(f"touch {tmp_path}/ran"))
+        assert marked(tmp_path) == []
+        assert not (tmp_path / "ran").exists()
 
 
 @as_root
-def test_the_code_is_recorded_though_the_disk_is_full_by_then(tmp_path: Path) -> None:
+async def test_the_code_is_recorded_though_the_disk_is_full_by_then(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(small) as host:
             await host.runtime.start(shell(f"echo; until [ -e {tmp_path}/go ]; do sleep 0.01; done; exit 9"))
@@ -143,7 +137,7 @@ def test_the_code_is_recorded_though_the_disk_is_full_by_then(tmp_path: Path) ->
             assert (await host.over()).code == 9
 
     with small_disk(tmp_path / "small", "size=256k") as small:
-        asyncio.run(story())
+        await story()
 
 
 NO_MORE = """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import msgspec
@@ -88,7 +87,7 @@ def test_a_program_listens_on_the_declared_port_and_this_host_on_the_assigned_on
     assert start.ports[8080] != 8080
 
 
-def test_ports_that_the_runtime_holds_stay_at_a_restart(shop: Shop) -> None:
+async def test_ports_that_the_runtime_holds_stay_at_a_restart(shop: Shop) -> None:
     port = shop.replica.ports[8080]
     with listening("127.0.0.1", port):
         assert not bindable(port)
@@ -96,7 +95,7 @@ def test_ports_that_the_runtime_holds_stay_at_a_restart(shop: Shop) -> None:
         assert moved[8080] != port
         shop.replica = msgspec.structs.replace(shop.replica, ports=moved)
     with listening("127.0.0.1", moved[8080]):
-        asyncio.run(shop.runtime.start(shop.launch()))
+        await shop.runtime.start(shop.launch())
         assert shop.provisioner.reassign_ports(shop.replica, "main") == moved
 
 

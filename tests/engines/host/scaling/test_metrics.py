@@ -116,9 +116,9 @@ def test_a_sample_that_fails_leaves_what_is_known() -> None:
     assert sampled(FIRST, BUSY, {}).read(WANTED, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
 
 
-def test_a_failure_to_sample_is_an_error() -> None:
+async def test_a_failure_to_sample_is_an_error() -> None:
     with pytest.raises(EngineError):
-        asyncio.run(UsageMetric(Counters(), FakeClock()).collect())
+        await UsageMetric(Counters(), FakeClock()).collect()
 
 
 def test_replicas_count_once_they_are_ready_and_for_cpu_once_their_start_is_past() -> None:

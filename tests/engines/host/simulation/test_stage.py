@@ -92,7 +92,7 @@ def test_any_schedule_is_carried_out_as_decided(schedule: Schedule) -> None:
     assert "WorkloadError" not in {each.reason for each in stage.news}
 
 
-def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
+async def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
     async def whole() -> Stage:
         stage = Stage(tmp_path, Schedule())
         await stage.open()
@@ -104,7 +104,7 @@ def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
         await stage.close()
         return stage
 
-    stage = asyncio.run(whole())
+    stage = await whole()
     assert [(each.at - 100, each.verb) for each in stage.programs.calls if each.at > 100] == [
         (45, "terminate"),
         (90, "kill"),
@@ -117,29 +117,28 @@ def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("behaviour", ["good", "plain", "paired"])
 @pytest.mark.parametrize("pool", [True, False])
-def test_replicas_whose_files_are_lost_are_taken_over_as_they_are(tmp_path: Path, behaviour: str, pool: bool) -> None:
-    async def whole() -> None:
-        stage = Stage(tmp_path, Schedule(replicas=3))
-        await stage.open()
-        await stage.happen("push", behaviour)
-        await stage.run(100)
-        before = {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()}
-        asked = len(stage.programs.calls)
-        await stage.happen("restart", "10")
-        shutil.rmtree(tmp_path / "replicas")
-        if not pool:
-            shutil.rmtree(tmp_path / "endpoints")
-        await stage.run(100)
-        assert {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()} == before
-        assert all(each.ready for each in stage.replicas())
-        assert len(stage.programs.calls) == asked
-        assert len(list((tmp_path / "replicas").glob("*/*/*.json"))) == 3
-        await stage.happen("push", "good")
-        await stage.run(0.5)
-        assert sum(each.ready for each in stage.replicas()) == 3, "none is missing while the first new one starts"
-        await stage.close()
-
-    asyncio.run(whole())
+async def test_replicas_whose_files_are_lost_are_taken_over_as_they_are(
+    tmp_path: Path, behaviour: str, pool: bool
+) -> None:
+    stage = Stage(tmp_path, Schedule(replicas=3))
+    await stage.open()
+    await stage.happen("push", behaviour)
+    await stage.run(100)
+    before = {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()}
+    asked = len(stage.programs.calls)
+    await stage.happen("restart", "10")
+    shutil.rmtree(tmp_path / "replicas")
+    if not pool:
+        shutil.rmtree(tmp_path / "endpoints")
+    await stage.run(100)
+    assert {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()} == before
+    assert all(each.ready for each in stage.replicas())
+    assert len(stage.programs.calls) == asked
+    assert len(list((tmp_path / "replicas").glob("*/*/*.json"))) == 3
+    await stage.happen("push", "good")
+    await stage.run(0.5)
+    assert sum(each.ready for each in stage.replicas()) == 3, "none is missing while the first new one starts"
+    await stage.close()
 
 
 class SlowRuntime(FakeRuntime):
@@ -157,21 +156,18 @@ class SlowStage(Stage):
     runtime = SlowRuntime
 
 
-def test_an_end_is_that_of_its_own_start(tmp_path: Path) -> None:
-    async def whole() -> None:
-        stage = SlowStage(tmp_path, Schedule(replicas=2))
-        await stage.open()
-        await stage.happen("push", "plain")
-        await stage.run(100)
-        await stage.happen("crash", "0")
-        await stage.run(0.5)
-        await stage.happen("crash", "0")
-        await stage.run(5)
-        replicas = stage.replicas()
-        assert [(each.ready, each.containers[0].restarts) for each in replicas] == [(True, 1)] * 2
-        await stage.close()
-
-    asyncio.run(whole())
+async def test_an_end_is_that_of_its_own_start(tmp_path: Path) -> None:
+    stage = SlowStage(tmp_path, Schedule(replicas=2))
+    await stage.open()
+    await stage.happen("push", "plain")
+    await stage.run(100)
+    await stage.happen("crash", "0")
+    await stage.run(0.5)
+    await stage.happen("crash", "0")
+    await stage.run(5)
+    replicas = stage.replicas()
+    assert [(each.ready, each.containers[0].restarts) for each in replicas] == [(True, 1)] * 2
+    await stage.close()
 
 
 @pytest.mark.parametrize("days", [1, pytest.param(7, marks=pytest.mark.slow)])
@@ -188,24 +184,21 @@ def _apart(event: str) -> str:
     return f"{float(seconds) + APART:.6f} {rest}"
 
 
-def test_a_bug_in_deciding_is_an_event_of_its_workload_which_goes_on_later(
+async def test_a_bug_in_deciding_is_an_event_of_its_workload_which_goes_on_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def raise_bug(*_: object) -> None:
         raise KeyError("a text that may be a secret")
 
-    async def story() -> None:
-        stage = Stage(tmp_path, Schedule(replicas=2))
-        await stage.open()
-        with monkeypatch.context() as patched:
-            patched.setattr(workload_replicas, "decide", raise_bug)
-            await stage.happen("push", "good")
-            await stage.run(60.0)
-        [event] = stage.news
-        assert (event.reason, stage.replicas()) == ("WorkloadError", ())
-        assert event.message.startswith("InternalError: KeyError at reconciler/engines/host/controllers/replicas.py:")
-        await stage.run(120.0)
-        assert [each.ready for each in stage.replicas()] == [True, True]
-        await stage.close()
-
-    asyncio.run(story())
+    stage = Stage(tmp_path, Schedule(replicas=2))
+    await stage.open()
+    with monkeypatch.context() as patched:
+        patched.setattr(workload_replicas, "decide", raise_bug)
+        await stage.happen("push", "good")
+        await stage.run(60.0)
+    [event] = stage.news
+    assert (event.reason, stage.replicas()) == ("WorkloadError", ())
+    assert event.message.startswith("InternalError: KeyError at reconciler/engines/host/controllers/replicas.py:")
+    await stage.run(120.0)
+    assert [each.ready for each in stage.replicas()] == [True, True]
+    await stage.close()

@@ -135,17 +135,17 @@ def test_a_snapshot_is_exported_once_and_restored_on_a_new_host(
 
 
 @pytest.mark.slow
-def test_data_that_changed_on_the_way_are_not_imported(tmp_path: Path, repository: ResticSettings) -> None:
+async def test_data_that_changed_on_the_way_are_not_imported(tmp_path: Path, repository: ResticSettings) -> None:
     disk = with_snapshot(tmp_path)
     [file] = disk.root.rglob("snapshots/*/data/file")
     file.write_text("as of the snapsh0t")
-    asyncio.run(export(disk, repository, []))
+    await export(disk, repository, [])
     with pytest.raises(EngineError, match="does not match its checksum: check the repository"):
         imported(tmp_path, repository)
     assert [path for path in (tmp_path / NEW_HOST).rglob("*") if path.is_file()] == []
 
 
-def test_a_failed_export_is_a_condition_and_an_event(tmp_path: Path, repository: ResticSettings) -> None:
+async def test_a_failed_export_is_a_condition_and_an_event(tmp_path: Path, repository: ResticSettings) -> None:
     disk, events = with_snapshot(tmp_path), list[EngineEvent]()
     wrong = tmp_path / "wrong"
     wrong.write_text("wrong")
@@ -155,7 +155,7 @@ def test_a_failed_export_is_a_condition_and_an_event(tmp_path: Path, repository:
         (ResticSettings(missing.repository, tmp_path / "nothing"), "nothing, cannot be read"),
         (ResticSettings(repository.repository, wrong), f"the password in {wrong} does not open"),
     ):
-        exporter = asyncio.run(export(disk, settings, events))
+        exporter = await export(disk, settings, events)
         [shown] = conditions(exporter)
         assert message in shown
         assert shown.startswith(f"{NAME} of volume 0 is not exported: ")
@@ -163,7 +163,7 @@ def test_a_failed_export_is_a_condition_and_an_event(tmp_path: Path, repository:
 
 
 @pytest.mark.slow
-def test_a_locked_repository_is_a_condition_until_it_is_free(tmp_path: Path) -> None:
+async def test_a_locked_repository_is_a_condition_until_it_is_free(tmp_path: Path) -> None:
     settings = ResticSettings(str(tmp_path / "repository"), tmp_path / "password")
     settings.password_file.write_text("hunter2")
     create(settings)
@@ -174,9 +174,9 @@ def test_a_locked_repository_is_a_condition_until_it_is_free(tmp_path: Path) -> 
         eventually(lambda: any(map(is_lock, locks.iterdir())) or other.poll() is not None, "the other restic locks it")
         other.send_signal(signal.SIGSTOP)
         assert other.poll() is None
-        [shown] = conditions(asyncio.run(export(disk, settings, events)))
+        [shown] = conditions(await export(disk, settings, events))
     assert "is locked by another restic: if none runs, run `restic unlock`" in shown
-    assert conditions(asyncio.run(export(disk, settings, events))) == []
+    assert conditions(await export(disk, settings, events)) == []
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_locked_repository_is_a_condition_until_it_is_free(tmp_path: Path) -> 
         ("", "restic failed with 3"),
     ],
 )
-def test_a_failure_has_its_reason_and_no_password(
+async def test_a_failure_has_its_reason_and_no_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, message: str
 ) -> None:
     program = tmp_path / "restic"
@@ -201,13 +201,13 @@ def test_a_failure_has_its_reason_and_no_password(
     (tmp_path / "password").write_text("hunter2")
     settings = ResticSettings("rest:http://ann:hunter2@h/", tmp_path / "password")
     with pytest.raises(EngineError, match=message) as raised:
-        asyncio.run(Restic(settings).find("tag"))
+        await Restic(settings).find("tag")
     assert "hunter2" not in str(raised.value)
 
 
-def test_a_program_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_program_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     settings = ResticSettings("rest:http://ann:hunter2@127.0.0.1:1/", tmp_path / "password")
     with pytest.raises(EngineError, match="restic is not installed: apt-get install restic"):
-        asyncio.run(import_snapshot(tmp_path / NEW_HOST, settings, SET, 0, NAME))
+        await import_snapshot(tmp_path / NEW_HOST, settings, SET, 0, NAME)
     assert list(tmp_path.iterdir()) == []

@@ -45,7 +45,7 @@ def test_the_modes_above_a_volume_do_not_depend_on_what_of_it_is_made_first(tmp_
         assert mode(files.folder) == 0o700
 
 
-def test_directories_that_an_earlier_version_has_closed_are_repaired_at_the_start(tmp_path: Path) -> None:
+def test_directories_that_somebody_has_closed_are_repaired_at_the_start(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "root", "directory")
     path = disk.attach()
     files = VolumeFiles(disk.root, "shop", "data", "0")

@@ -102,14 +102,11 @@ def test_a_read_that_ends_late_hides_no_change_that_was_read_after_it(
     play(tmp_path, story)
 
 
-def test_all_their_replacements_are_stored(tmp_path: Path) -> None:
-    async def story() -> None:
-        replacements = Replacements(tmp_path)
-        await asyncio.gather(*(replacements.begin(key, "new") for key in KEYS))
-        await asyncio.gather(*(replacements.finish(key) for key in KEYS[:8]), *map(replacements.forget, KEYS[8:12]))
-        later = Replacements(tmp_path)
-        await later.open()
-        assert [later.is_done(key, "new") for key in KEYS] == [True] * 8 + [False] * 8
-        assert [later.is_open(key) for key in KEYS] == [False] * 12 + [True] * 4
-
-    asyncio.run(story())
+async def test_all_their_replacements_are_stored(tmp_path: Path) -> None:
+    replacements = Replacements(tmp_path)
+    await asyncio.gather(*(replacements.begin(key, "new") for key in KEYS))
+    await asyncio.gather(*(replacements.finish(key) for key in KEYS[:8]), *map(replacements.forget, KEYS[8:12]))
+    later = Replacements(tmp_path)
+    await later.open()
+    assert [later.is_done(key, "new") for key in KEYS] == [True] * 8 + [False] * 8
+    assert [later.is_open(key) for key in KEYS] == [False] * 12 + [True] * 4

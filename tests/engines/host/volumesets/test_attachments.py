@@ -67,18 +67,15 @@ def test_the_daemon_finds_again_what_is_attached(tmp_path: Path) -> None:
     play(tmp_path, story)
 
 
-def test_the_volumes_of_replicas_that_are_gone_are_free_again(tmp_path: Path) -> None:
-    async def story() -> None:
-        store = VolumeStore(tmp_path, "directory", FakeClock())
-        there, gone = VolumeId(SET, 0), VolumeId(SET, 1)
-        for volume, name in ((there, "db-0"), (gone, "db-1")):
-            store.attach(volume, VolumeSpec(10), holder_name(DB, name), Owner())
-        attachments = Attachments(store, RecordedSignals(), lambda _: asyncio.sleep(0))
-        await attachments.open()
-        await attachments.prune({holder_name(DB, "db-0")})
-        assert store.holders() == attachments.attached(SET) == {there: holder_name(DB, "db-0")}
-
-    asyncio.run(story())
+async def test_the_volumes_of_replicas_that_are_gone_are_free_again(tmp_path: Path) -> None:
+    store = VolumeStore(tmp_path, "directory", FakeClock())
+    there, gone = VolumeId(SET, 0), VolumeId(SET, 1)
+    for volume, name in ((there, "db-0"), (gone, "db-1")):
+        store.attach(volume, VolumeSpec(10), holder_name(DB, name), Owner())
+    attachments = Attachments(store, RecordedSignals(), lambda _: asyncio.sleep(0))
+    await attachments.open()
+    await attachments.prune({holder_name(DB, "db-0")})
+    assert store.holders() == attachments.attached(SET) == {there: holder_name(DB, "db-0")}
 
 
 def test_a_volume_of_a_dead_replica_that_cannot_be_detached_closes_nothing_else(tmp_path: Path) -> None:

@@ -92,7 +92,6 @@ class ProcessRuntime(HostPrograms):
     async def open(self, on_end: OnEnd) -> None:
         """Find running containers by records and process markers; end those that have lost their wrapper."""
         self._on_end = on_end
-        await asyncio.to_thread(self._folders.migrate)
         if self._limited:
             name = name_for(self._labels.root)
             self._limits = await asyncio.to_thread(lambda: find(name, cgroups.mounts()))

@@ -16,7 +16,6 @@ import msgspec
 
 from reconciler.engines.host.runtimes.outputs import OUTPUT
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from reconciler.engines.host.state_migration import REPLICA_NAMES, convert, migrate_files, rename_members
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
@@ -57,7 +56,7 @@ class Code(msgspec.Struct, frozen=True):
 
 def _read_record(path: Path) -> StartRecord | None:
     try:
-        return msgspec.json.decode(_current_record(path.read_bytes()), type=StartRecord)
+        return msgspec.json.decode(path.read_bytes(), type=StartRecord)
     except (OSError, msgspec.DecodeError):
         return None
 
@@ -127,10 +126,6 @@ class StateDirectory(msgspec.Struct, frozen=True):
         """The last recorded start of a container; None without one."""
         return _read_record(self.of(place) / _RECORD)
 
-    def migrate(self) -> None:
-        """Convert the records of an earlier version to the current form."""
-        migrate_files(self.top, f"*/*/*/*/{_RECORD}", _current_record)
-
     def began(self, place: ContainerId) -> bool:
         """Whether the wrapper of the last start has received its script."""
         return self._read_code(place) != _NEVER
@@ -176,8 +171,3 @@ class StateDirectory(msgspec.Struct, frozen=True):
                 parent.rmdir()
             except OSError:
                 return
-
-
-def _current_record(content: bytes) -> bytes:
-    """The content of a start record in the current form."""
-    return convert(content, lambda record: rename_members(record, REPLICA_NAMES))

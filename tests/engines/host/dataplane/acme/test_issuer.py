@@ -95,14 +95,12 @@ def test_a_refused_challenge_is_not_repeated_at_once_and_harms_no_other_host(
     assert len([each for each in host.events if each.host == "new.two.example"]) == 2
 
 
-def test_a_record_of_another_org_proves_nothing(authority: Authority) -> None:
+async def test_a_record_of_another_org_proves_nothing(authority: Authority) -> None:
     authority.prove("three.example", "another")
     resolver = authority.resolver
-    assert asyncio.run(find_proof("three.example", ORG, resolver)).problem.endswith(
-        "does not exist; another value is there"
-    )
+    assert (await find_proof("three.example", ORG, resolver)).problem.endswith("does not exist; another value is there")
     authority.prove("three.example")
-    assert asyncio.run(find_proof("three.example", ORG, resolver)).problem == ""
+    assert (await find_proof("three.example", ORG, resolver)).problem == ""
 
 
 def test_an_authority_that_is_down_or_overloaded(tmp_path: Path) -> None:
@@ -116,37 +114,33 @@ def test_an_authority_that_is_down_or_overloaded(tmp_path: Path) -> None:
     assert "cannot be reached" in place_order(order).problem
 
 
-def test_an_order_that_runs_has_not_failed_unless_its_daemon_has_ended(tmp_path: Path) -> None:
+async def test_an_order_that_runs_has_not_failed_unless_its_daemon_has_ended(tmp_path: Path) -> None:
     connected = asyncio.Event()
+    clients: list[asyncio.StreamWriter] = []
 
-    async def story() -> None:
-        clients: list[asyncio.StreamWriter] = []
+    def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        clients.append(writer)
+        connected.set()
 
-        def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            clients.append(writer)
-            connected.set()
-
-        server = await asyncio.start_server(hold, "127.0.0.1", 0)
-        port = server.sockets[0].getsockname()[1]
-        host = Host(tmp_path, AcmeSettings(f"https://localhost:{port}/dir"))
-        host.proven.add("seven.example")
-        host.issuer.want({"www.seven.example": "seven.example"})
-        running = asyncio.create_task(host.issuer.work())
-        await asyncio.wait_for(connected.wait(), 60)
-        assert read_failures(host.directory) == {}
-        assert host.issuer.problems == {}
-        # A daemon after a crash finds the order that was interrupted, and does not repeat it at once.
-        former, after = host.issuer, host.restart()
-        after.want({"www.seven.example": "seven.example"})
-        await after.work()
-        assert after.problems == {"www.seven.example": "the order was interrupted"}
-        server.close()
-        for each in clients:
-            each.close()
-        await running
-        assert "of the authority" in former.problems["www.seven.example"]
-
-    asyncio.run(story())
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    host = Host(tmp_path, AcmeSettings(f"https://localhost:{port}/dir"))
+    host.proven.add("seven.example")
+    host.issuer.want({"www.seven.example": "seven.example"})
+    running = asyncio.create_task(host.issuer.work())
+    await asyncio.wait_for(connected.wait(), 60)
+    assert read_failures(host.directory) == {}
+    assert host.issuer.problems == {}
+    # A daemon after a crash finds the order that was interrupted, and does not repeat it at once.
+    former, after = host.issuer, host.restart()
+    after.want({"www.seven.example": "seven.example"})
+    await after.work()
+    assert after.problems == {"www.seven.example": "the order was interrupted"}
+    server.close()
+    for each in clients:
+        each.close()
+    await running
+    assert "of the authority" in former.problems["www.seven.example"]
 
 
 def test_an_order_is_ended_after_its_time(tmp_path: Path) -> None:
@@ -233,13 +227,13 @@ def calls(path: Path) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def test_a_wildcard_and_a_name_get_certificates_by_records_of_dns(authority: Authority, tmp_path: Path) -> None:
+async def test_a_wildcard_and_a_name_get_certificates_by_records_of_dns(authority: Authority, tmp_path: Path) -> None:
     hook = dns_program(tmp_path, authority)
     host = Host(tmp_path, msgspec.structs.replace(authority.settings, dns_hook=hook))
     host.proven.add("eight.example")
     wanted = dict.fromkeys(("*.eight.example", "www.eight.example"), "eight.example")
     host.issuer.want(wanted, ["www.eight.example"])
-    asyncio.run(host.issuer.work())
+    await host.issuer.work()
     assert host.issuer.problems == {}
     assert sorted(each.names for each in host.issuer.certificates) == [("*.eight.example",), ("www.eight.example",)]
     # The words of the settings are no text of a shell.
@@ -247,19 +241,19 @@ def test_a_wildcard_and_a_name_get_certificates_by_records_of_dns(authority: Aut
     assert sorted(calls(tmp_path)) == sorted(f"{action} {name} {hook[1]}" for name in names for action in ACTIONS)
     assert read_presented(host.directory / "presented.json") == []
     # Nothing is ordered before it is due.
-    asyncio.run(host.issuer.work())
+    await host.issuer.work()
     assert len(calls(tmp_path)) == 4
 
 
 @pytest.mark.parametrize("broken", ["present", "cleanup"])
-def test_a_program_that_fails_is_reported_and_its_record_is_removed_later(
+async def test_a_program_that_fails_is_reported_and_its_record_is_removed_later(
     authority: Authority, tmp_path: Path, broken: str
 ) -> None:
     settings = msgspec.structs.replace(authority.settings, dns_hook=dns_program(tmp_path, authority, broken))
     host = Host(tmp_path, settings)
     host.proven.add("nine.example")
     host.issuer.want({"*.nine.example": "nine.example"})
-    asyncio.run(host.issuer.work())
+    await host.issuer.work()
     if broken == "present":
         assert "ended with code 1: no rights" in host.issuer.problems["*.nine.example"]
         assert read_presented(host.directory / "presented.json") == []
@@ -268,16 +262,16 @@ def test_a_program_that_fails_is_reported_and_its_record_is_removed_later(
         [(name, _)] = read_presented(host.directory / "presented.json")
         assert name == "_acme-challenge.nine.example"
         dns_program(tmp_path, authority)
-        asyncio.run(host.issuer.work())
+        await host.issuer.work()
         assert read_presented(host.directory / "presented.json") == []
 
 
-def test_an_order_that_is_killed_leaves_no_record(authority: Authority, tmp_path: Path) -> None:
+async def test_an_order_that_is_killed_leaves_no_record(authority: Authority, tmp_path: Path) -> None:
     hook = dns_program(tmp_path, authority)
     host = Host(tmp_path, msgspec.structs.replace(authority.settings, dns_hook=hook))
     # As the killed process of an order leaves it.
     (host.directory / "presented.json").write_bytes(b'[["_acme-challenge.ten.example","value"]]')
-    asyncio.run(host.issuer.work())
+    await host.issuer.work()
     assert calls(tmp_path) == [f"cleanup _acme-challenge.ten.example {hook[1]}"]
     assert read_presented(host.directory / "presented.json") == []
 

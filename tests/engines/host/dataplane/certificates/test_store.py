@@ -81,7 +81,7 @@ def test_an_issued_certificate_whose_file_is_damaged_stays_while_the_next_one_is
     assert found().served.certificates == {}
 
 
-def test_each_reason_is_one_event_and_a_workload_has_only_that_of_its_own_hosts(tmp_path: Path) -> None:
+async def test_each_reason_is_one_event_and_a_workload_has_only_that_of_its_own_hosts(tmp_path: Path) -> None:
     spec = {"gvcLink": "/org/acme/gvc/shop", "ports": [{"number": 443}]}
     domain = read_domain(msgspec.json.encode({"kind": "domain", "name": "apps.example", "spec": spec}))
     served = tuple(ServedWorkload(key, {8080: "http"}, ("0.0.0.0/0",)) for key in KEYS)
@@ -89,7 +89,7 @@ def test_each_reason_is_one_event_and_a_workload_has_only_that_of_its_own_hosts(
     folders = CertificateFolders(None, tmp_path)
     store = CertificateStore(folders, secrets, FakeClock(), "platform.test", Proofs(), lambda _path, _why: None)
     store.use(Issuer(), "thumbprint")
-    asyncio.run(store.update(table))
+    await store.update(table)
     failed, expired, awaited = sorted(store.served.missing["apps.example"], key=len)[:3]
     assert failed == "w0.apps.example is not served with TLS: the authority refused the order"
     assert "w1.apps.example is not served with TLS: its certificate expired at 19" in expired + awaited

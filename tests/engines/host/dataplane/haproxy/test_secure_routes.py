@@ -275,7 +275,11 @@ def test_what_cannot_work_never_replaces_what_does(path: Path) -> None:
     play(lambda: site.plane, story_after_a_restart)
 
 
-@pytest.mark.parametrize("damage", ["garbled", "another key", "no key", "no directory"])
+ONE = ["another key", *(pytest.param(each, marks=pytest.mark.slow) for each in ("garbled", "no key", "no directory"))]
+"""One damage, for every run of the tests; the long form has all."""
+
+
+@pytest.mark.parametrize("damage", ONE)
 def test_a_file_that_becomes_unusable_stays_in_service_after_a_restart_too(path: Path, damage: str) -> None:
     site, first, second = Site(path), issue("own.example"), issue("own.example")
     both = domain("own.example"), domain("other.example")

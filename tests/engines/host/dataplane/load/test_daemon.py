@@ -132,17 +132,17 @@ def check(tallies: list[Tally]) -> None:
     assert min(each.answered for each in tallies) > RATE / 2
 
 
-def test_rollouts_and_scaling_lose_nothing(shop: Shop) -> None:
+async def test_rollouts_and_scaling_lose_nothing(shop: Shop) -> None:
     async def story() -> None:
         for number in range(20):
             await shop.roll(number)
         await shop.scale(5, 19)
         await shop.scale(1, 19)
 
-    check(asyncio.run(shop.play(story)))
+    check(await shop.play(story))
 
 
-def test_many_workloads_that_come_and_go_lose_nothing(shop: Shop) -> None:
+async def test_many_workloads_that_come_and_go_lose_nothing(shop: Shop) -> None:
     async def story() -> None:
         began, names = time.monotonic(), [f"more-{number}" for number in range(50)]
         changes = [*(silent(name) for name in names), *[None] * 50]
@@ -151,10 +151,10 @@ def test_many_workloads_that_come_and_go_lose_nothing(shop: Shop) -> None:
             await asyncio.sleep(began + number * 60 / len(changes) - time.monotonic())
             await shop.commit({f"shop/{names[number % 50]}.yaml": text})
 
-    check(asyncio.run(shop.play(story)))
+    check(await shop.play(story))
 
 
-def test_reloads_lose_nothing(shop: Shop) -> None:
+async def test_reloads_lose_nothing(shop: Shop) -> None:
     async def story() -> None:
         seen = set()
         for number in range(15):
@@ -164,10 +164,10 @@ def test_reloads_lose_nothing(shop: Shop) -> None:
             await shop.until(lambda before=before: shop.worker() not in (None, before))
         assert len(seen) == 15
 
-    check(asyncio.run(shop.play(story)))
+    check(await shop.play(story))
 
 
-def test_a_daemon_that_is_killed_loses_nothing(shop: Shop) -> None:
+async def test_a_daemon_that_is_killed_loses_nothing(shop: Shop) -> None:
     async def story() -> None:
         for number in range(3):
             await asyncio.to_thread(shop.kill)
@@ -181,10 +181,10 @@ def test_a_daemon_that_is_killed_loses_nothing(shop: Shop) -> None:
             await asyncio.to_thread(shop.start)
             await rolling
 
-    check(asyncio.run(shop.play(story)))
+    check(await shop.play(story))
 
 
-def test_a_worker_that_is_killed_loses_only_what_is_open_and_is_back_within_a_second(shop: Shop) -> None:
+async def test_a_worker_that_is_killed_loses_only_what_is_open_and_is_back_within_a_second(shop: Shop) -> None:
     async def story() -> None:
         await asyncio.sleep(2)
         os.kill(await shop.present_worker(), 9)
@@ -192,7 +192,7 @@ def test_a_worker_that_is_killed_loses_only_what_is_open_and_is_back_within_a_se
         await asyncio.sleep(5)
 
     killed: list[float] = []
-    tallies = asyncio.run(shop.play(story))
+    tallies = await shop.play(story)
     print(*tallies, lost(tallies), sep="\n")
     times = sorted(float(each.split()[0]) - killed[0] for tally in tallies for each in tally.lost)
     print(json.dumps([tally.lost[-1:] for tally in tallies]), times[-1:])

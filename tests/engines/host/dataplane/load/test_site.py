@@ -166,23 +166,23 @@ def check(tallies: list[Tally]) -> None:
     assert min(each.answered for each in tallies) > 0
 
 
-def test_ten_rollouts_lose_nothing(busy: BusySite) -> None:
+async def test_ten_rollouts_lose_nothing(busy: BusySite) -> None:
     async def story() -> None:
         for number in range(10):
             await busy.roll_web(number)
 
-    check(asyncio.run(busy.play_story(story)))
+    check(await busy.play_story(story))
 
 
-def test_scaling_to_five_and_back_loses_nothing(busy: BusySite) -> None:
+async def test_scaling_to_five_and_back_loses_nothing(busy: BusySite) -> None:
     async def story() -> None:
         await busy.scale_web(5)
         await busy.scale_web(1)
 
-    check(asyncio.run(busy.play_story(story)))
+    check(await busy.play_story(story))
 
 
-def test_replicas_that_cannot_keep_up_lose_nothing(busy: BusySite) -> None:
+async def test_replicas_that_cannot_keep_up_lose_nothing(busy: BusySite) -> None:
     """A replica answers ten requests a second. So all that wait are answered later than a probe waits, and its fail."""
 
     async def story() -> None:
@@ -192,10 +192,10 @@ def test_replicas_that_cannot_keep_up_lose_nothing(busy: BusySite) -> None:
         await busy.scale_web(5, env=slow)
         await busy.scale_web(1, env=slow)
 
-    check(asyncio.run(busy.play_story(story)))
+    check(await busy.play_story(story))
 
 
-def test_five_kills_of_the_daemon_lose_nothing(busy: BusySite) -> None:
+async def test_five_kills_of_the_daemon_lose_nothing(busy: BusySite) -> None:
     async def story() -> None:
         for number in range(5):
             before = {*busy.site.replicas("web")}
@@ -206,10 +206,10 @@ def test_five_kills_of_the_daemon_lose_nothing(busy: BusySite) -> None:
             await asyncio.to_thread(busy.start)
             await rolling
 
-    check(asyncio.run(busy.play_story(story)))
+    check(await busy.play_story(story))
 
 
-def test_web_sockets_live_over_ten_reloads_and_only_idle_workloads_scale_to_zero(busy: BusySite) -> None:
+async def test_web_sockets_live_over_ten_reloads_and_only_idle_workloads_scale_to_zero(busy: BusySite) -> None:
     busy.site.repo.commit({f"shop/{name}.yaml": busy.serverless(name) for name in ("used", "idle")})
     tallies: list[Tally] = []
     woken = 0
@@ -248,12 +248,12 @@ def test_web_sockets_live_over_ten_reloads_and_only_idle_workloads_scale_to_zero
         tallies.extend(await under_load(used, 3, after_first, 3, {SOCKET: Socket}))
         await busy.until(lambda: not busy.site.replicas("used"), 120)
 
-    found = asyncio.run(busy.play_story(story))
+    found = await busy.play_story(story)
     check(found + tallies)
 
 
 @pytest.mark.parametrize("victim", ["worker", "master"])
-def test_a_process_of_haproxy_that_is_killed_loses_only_what_is_in_flight(busy: BusySite, victim: str) -> None:
+async def test_a_process_of_haproxy_that_is_killed_loses_only_what_is_in_flight(busy: BusySite, victim: str) -> None:
     killed: list[float] = []
 
     async def story() -> None:
@@ -264,14 +264,14 @@ def test_a_process_of_haproxy_that_is_killed_loses_only_what_is_in_flight(busy: 
         os.kill(found, 9)
         await asyncio.sleep(5)
 
-    tallies = asyncio.run(busy.play_story(story))
+    tallies = await busy.play_story(story)
     times = sorted(float(each.split()[0]) - killed[0] for tally in tallies for each in tally.lost)
     print("", *tallies, lost(tallies), times[-1:], sep="\n", flush=True)
     assert all(-0.1 <= at <= IN_FLIGHT for at in times), times
     assert min(each.answered for each in tallies) > 0
 
 
-def test_a_flooded_neighbour_under_two_busy_loops_costs_nothing(busy: BusySite) -> None:
+async def test_a_flooded_neighbour_under_two_busy_loops_costs_nothing(busy: BusySite) -> None:
     never = {"exec": {"command": ["test", "-d", "/nowhere"]}, "periodSeconds": 1}
     busy.site.repo.commit({"shop/stuck.yaml": busy.program("stuck", readinessProbe=never)})
 
@@ -285,5 +285,5 @@ def test_a_flooded_neighbour_under_two_busy_loops_costs_nothing(busy: BusySite) 
             output, _ = await flooding.communicate()
             print(output.decode())
 
-    check(asyncio.run(busy.play_story(story)))
+    check(await busy.play_story(story))
     assert busy.events("ProxyRestarted") == []

@@ -1,4 +1,4 @@
-"""Edits secret text and writes files atomically; no plain text stays behind."""
+"""Lets a person edit text that may be secret, and writes files atomically; no plain text stays behind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -19,8 +19,10 @@ from reconciler.documents.limits import read_within
 from reconciler.errors import RefusedError, UsageError
 from reconciler.terminal.editor import run_editor
 
-EDITORS = ("SOPS_EDITOR", "VISUAL", "EDITOR")
+EDITORS = ("VISUAL", "EDITOR")
 """Variables that name the editor; the first set one counts."""
+SOPS_EDITORS = ("SOPS_EDITOR", *EDITORS)
+"""Those for encrypted files, as for sops."""
 
 _IN_MEMORY = Path("/dev/shm")
 _ENDINGS = (signal.SIGTERM, signal.SIGHUP)
@@ -34,9 +36,28 @@ def open_editor(name: str, text: bytes) -> Iterator[Iterator[bytes]]:
     """
     with _room() as room:
         path = room / name
-        with open(path, "xb", opener=lambda wanted, flags: os.open(wanted, flags, 0o600)) as file:
-            file.write(text)
+        _write(path, text)
         yield _versions(path)
+
+
+@contextmanager
+def open_text_editor(name: str) -> Iterator[Callable[[str], str]]:
+    """Yield a function that shows a text in an editor, and returns what a person makes of it.
+
+    It raises UsageError where no editor starts, and RefusedError where it fails.
+    """
+    with _room() as room:
+        path = room / name
+
+        def edit_text(text: str) -> str:
+            _write(path, text.encode())
+            _edit(path, EDITORS)
+            try:
+                return _read(path).decode()
+            except UnicodeDecodeError:
+                raise RefusedError("the editor wrote no UTF-8, so nothing was changed") from None
+
+        yield edit_text
 
 
 def replace_file(path: Path, before: bytes, after: bytes) -> None:
@@ -67,17 +88,26 @@ def replace_file(path: Path, before: bytes, after: bytes) -> None:
 
 def _versions(path: Path) -> Iterator[bytes]:
     while True:
-        _edit(path)
-        try:
-            yield read_within(path)
-        except OSError:
-            raise RefusedError("the editor removed the file, so nothing was changed") from None
+        _edit(path, SOPS_EDITORS)
+        yield _read(path)
         if not sys.stdin.isatty() or not click.confirm("Edit it again?", default=True, err=True):
             return
 
 
-def _edit(path: Path) -> None:
-    words = shlex.split(next((os.environ[name] for name in EDITORS if os.environ.get(name)), "vi"))
+def _write(path: Path, content: bytes) -> None:
+    with open(path, "wb", opener=lambda wanted, flags: os.open(wanted, flags, 0o600)) as file:
+        file.write(content)
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return read_within(path)
+    except OSError:
+        raise RefusedError("the editor removed the file, so nothing was changed") from None
+
+
+def _edit(path: Path, variables: Sequence[str]) -> None:
+    words = shlex.split(next((os.environ[name] for name in variables if os.environ.get(name)), "vi"))
     try:
         code = run_editor(words, path)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Memory that was freed returns to the system."""
+"""What large runs have freed is returned to the system."""
 
 from __future__ import annotations
 
-from reconciler.daemon.allocator import GROWTH, FreedMemory, resident
+from reconciler.daemon.upkeep import GROWTH, FreedMemory, resident
 
 
 def test_freed_memory_between_blocks_in_use_returns_to_the_system() -> None:

@@ -1,0 +1,203 @@
+"""The commands of overviews: options, output and help come from the table, the answer from the records."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from reconciler.cli.options import (
+    Duration,
+    closed,
+    load,
+    parse_key,
+    parse_target,
+    read_records,
+    records_or_none,
+    settings_option,
+)
+from reconciler.cli.output.printing import coloured, echo_json
+from reconciler.overviews.overview import FOLLOW, LAST, Feed, Measurement, Overview, Parameter, ReadContext
+from reconciler.terminal.live_display import Live
+
+if TYPE_CHECKING:
+    from reconciler.model.key import Kind
+
+_Callback = Callable[..., None]
+_Declaration = Callable[[_Callback], _Callback]
+"""Adds an option or argument to what a command calls."""
+
+_POLL_SECONDS = 0.2
+_MEASURE_SECONDS = 0.5
+"""Seconds in which a command measures that prints once."""
+
+
+class Display(NamedTuple):
+    """How a command shows an overview: in the form ``output``, and as long as it is followed or not only ``once``.
+
+    ``interval`` is the time in seconds between two measurements.
+    """
+
+    output: str = "text"
+    follow: bool = False
+    once: bool = False
+    interval: float = 2.0
+
+
+def make_command(overview: Overview) -> click.Command:
+    """The command that shows ``overview``."""
+
+    def show(settings_file: Path, **values: Any) -> None:
+        display = Display(**{name: values.pop(name) for name in Display._fields if name in values})
+        show_overview(overview, settings_file, values, display)
+
+    declarations = [*_following(overview), *map(_declare, overview.parameters), *_measuring(overview)]
+    command: _Callback = settings_option(show)
+    for declare in reversed([*declarations, *_forms(overview)]):
+        command = declare(command)
+    return click.command(overview.name, help=overview.help, epilog=f"Example: {overview.example}")(command)
+
+
+def show_overview(overview: Overview, settings_file: Path, parameters: dict[str, Any], display: Display) -> None:
+    """Print ``overview``, read with ``parameters``. Raises ReconcilerError."""
+    context = _open_context(overview, settings_file)
+    try:
+        if overview.is_feed:
+            last = parameters.pop(LAST)
+            _show_feed(overview, overview.read(context, **parameters), last, display)
+        elif overview.is_measured:
+            _show_measured(overview, overview.read(context, **parameters), display)
+        else:
+            _show_value(overview, overview.read(context, **parameters), display.output)
+    except PermissionError as error:
+        raise closed(context.settings, error) from None
+
+
+def show_text(text: str, nothing: str) -> None:
+    """Print ``text``, or ``nothing`` on standard error where it is empty."""
+    shown = text or nothing
+    click.echo(shown, nl=bool(shown) and not shown.endswith("\n"), err=not text)
+
+
+def draw_live(read: Callable[[], str], overview: Overview, interval: float) -> None:
+    """Show what ``read`` returns on this terminal, anew after each ``interval``, until Ctrl-C."""
+    with Live(sys.stdout) as live:
+        while True:
+            live.draw((read() or overview.nothing).splitlines())
+            time.sleep(interval)
+
+
+def _open_context(overview: Overview, settings_file: Path) -> ReadContext:
+    """What overviews are read from here. Raises UsageError."""
+    from reconciler.clock import SystemClock
+    from reconciler.daemon.lock import holder
+
+    settings = load(settings_file)
+    # What is measured needs no records, which may not exist yet.
+    open_records = partial(records_or_none if overview.is_measured else read_records, settings)
+    return ReadContext(settings, open_records, SystemClock().now, lambda: holder(settings.state) is not None)
+
+
+def _show_value(overview: Overview, value: Any, output: str) -> None:
+    if output in overview.forms:
+        for part in overview.forms[output](value):
+            click.echo(part, nl=False)
+    elif output == "json" and overview.items is not None:
+        echo_json({overview.member: list(overview.items(value))})
+    else:
+        show_text(overview.text(value, coloured(sys.stdout)), overview.nothing)
+        _show_notes(overview, value)
+
+
+def _show_notes(overview: Overview, value: Any) -> bool:
+    """Print the notes on ``value``; returns whether there are any."""
+    notes = [*(overview.notes(value) if overview.notes is not None else ())]
+    for note in notes:
+        click.echo(note, err=True)
+    return bool(notes)
+
+
+def _show_feed(overview: Overview, feed: Feed, last: int, display: Display) -> None:
+    import msgspec
+
+    entries = feed.newest(last)
+    while True:
+        if display.output == "json" and overview.items is not None:
+            for item in overview.items(entries):
+                click.echo(msgspec.json.encode(item).decode())
+        elif entries:
+            click.echo(overview.text(entries, coloured(sys.stdout)))
+        if not display.follow:
+            return
+        while not (entries := feed.more()):
+            time.sleep(_POLL_SECONDS)
+
+
+def _show_measured(overview: Overview, measurement: Measurement, display: Display) -> None:
+    is_empty = _show_notes(overview, measurement)
+    on = coloured(sys.stdout)
+    if display.output == "json" and overview.items is not None:
+        echo_json({overview.member: list(overview.items(_measure(measurement)))})
+    elif display.once or not sys.stdout.isatty():
+        show_text(overview.text(_measure(measurement), on), overview.nothing)
+    elif not is_empty:
+        draw_live(lambda: overview.text(measurement.read(), on), overview, display.interval)
+
+
+def _measure(measurement: Measurement) -> Sequence[Any]:
+    """What is used for a moment."""
+    if measurement.read():
+        time.sleep(_MEASURE_SECONDS)
+    return measurement.read()
+
+
+def _declare(parameter: Parameter) -> _Declaration:
+    """The argument or option of ``parameter``."""
+    parse = {"key": parse_key, "target": parse_target, "kind": _parse_kind}.get(parameter.type)
+    if not parameter.help:
+        # An argument with a default is not required, even if that is None.
+        default = {} if parameter.required else {"default": parameter.default}
+        return click.argument(parameter.name, required=parameter.required, callback=parse, **default)
+    option = f"--{parameter.name}"
+    if parameter.type == "flag":
+        return click.option(option, is_flag=True, help=parameter.help)
+    form = click.IntRange(min=parameter.bounds[0]) if parameter.type == "number" else None
+    return click.option(option, metavar=parameter.metavar, default=parameter.default, type=form, help=parameter.help)
+
+
+def _following(overview: Overview) -> list[_Declaration]:
+    """The option of a feed."""
+    words = f"Also show new {overview.name} as they come."
+    return [click.option("-f", f"--{FOLLOW}", is_flag=True, help=words)] if overview.is_feed else []
+
+
+def _measuring(overview: Overview) -> list[_Declaration]:
+    """The options of what is measured."""
+    once = click.option("--once", is_flag=True, help="Print the table once, as without a terminal.")
+    form, words = Duration(least=0.1), "Time between refreshes; 2s."
+    interval = click.option("--interval", metavar="TIME", default=2.0, type=form, help=words)
+    return [once, interval] if overview.is_measured else []
+
+
+def _forms(overview: Overview) -> list[_Declaration]:
+    """The option for the form of the output, where there are several."""
+    words = "json: one object a line." if overview.is_feed else "Default: text."
+    words = "json: once, for programs." if overview.is_measured else words
+    choice = click.Choice(overview.outputs)
+    option = click.option("-o", "--output", type=choice, default="text", help=words)
+    return [option] if len(overview.outputs) > 1 else []
+
+
+def _parse_kind(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Kind | None:
+    """Callback of an argument that is a kind; raises click's UsageError that names the nearest."""
+    from reconciler.model.key import KINDS
+    from reconciler.queries.existence import did_you_mean
+
+    if text is None or text in KINDS:
+        return None if text is None else KINDS[text]
+    raise click.UsageError(f"there is no kind {text!r}{did_you_mean(text, KINDS)}")

@@ -1,0 +1,86 @@
+"""Reads overviews. Each function imports what it reads with, so that no command loads what others need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from reconciler.overviews.overview import Feed, Measurement, ReadContext
+
+if TYPE_CHECKING:
+    from reconciler.engines.volumes import VolumeSnapshot
+    from reconciler.model.key import Key, Kind
+    from reconciler.queries.resources import ResourceDetails
+    from reconciler.records.tables.runs import Run
+    from reconciler.status.conditions import ResourceFacts
+    from reconciler.status.source_status import SourceDetails, SourceStatus
+
+
+class Status(NamedTuple):
+    """The facts on resources, read as they are shown; the sources are read where they are shown."""
+
+    resources: Iterator[ResourceFacts]
+    context: ReadContext
+
+    def sources(self) -> list[SourceStatus]:
+        """The status of each source in the settings."""
+        from reconciler.queries.resources import list_sources
+
+        return list_sources(self.context.settings, self.context.records)
+
+
+class Snapshots(NamedTuple):
+    """Snapshots of volumes, read at the time ``now``."""
+
+    snapshots: Sequence[VolumeSnapshot]
+    now: float
+
+
+def read_status(context: ReadContext, *, kind: Kind | None, gvc: str | None, name: str | None) -> Status:
+    """The recorded resources of ``kind``, in ``gvc``, called ``name`` (None: any). Raises NotFoundError."""
+    from reconciler.queries.resources import find_resources
+
+    return Status(find_resources(context.settings, context.records, kind, gvc, name), context)
+
+
+def read_details(context: ReadContext, *, key: Key | str) -> ResourceDetails | SourceDetails:
+    """All that is known about a resource, or about the source ``source/NAME``. Raises NotFoundError."""
+    from reconciler.queries.existence import source_of
+    from reconciler.queries.resources import describe_resource
+    from reconciler.queries.sources import describe_source
+
+    if isinstance(key, str):
+        return describe_source(context.settings, context.records, source_of(key), daemon_runs=context.daemon_runs())
+    return describe_resource(context.settings, context.records, key)
+
+
+def read_events(context: ReadContext, *, key: Key | str | None) -> Feed:
+    """The events of a resource, of ``source/NAME``, or (None) of all. Raises NotFoundError."""
+    from reconciler.queries.history import EventReader
+
+    return EventReader(context.settings, context.records, key)
+
+
+def read_runs(context: ReadContext, *, source: str, last: int) -> Sequence[Run]:
+    """The last runs that changed something or failed, of ``source`` or ("") of all. Raises NotFoundError."""
+    from reconciler.queries.history import list_runs
+
+    return list_runs(context.settings, context.records, source, last)
+
+
+def read_snapshots(context: ReadContext, *, key: Key | None, deleted: bool) -> Snapshots:
+    """The snapshots of ``key`` or of all, or the final ones of ``deleted`` volumes. Raises RefusedError."""
+    from reconciler.queries.snapshots import list_final_snapshots, list_snapshots
+
+    snapshots = list_final_snapshots(context.settings, key) if deleted else list_snapshots(context.records, key)
+    return Snapshots(snapshots, context.now())
+
+
+def read_replicas(context: ReadContext, *, gvc: str | None) -> Measurement:
+    """The replicas of ``gvc``, or (None) of all, with what they use. Raises NotFoundError for an unknown GVC."""
+    from reconciler.queries.existence import check_gvc
+    from reconciler.queries.top import ReplicaReader
+
+    if gvc is not None and not ReplicaReader(context.settings, gvc).read():
+        check_gvc(context.records, gvc)
+    return ReplicaReader(context.settings, gvc)

@@ -1,0 +1,122 @@
+"""Shows overviews as text and as JSON values. Each function imports what it shows with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reconciler.engines.reading import ReplicaRow
+    from reconciler.overviews.reading import Snapshots, Status
+    from reconciler.queries.resources import ResourceDetails
+    from reconciler.queries.top import ReplicaReader
+    from reconciler.records.tables.events import Event
+    from reconciler.records.tables.runs import Run
+    from reconciler.status.source_status import SourceDetails
+
+
+def show_status(status: Status, colour: bool) -> str:
+    """A line for each resource."""
+    from reconciler.render.resources import resource_table
+
+    return resource_table(status.resources, colour)
+
+
+def write_status_json(status: Status) -> Iterator[str]:
+    """The resources and all sources as JSON."""
+    from reconciler.render.resources import resources_json
+
+    return resources_json(status.resources, status.sources())
+
+
+def write_status_yaml(status: Status) -> Iterator[str]:
+    """The resources and all sources as YAML."""
+    from reconciler.render.resources import resources_yaml
+
+    return resources_yaml(status.resources, status.sources())
+
+
+def list_troubles(status: Status) -> Iterator[str]:
+    """A line for each source that is not as its newest commit wants."""
+    from reconciler.render.layout import strip_control
+    from reconciler.render.sources import source_lines
+
+    for source in status.sources():
+        yield from map(strip_control, source_lines(source))
+
+
+def show_details(details: ResourceDetails | SourceDetails, colour: bool) -> str:
+    """Sections with headings."""
+    from reconciler.queries.resources import ResourceDetails
+    from reconciler.render.layout import section_text
+    from reconciler.render.resources import resource_sections
+    from reconciler.render.sources import source_sections
+
+    if isinstance(details, ResourceDetails):
+        return section_text(resource_sections(*details, colour), colour=colour)
+    return section_text(source_sections(details, colour), colour=colour)
+
+
+def show_events(events: Iterable[Event], colour: bool) -> str:
+    """A line for each event."""
+    from reconciler.render.history import event_line
+
+    return "\n".join(event_line(event, colour) for event in events)
+
+
+def list_events(events: Iterable[Event]) -> Iterator[dict[str, Any]]:
+    """The events as JSON values."""
+    from reconciler.render.history import event_document
+
+    return map(event_document, events)
+
+
+def show_runs(runs: Iterable[Run], colour: bool) -> str:
+    """A line for each run."""
+    from reconciler.render.history import run_line
+
+    return "\n".join(run_line(run, colour) for run in runs)
+
+
+def list_runs(runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
+    """The runs as JSON values."""
+    from reconciler.render.history import run_document
+
+    return map(run_document, runs)
+
+
+def show_snapshots(read: Snapshots, _colour: bool) -> str:
+    """A line for each snapshot."""
+    from reconciler.render.snapshots import snapshot_table
+
+    return snapshot_table(read.snapshots, read.now)
+
+
+def list_snapshots(read: Snapshots) -> Iterator[dict[str, Any]]:
+    """The snapshots as JSON values."""
+    from reconciler.render.snapshots import snapshot_document
+
+    return map(snapshot_document, read.snapshots)
+
+
+def show_replicas(rows: Sequence[ReplicaRow], colour: bool) -> str:
+    """A line for each replica."""
+    from reconciler.render.replicas import replica_table
+
+    return "\n".join(replica_table(rows, colour)) if rows else ""
+
+
+def note_locations(reader: ReplicaReader) -> Iterator[str]:
+    """A line if no replica can run here."""
+    from reconciler.engines.plugin import name_running_engines
+
+    if not reader.has_locations:
+        yield f"the settings bind no location to the engine {name_running_engines()}"
+
+
+def list_replicas(rows: Sequence[ReplicaRow]) -> list[dict[str, Any]]:
+    """The replicas as JSON values."""
+    from reconciler.render.replicas import replica_document
+
+    items: list[dict[str, Any]] = replica_document(rows)["replicas"]
+    return items

@@ -1,0 +1,134 @@
+"""All overviews. The commands for reading, operations of the API, and what readers may run come from this table.
+
+A new one is a row here, the function that reads it, and the one that shows it. `logs` and `plan` have commands and
+operations of their own: lines are not redacted and have a permission of their own, and plans have an exit code.
+"""
+
+from __future__ import annotations
+
+from reconciler.overviews import reading, showing
+from reconciler.overviews.overview import LAST, Overview, Parameter
+
+GET = Overview(
+    "get",
+    "-status",
+    "List resources and their status.",
+    """Show the records: all resources, those of KIND, or the one called NAME.
+
+    It shows what was last applied and its last known status; secret data shows as ***. A source whose newest revision
+    is refused or cannot be read, or that is rolled back or suspended, has a line on standard error; JSON has all
+    sources below `sources`. The exit code does not depend on the status of resources.
+    """,
+    "reconciler get workload api --gvc shop -o yaml",
+    "Read the resources with the status of each.",
+    (
+        Parameter("kind", "kind"),
+        Parameter("name"),
+        Parameter("gvc", help="Only resources of this GVC.", metavar="G"),
+    ),
+    reading.read_status,
+    showing.show_status,
+    forms={"json": showing.write_status_json, "yaml": showing.write_status_yaml},
+    notes=showing.list_troubles,
+    notes_path="source",
+    nothing="nothing is recorded",
+)
+DESCRIBE = Overview(
+    "describe",
+    "-describe",
+    "Show one resource or source in detail.",
+    """Show all that is known about KEY: its fields, conditions, locations and last events.
+
+    Keys look like workload/GVC/NAME, gvc/NAME and secret/NAME. For source/NAME it shows whether the newest commit is
+    live, and if not, why.
+    """,
+    "reconciler describe workload/shop/api",
+    "Describe a resource or source, as text.",
+    (Parameter("key", "target", required=True),),
+    reading.read_details,
+    showing.show_details,
+)
+EVENTS = Overview(
+    "events",
+    "-events",
+    "Show events of resources and sources.",
+    """Show events, oldest first: of all resources and sources, or of KEY, which can be source/NAME.
+
+    Events of deleted resources stay until they expire.
+    """,
+    "reconciler events workload/shop/api --follow",
+    "Read the events of all resources, or of one.",
+    (
+        Parameter("key", "target"),
+        Parameter(LAST, "number", "How many past events; 100.", "N", default=100, bounds=(0, 100_000)),
+    ),
+    reading.read_events,
+    showing.show_events,
+    showing.list_events,
+    "event",
+    is_feed=True,
+)
+HISTORY = Overview(
+    "history",
+    "-runs",
+    "Show past runs.",
+    """Show the runs that changed something, and those that failed, newest first: of SOURCE, or of all.
+
+    A revision that is refused several times is listed once.
+    """,
+    "reconciler history main --last 20",
+    "List the runs of all sources, or of one.",
+    (
+        Parameter("source", default=""),
+        Parameter(LAST, "number", "How many; 30.", "N", default=30, bounds=(1, 10_000)),
+    ),
+    reading.read_runs,
+    showing.show_runs,
+    showing.list_runs,
+    "run",
+)
+TOP = Overview(
+    "top",
+    "-top",
+    "Show the replicas on this host, and what they use.",
+    """Show the replicas on this host: their state, their restarts, and what they use.
+
+    CPU is in thousandths of a core since the last refresh; memory is resident memory. A port shows as 20001->8080: at
+    127.0.0.1:20001 the replica serves the port that its manifest declares as 8080. Needs no daemon.
+    """,
+    "reconciler top --gvc shop",
+    "List the replicas on this host, with what they use.",
+    (Parameter("gvc", help="Only the workloads of this GVC.", metavar="G"),),
+    reading.read_replicas,
+    showing.show_replicas,
+    showing.list_replicas,
+    "replica",
+    "replicas",
+    notes=showing.note_locations,
+    nothing="no replicas run here",
+    is_measured=True,
+)
+SNAPSHOTS = Overview(
+    "snapshots",
+    "-snapshot",
+    "List the snapshots of volumes.",
+    """List the snapshots of the volume set KEY, or of all volume sets, as they were last observed.
+
+    `reconciler command` takes, deletes and restores them. --deleted lists what `createFinalSnapshot` retained of
+    volumes that were deleted on this host; `reconciler volume` deletes these.
+    """,
+    "reconciler snapshots volumeset/shop/data",
+    "List the snapshots of volume sets.",
+    (
+        Parameter("key", "key"),
+        Parameter("deleted", "flag", "The final snapshots of deleted volumes instead."),
+    ),
+    reading.read_snapshots,
+    showing.show_snapshots,
+    showing.list_snapshots,
+    "snapshot",
+    nothing="there are no snapshots",
+)
+
+OVERVIEWS = {overview.name: overview for overview in (GET, DESCRIBE, EVENTS, HISTORY, TOP, SNAPSHOTS)}
+"""Command → overview."""
