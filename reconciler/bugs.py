@@ -24,19 +24,19 @@ def internal_error(error: BaseException, part: str = "", revision: str = "") -> 
 
     Each part, place and revision is logged once, so that a retry at every poll does not fill the log.
     """
-    found = error if isinstance(error, InternalError) else _described(error)
-    bug = (part, f"{found.kind} {found.place}", revision)
+    fault = error if isinstance(error, InternalError) else _describe_error(error)
+    bug = (part, f"{fault.kind} {fault.place}", revision)
     if part and bug not in _logged:
         if len(_logged) >= MAX_LOGGED:
             _logged.clear()
         _logged.add(bug)
         facts = {"revision": revision} if revision else {}
-        log().error("bug", part=part, error=found.kind, place=found.place, traceback=found.trace, **facts)
-    return found
+        log().error("bug", part=part, error=fault.kind, place=fault.place, traceback=fault.trace, **facts)
+    return fault
 
 
 @contextmanager
-def contained(part: str) -> Iterator[None]:
+def contain_bugs(part: str) -> Iterator[None]:
     """Log a bug inside the block under the name ``part`` and suppress it. Expected errors are raised."""
     try:
         yield
@@ -58,7 +58,7 @@ def code_location(error: BaseException) -> str:
     return f"{name}:{line} in {code.co_name}"
 
 
-def _described(error: BaseException) -> InternalError:
+def _describe_error(error: BaseException) -> InternalError:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     trace = "".join(traceback.format_tb(error.__traceback__, -MAX_FRAMES))

@@ -29,17 +29,17 @@ class Check(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-def fine(about: str, message: str) -> Check:
+def make_ok_check(about: str, message: str) -> Check:
     """A check without a problem."""
     return Check(about, Verdict.OK, message)
 
 
-def warning(about: str, message: str, advice: str) -> Check:
+def make_warning(about: str, message: str, advice: str) -> Check:
     """A check of something that works but needs attention."""
     return Check(about, Verdict.WARNING, message, advice)
 
 
-def problem(about: str, message: str, advice: str) -> Check:
+def make_problem(about: str, message: str, advice: str) -> Check:
     """A check of something that does not work, or is not safe."""
     return Check(about, Verdict.PROBLEM, message, advice)
 
@@ -52,23 +52,23 @@ class Identity(msgspec.Struct, frozen=True):
     groups: frozenset[int]
     gid: int = -1
 
-    def may(self, path: Path, wanted: int) -> bool:
+    def may(self, path: Path, mode: int) -> bool:
         """Whether the mode bits of ``path`` and the directories above permit access; False if it does not exist."""
         if self.uid == os.geteuid():
-            return os.access(path, wanted, effective_ids=True)
+            return os.access(path, mode, effective_ids=True)
         try:
             above = all(self._lets(folder, ENTER) for folder in path.resolve().parents)
-            return above and self._lets(path, wanted)
+            return above and self._lets(path, mode)
         except OSError:
             return False
 
-    def _lets(self, path: Path, wanted: int) -> bool:
-        found = path.stat()
-        shift = 6 if found.st_uid == self.uid else 3 if found.st_gid in self.groups else 0
-        return self.uid == 0 or found.st_mode >> shift & wanted == wanted
+    def _lets(self, path: Path, mode: int) -> bool:
+        stat = path.stat()
+        shift = 6 if stat.st_uid == self.uid else 3 if stat.st_gid in self.groups else 0
+        return self.uid == 0 or stat.st_mode >> shift & mode == mode
 
 
-def identity(uid: int) -> Identity:
+def find_identity(uid: int) -> Identity:
     """The user with this uid, even if the system has no name for it."""
     try:
         entry = pwd.getpwuid(uid)
@@ -77,16 +77,16 @@ def identity(uid: int) -> Identity:
     return Identity(uid, entry.pw_name, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)), entry.pw_gid)
 
 
-def unreadable(path: Path, about: str, who: Identity) -> Check | None:
+def check_read_access(path: Path, about: str, who: Identity) -> Check | None:
     """Return the check that explains why ``who`` cannot read ``path``; None if ``who`` can."""
     try:
         path.stat()
     except PermissionError:
-        return problem(
+        return make_problem(
             about, f"{path} is in a directory that this user may not enter", "run this as the daemon's user or as root"
         )
     except OSError as error:
-        return problem(about, f"{path}: {error.strerror}", "put it there, or correct the settings")
+        return make_problem(about, f"{path}: {error.strerror}", "put it there, or correct the settings")
     if not who.may(path, READ):
-        return problem(about, f"{who.name} may not read {path}", f"chgrp {who.name} {path}; chmod g+r {path}")
+        return make_problem(about, f"{who.name} may not read {path}", f"chgrp {who.name} {path}; chmod g+r {path}")
     return None

@@ -47,8 +47,8 @@ class SeenTime(NamedTuple):
             # How long the machine was off is unknown: the time goes on from the newest one.
             # It never goes back by itself.
             back = now - self.newest if now < self.newest - JUMP else 0.0
-            known = SeenTime(boot, self.newest - monotonic, self.newest, epoch, monotonic, back)
-            return SeenTime(boot, epoch, now) if 0 <= now - self.newest <= HOLD else known
+            seen_time = SeenTime(boot, self.newest - monotonic, self.newest, epoch, monotonic, back)
+            return SeenTime(boot, epoch, now) if 0 <= now - self.newest <= HOLD else seen_time
         if abs(epoch - self.epoch) <= JUMP:
             return SeenTime(boot, epoch, now)
         if self.jumped is None or abs(epoch - self.jumped) > JUMP:

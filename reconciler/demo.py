@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli import cli
-from reconciler.cli.options import load
-from reconciler.cli.output.printing import coloured, print_error
+from reconciler.cli.options import load_settings_as_owner
+from reconciler.cli.output.printing import is_colour_terminal, print_error
 from reconciler.errors import EngineError, LockedError, ReconcilerError, UsageError
-from reconciler.render.layout import paint
+from reconciler.render.layout import paint_text
 
 if TYPE_CHECKING:
     from reconciler.engines.reading import SupportsTrials
@@ -85,7 +85,7 @@ STEPS = (
 """Things to try, in order: a title and shell commands."""
 
 
-def prepare(directory: Path) -> Path:
+def prepare_trial(directory: Path) -> Path:
     """Create a trial in ``directory``, or reuse the trial there; returns its settings file.
 
     Raises UsageError if the directory contains something else.
@@ -97,12 +97,12 @@ def prepare(directory: Path) -> Path:
         raise UsageError(f"{directory} is neither empty nor a trial begun before; name another directory")
     with redirect_stdout(io.StringIO()):
         cli.main(["init", str(directory / "manifests")], standalone_mode=False)
-    _introduce(directory / "manifests")
+    _set_git_author(directory / "manifests")
     settings.write_text(SETTINGS)
     return settings
 
 
-def _introduce(repository: Path) -> None:
+def _set_git_author(repository: Path) -> None:
     """Set an author for this repository if Git has none, since the guide's commands make commits."""
     git = ["git", "-C", str(repository)]
     if subprocess.run([*git, "var", "GIT_AUTHOR_IDENT"], capture_output=True, check=False).returncode:
@@ -110,7 +110,7 @@ def _introduce(repository: Path) -> None:
             subprocess.run([*git, "config", name, value], check=True)
 
 
-def guide(directory: Path, colour: bool) -> str:
+def format_guide(directory: Path, colour: bool) -> str:
     """The things to try: titles, and below them, indented, commands that work as shown."""
     names = {
         "bin": shlex.quote(str(Path(sys.executable).parent)),
@@ -119,25 +119,25 @@ def guide(directory: Path, colour: bool) -> str:
     }
     lines = [f"A daemon follows a repository of its own now and runs what it says on this machine, in {directory}."]
     for number, (title, commands) in enumerate(STEPS, 1):
-        lines += ["", paint(f"{number}. {title}", "bold", colour)]
-        lines += ["    " + paint(command.format(**names), "green", colour) for command in commands]
-    lines += ["", paint("Its log follows, and the addresses that answer; Ctrl-C ends all of it.", "grey", colour)]
+        lines += ["", paint_text(f"{number}. {title}", "bold", colour)]
+        lines += ["    " + paint_text(command.format(**names), "green", colour) for command in commands]
+    lines += ["", paint_text("Its log follows, and the addresses that answer; Ctrl-C ends all of it.", "grey", colour)]
     return "\n".join(lines)
 
 
-async def announce(settings: Settings, show: Callable[[str], None]) -> None:
+async def announce_addresses(settings: Settings, show: Callable[[str], None]) -> None:
     """Print the address of each workload, whenever the number of its ready replicas changes, until cancelled."""
-    known: dict[str, str] = {}
+    previous: dict[str, str] = {}
     while True:
         now = {
             f"{name} at {reader.location}": address
             for reader in list_trials(settings)
             for name, address in reader.addresses().items()
         }
-        for name in sorted(known.keys() | now.keys()):
-            if now.get(name) != known.get(name):
+        for name in sorted(previous.keys() | now.keys()):
+            if now.get(name) != previous.get(name):
                 show(f"  {name}: {now.get(name, 'no replica is ready')}")
-        known = now
+        previous = now
         await asyncio.sleep(POLL_SECONDS)
 
 
@@ -149,18 +149,18 @@ def list_trials(settings: Settings) -> list[SupportsTrials]:
     return [reader for reader in make_readers(settings) if isinstance(reader, SupportsTrials)]
 
 
-async def follow(settings: Settings, show: Callable[[str], None]) -> None:
+async def run_trial(settings: Settings, show: Callable[[str], None]) -> None:
     """Run the daemon and print the ready addresses; stop the replicas at the end.
 
     Raises LockedError if another daemon runs this trial; its replicas then stay.
     """
-    from reconciler.daemon.service import serve
+    from reconciler.daemon.service import run_daemon
 
-    serving = asyncio.create_task(serve(settings))
+    serving = asyncio.create_task(run_daemon(settings))
     await asyncio.sleep(0)  # the daemon has installed its signal handlers
     # Closing the terminal ends the trial; for the daemon, SIGHUP only means reload.
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, signal.raise_signal, signal.SIGTERM)
-    announcing = asyncio.create_task(announce(settings, show))
+    announcing = asyncio.create_task(announce_addresses(settings, show))
     await asyncio.wait([serving])
     announcing.cancel()
     if not isinstance(serving.exception(), LockedError):
@@ -172,10 +172,10 @@ async def follow(settings: Settings, show: Callable[[str], None]) -> None:
     await serving
 
 
-def farewell(directory: Path) -> str:
+def format_farewell(directory: Path) -> str:
     """The message on how to continue the trial, or to remove it."""
-    place = shlex.quote(str(directory))
-    return f"\nStopped. Go on where it was:  make run DEMO_DIR={place}\nLeave nothing behind:         rm -rf {place}"
+    path = shlex.quote(str(directory))
+    return f"\nStopped. Go on where it was:  make run DEMO_DIR={path}\nLeave nothing behind:         rm -rf {path}"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -184,13 +184,13 @@ def command(directory: Path | None) -> None:
     """Run the daemon on a fresh copy of the example, in DIR or a scratch directory, until Ctrl-C."""
     from reconciler import logs
 
-    place = (directory or Path(tempfile.mkdtemp(prefix="reconciler-"))).resolve()
-    settings = load(prepare(place))
-    click.echo(guide(place, coloured(sys.stdout)) + "\n")
+    path = (directory or Path(tempfile.mkdtemp(prefix="reconciler-"))).resolve()
+    settings = load_settings_as_owner(prepare_trial(path))
+    click.echo(format_guide(path, is_colour_terminal(sys.stdout)) + "\n")
     sys.stdout.flush()
-    logs.configure(settings.log.format, settings.log.level)
-    asyncio.run(follow(settings, click.echo))
-    click.echo(farewell(place))
+    logs.configure_logging(settings.log.format, settings.log.level)
+    asyncio.run(run_trial(settings, click.echo))
+    click.echo(format_farewell(path))
 
 
 def main() -> None:

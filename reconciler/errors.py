@@ -217,8 +217,8 @@ class InternalError(ReconcilerError):
 
     reason = Reason.INTERNAL_ERROR
 
-    def __init__(self, kind: str, place: str, trace: str = "") -> None:
-        super().__init__(f"{kind} at {place}; this is a bug in the reconciler: please report it")
+    def __init__(self, kind: str, origin: str, trace: str = "") -> None:
+        super().__init__(f"{kind} at {origin}; this is a bug in the reconciler: please report it")
         self.kind = kind
-        self.place = place
+        self.place = origin
         self.trace = trace

@@ -31,23 +31,23 @@ def read_files(names: Sequence[str], others: tuple[str, ...] = (), advice: Advic
     Of a directory, only YAML and JSON, and files whose names end in one of ``others``. Raises UsageError where one
     cannot be read or a directory holds none, with the first ``advice`` for what is there instead.
     """
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     suffixes = (*SUFFIXES, *others)
     for name in names:
         if name == STDIN:
-            found["stdin"] = read_file(name)
+            contents["stdin"] = read_file(name)
             continue
-        paths = sorted(_below(name, suffixes)) if os.path.isdir(name) else [name]
+        paths = sorted(_list_files_below(name, suffixes)) if os.path.isdir(name) else [name]
         if not paths:
             hint = advice_below(name, advice) if advice else ""
             raise UsageError(f"{name} has nothing to read: no file below it ends in {', '.join(suffixes)}{hint}")
-        found |= {path: read_file(path) for path in paths}
-    return found
+        contents |= {path: read_file(path) for path in paths}
+    return contents
 
 
 def advice_below(directory: str, advice: Advice) -> str:
     """The first ``advice`` for a file below ``directory``, behind a semicolon; "" without one. Raises UsageError."""
-    for path in sorted(_below(directory, ("",)))[:_MOST_ADVICE]:
+    for path in sorted(_list_files_below(directory, ("",)))[:_MOST_ADVICE]:
         if os.path.isfile(path) and (words := advice(path, read_file(path))):
             return f"; {words}"
     return ""
@@ -58,15 +58,15 @@ def read_beside(contents: Mapping[str, bytes], directories: Callable[[str], Sequ
 
     Raises UsageError where one cannot be read.
     """
-    found = dict(contents)
-    for folder in dict.fromkeys(each for path in contents for each in directories(path)):
+    files = dict(contents)
+    for folder in dict.fromkeys(directory for path in contents for directory in directories(path)):
         if os.path.isdir(folder) and not os.path.islink(folder):
-            places = (os.path.join(folder, name) for name in sorted(_listed(folder)) if name.endswith(".conf"))
-            found |= {each: read_file(each) for each in places if os.path.isfile(each) and not os.path.islink(each)}
-    return found
+            places = (os.path.join(folder, name) for name in sorted(_list_directory(folder)) if name.endswith(".conf"))
+            files |= {text: read_file(text) for text in places if os.path.isfile(text) and not os.path.islink(text)}
+    return files
 
 
-def _listed(directory: str) -> list[str]:
+def _list_directory(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError as error:
@@ -88,7 +88,7 @@ def shown_name(name: str) -> str:
     return "standard input" if name == STDIN else name
 
 
-def _below(directory: str, suffixes: tuple[str, ...]) -> Iterator[str]:
+def _list_files_below(directory: str, suffixes: tuple[str, ...]) -> Iterator[str]:
     for folder, folders, files in os.walk(directory, onerror=_raise_unreadable):
         folders[:] = [name for name in folders if not name.startswith(".")]
         yield from (os.path.join(folder, name) for name in files if name.endswith(suffixes))
@@ -102,7 +102,7 @@ def _read_standard_input() -> bytes:
     if sys.stdin.isatty():
         sys.stderr.write("reading from the terminal; Ctrl-D ends the text\n")
         sys.stderr.flush()
-        content = _typed(sys.stdin.fileno())
+        content = _read_terminal(sys.stdin.fileno())
     else:
         content = sys.stdin.buffer.read(LIMITS.file_bytes + 1)
     if len(content) > LIMITS.file_bytes:
@@ -110,7 +110,7 @@ def _read_standard_input() -> bytes:
     return content
 
 
-def _typed(terminal: int) -> bytes:
+def _read_terminal(terminal: int) -> bytes:
     """What a person types at ``terminal``, up to the end or to the limit of a file."""
     content = b""
     while len(content) <= LIMITS.file_bytes:
@@ -142,7 +142,7 @@ class ProjectFiles:
             return self.contents[path]
         try:
             with self._opened(path) as descriptor:
-                return _content(descriptor)
+                return _read_regular_file(descriptor)
         except OSError as error:
             raise UnreadableFileError((error.strerror or "it cannot be read").lower()) from None
         except ValueError:
@@ -150,10 +150,10 @@ class ProjectFiles:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[int]:
-        place = os.path.realpath(os.path.expanduser(path))
-        below = os.path.relpath(place, self._root)
+        real_path = os.path.realpath(os.path.expanduser(path))
+        below = os.path.relpath(real_path, self._root)
         if self._allow_outside:
-            descriptor = os.open(place, _OPEN)
+            descriptor = os.open(real_path, _OPEN)
         elif below.split(os.sep)[0] == os.pardir:
             self.outside.append(path)
             raise OutsideFileError("it is outside of the directory of the project")
@@ -179,7 +179,7 @@ def _open_below(root: str, path: str) -> int:
         os.close(holder)
 
 
-def _content(descriptor: int) -> bytes:
+def _read_regular_file(descriptor: int) -> bytes:
     """What a regular file has; a pipe or a device may have no end."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):

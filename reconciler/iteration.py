@@ -12,7 +12,7 @@ MOST_NAMED = 10
 """The most names that one message lists."""
 
 
-def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+def iterate_batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
     """``items`` in lists of ``size``, the last one shorter; only one list exists at a time."""
     rest = iter(items)
     while batch := list(islice(rest, size)):

@@ -16,14 +16,14 @@ def list_paths(top: Path, pattern: str) -> Iterator[Path]:
     pass for an empty one. Raises OSError if a directory cannot be read for another reason.
     """
     first, _, rest = pattern.partition("/")
-    for name in sorted(fnmatch.filter(_names(top), first)):
+    for name in sorted(fnmatch.filter(_list_names(top), first)):
         if rest:
             yield from list_paths(top / name, rest)
         else:
             yield top / name
 
 
-def _names(directory: Path) -> list[str]:
+def _list_names(directory: Path) -> list[str]:
     try:
         return os.listdir(directory)
     except (FileNotFoundError, NotADirectoryError, PermissionError):

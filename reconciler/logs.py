@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from reconciler.printable import printable, printable_json, printable_lines
+from reconciler.printable import escape_text, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -22,7 +22,7 @@ _SECRET_NAME = (
 _CREDENTIALS = r"(\b[a-z][a-z0-9+.-]*://)[^/@\s'\"]+@"
 _MASK = "***"
 _configure_now: Callable[[], None] | None = None
-"""Configures structlog as the last call of ``configure`` requested; None once it is done."""
+"""Configures structlog as the last call of ``configure_logging`` requested; None once it is done."""
 
 
 class _Forgiving:
@@ -40,17 +40,17 @@ class _Forgiving:
             self._stream.flush()
 
 
-def configure(format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:  # noqa: A002
+def configure_logging(format: str = "auto", level: str = "info", stream: TextIO | None = None) -> None:  # noqa: A002
     """Log events of ``level`` (debug, info, warning, error) and above to ``stream`` (default: standard error).
 
     ``format`` is console, json, or auto: console if the stream is a terminal. May be called again. It takes effect with
     the next event: structlog takes 6 MB, which a process that logs nothing does without.
     """
     global _configure_now
-    _configure_now = partial(_configure, format, level, stream if stream is not None else sys.stderr)
+    _configure_now = partial(_configure_structlog, format, level, stream if stream is not None else sys.stderr)
 
 
-def _configure(format: str, level: str, out: TextIO) -> None:  # noqa: A002
+def _configure_structlog(format: str, level: str, out: TextIO) -> None:  # noqa: A002
     import structlog
 
     console = format == "console" or (format == "auto" and out.isatty())
@@ -63,9 +63,9 @@ def _configure(format: str, level: str, out: TextIO) -> None:  # noqa: A002
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            masked,
+            mask_event_secrets,
             *(
-                (_escaped, people)
+                (_escape_event_text, people)
                 if console
                 else (structlog.processors.JSONRenderer(ensure_ascii=False, default=str), _escaped_json)
             ),
@@ -82,7 +82,7 @@ def log() -> FilteringBoundLogger:
     import structlog
 
     if _configure_now is None and not structlog.is_configured():  # a command, whose standard output is for its result
-        configure()
+        configure_logging()
     if _configure_now is not None:
         _configure_now()
         _configure_now = None
@@ -90,11 +90,11 @@ def log() -> FilteringBoundLogger:
     return logger
 
 
-def _escaped(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def _escape_event_text(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """A structlog processor for the console: no text controls the terminal, only a traceback spans lines."""
     for name, value in event.items():
         if isinstance(value, str):
-            event[name] = printable_lines(value) if name == "exception" else printable(value)
+            event[name] = printable_lines(value) if name == "exception" else escape_text(value)
     return event
 
 
@@ -102,7 +102,7 @@ def _escaped_json(_logger: object, _method: str, line: str) -> str:
     return printable_json(line)
 
 
-def masked(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def mask_event_secrets(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """A structlog processor that masks values under secret names, and credentials in URLs, at any depth."""
     for name, value in event.items():
         event[name] = _without_secrets(name, value)
@@ -115,7 +115,7 @@ def _without_secrets(name: str, value: Any) -> Any:
     if isinstance(value, str):
         return re.sub(_CREDENTIALS, rf"\1{_MASK}@", value)
     if isinstance(value, dict):
-        return {key: _without_secrets(str(key), each) for key, each in value.items()}
+        return {key: _without_secrets(str(key), item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_without_secrets("", each) for each in value]
+        return [_without_secrets("", item) for item in value]
     return value

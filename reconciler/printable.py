@@ -40,9 +40,9 @@ _KEY_BYTES = (
 """The same in UTF-8, without controls, which the reader refuses."""
 
 
-def printable(text: str) -> str:
+def escape_text(text: str) -> str:
     """``text`` on one line, with unsafe characters escaped."""
-    return text if _is_plain(text) else re.sub(_LINE, _escaped, text)
+    return text if _is_plain(text) else re.sub(_LINE, _escape_character, text)
 
 
 def replace_unsafe(text: str, replacement: str | Callable[[re.Match[str]], str] = "?") -> str:
@@ -50,16 +50,16 @@ def replace_unsafe(text: str, replacement: str | Callable[[re.Match[str]], str] 
     return text if _is_plain(text) else re.sub(_LINE, replacement, text)
 
 
-def visible(text: str) -> str:
+def make_visible_text(text: str) -> str:
     """``text`` on one line, with all unsafe and other unprintable characters escaped: a line break as ``\\n``."""
     if not text.isprintable():
         text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-    return printable(text)
+    return escape_text(text)
 
 
 def printable_finding(text: str) -> str:
     """``text`` as findings carry it: on one line, unsafe characters escaped, the middle of more than 1,000 left out."""
-    line = printable(text)
+    line = escape_text(text)
     if len(line) <= _FINDING_LENGTH:
         return line
     # A message quotes in its middle, and says before and after that what is wrong.
@@ -67,7 +67,7 @@ def printable_finding(text: str) -> str:
     return f"{line[:half]}…{line[1 - half :]}"
 
 
-def truncated(text: str) -> str:
+def truncate_text(text: str) -> str:
     """``text`` on one line and at most 500 characters, as events and conditions carry it."""
     line = " ".join(text.split())
     return line if len(line) <= _EVENT_LENGTH else line[: _EVENT_LENGTH - 1] + "…"
@@ -75,7 +75,7 @@ def truncated(text: str) -> str:
 
 def printable_lines(text: str) -> str:
     """``text`` with its line breaks and tabs, and all other unsafe characters escaped."""
-    return re.sub(_LINES, _escaped, text)
+    return re.sub(_LINES, _escape_character, text)
 
 
 def printable_json(text: str) -> str:
@@ -85,7 +85,7 @@ def printable_json(text: str) -> str:
 
 def printable_yaml(text: str) -> str:
     """YAML, whose texts are in double quotes, with unsafe characters escaped; it has the same meaning."""
-    return text if text.isascii() and "\x7f" not in text else re.sub(_QUIET, _escaped, text)
+    return text if text.isascii() and "\x7f" not in text else re.sub(_QUIET, _escape_character, text)
 
 
 def is_name(text: str) -> bool:
@@ -107,13 +107,13 @@ def code_span(value: str) -> str:
     """``value`` as Markdown code: it cannot end a table cell or become a link, a mention or HTML."""
     if not value:
         return ""
-    shown = printable(value)
+    shown = escape_text(value)
     fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
     pad = " " if "`" in shown else ""
     return f"{fence}{pad}{shown.replace('|', chr(92) + '|')}{pad}{fence}"
 
 
-def guard(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ) -> None:
+def guard_stream(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ) -> None:
     """Make ``stream`` escape text that controls a terminal or a CI runner, except this program's own sequences.
 
     The last line of defence, for text that arrives unescaped.
@@ -127,7 +127,7 @@ def guard(stream: TextIOWrapper, environ: Mapping[str, str] = os.environ) -> Non
     def guarded(text: str) -> int:
         shown = text if text.isascii() and text.isprintable() else pattern.sub(_json_escaped, text)
         if in_job and ("::" in shown or "##" in shown):
-            shown = re.sub(_COMMAND, _defused, shown)
+            shown = re.sub(_COMMAND, _defuse_command, shown)
         write(shown)
         return len(text)
 
@@ -141,17 +141,17 @@ def write_unguarded(stream: TextIO, text: str) -> None:
     stream.flush()
 
 
-def _defused(found: re.Match[str]) -> str:
-    return f"{found[1]}:\\u003a" if found[1] is not None else "#\\u0023"
+def _defuse_command(match: re.Match[str]) -> str:
+    return f"{match[1]}:\\u003a" if match[1] is not None else "#\\u0023"
 
 
-def _escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _escape_character(match: re.Match[str]) -> str:
+    code = ord(match[0])
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _json_escaped(found: re.Match[str]) -> str:
-    code = ord(found[0])
+def _json_escaped(match: re.Match[str]) -> str:
+    code = ord(match[0])
     if code < 0x10000:
         return f"\\u{code:04x}"
     high, low = divmod(code - 0x10000, 0x400)

@@ -61,17 +61,17 @@ def check_regular(path: Path) -> None:
     Raises OSError if its status cannot be read.
     """
     try:
-        found = path.lstat()
+        stat_result = path.lstat()
     except FileNotFoundError:
         return
-    refuse_irregular(path, found)
+    refuse_irregular(path, stat_result)
 
 
-def refuse_irregular(path: Path, found: os.stat_result) -> None:
-    """Raise UsageError unless ``found``, the status of ``path``, is that of a regular file."""
-    if stat.S_ISLNK(found.st_mode):
+def refuse_irregular(path: Path, stat_result: os.stat_result) -> None:
+    """Raise UsageError unless ``stat_result``, the status of ``path``, is that of a regular file."""
+    if stat.S_ISLNK(stat_result.st_mode):
         raise UsageError(f"{path} is a symbolic link, and none is followed in the state directory: take it away")
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(stat_result.st_mode):
         raise UsageError(f"{path} is not a file: take it away")
 
 
@@ -84,9 +84,9 @@ def open_regular(path: Path, flags: int) -> int:
     # Emptied after the checks, or a file of somebody else that has this as its second name would be.
     file = os.open(path, flags & ~os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o600)
     try:
-        found = os.fstat(file)
-        refuse_irregular(path, found)
-        if found.st_nlink > 1:
+        stat_result = os.fstat(file)
+        refuse_irregular(path, stat_result)
+        if stat_result.st_nlink > 1:
             raise UsageError(f"{path} has a second name (a hard link), so it is not written to: take it away")
         if flags & os.O_TRUNC:
             os.ftruncate(file, 0)
@@ -109,7 +109,7 @@ def name_senders(receiver: socket.socket) -> None:
     receiver.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 
-def receive(receiver: socket.socket, size: int) -> tuple[bytes, Sender | None]:
+def receive_datagram(receiver: socket.socket, size: int) -> tuple[bytes, Sender | None]:
     """The next datagram, of which at most ``size`` bytes are read, and its sender; None if the kernel names none.
 
     Raises BlockingIOError if there is none, and OSError.

@@ -182,8 +182,8 @@ class Reason(StrEnum):
     @classmethod
     def stored(cls, text: str) -> Reason:
         """The reason recorded as ``text``; FAILED for an unknown one."""
-        known = cls._value2member_map_.get(text)
-        return known if isinstance(known, Reason) else cls.FAILED
+        enum = cls._value2member_map_.get(text)
+        return enum if isinstance(enum, Reason) else cls.FAILED
 
     # fmt: off
     # What a run does to resources.

@@ -18,13 +18,13 @@ from reconciler.source import changes
 
 
 @cache
-def rulebook() -> dict[str, Rule]:
+def load_rulebook() -> dict[str, Rule]:
     """All rules by id. Raises ValueError if two have the same id."""
-    return rule.rulebook(each for section in sections().values() for each in section)
+    return rule.build_rulebook(entry for section in load_sections().values() for entry in section)
 
 
 @cache
-def sections() -> dict[str, tuple[Rule, ...]]:
+def load_sections() -> dict[str, tuple[Rule, ...]]:
     """All rules by section, in the order in which a revision is checked."""
     written: dict[str, tuple[Rule, ...]] = {
         "Files in the repository": changes.RULES,
@@ -39,8 +39,8 @@ def sections() -> dict[str, tuple[Rule, ...]]:
         "Against what is applied": steps.RULES,
         "Settings": settings.RULES,
     }
-    found = schema_rules() | generated_rules()
+    homes = schema_rules() | generated_rules()
     return {
-        str(title): (*section, *(rule for rule, home in found.items() if home == title))
+        str(title): (*section, *(rule for rule, home in homes.items() if home == title))
         for title, section in written.items()
     }

@@ -35,14 +35,14 @@ async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]], owner: str, second
     while pending and (left := deadline - loop.time()) > 0:
         for task in pending:
             task.cancel()
-        pending = await _wait(pending, min(left, CANCEL_AGAIN_SECONDS))
+        pending = await _wait_for_tasks(pending, min(left, CANCEL_AGAIN_SECONDS))
     _log_abandoned(pending, owner)
 
 
 async def wait_at_most(tasks: Iterable[asyncio.Task[Any]], owner: str, seconds: float = CLOSE_SECONDS) -> None:
     """Return when ``tasks`` have ended, at the latest after ``seconds``. A task that remains is logged and goes on."""
     pending = {task for task in tasks if not task.done()}
-    _log_abandoned(await _wait(pending, seconds) if pending else pending, owner)
+    _log_abandoned(await _wait_for_tasks(pending, seconds) if pending else pending, owner)
 
 
 def exit_at_most(seconds: float = EXIT_SECONDS) -> threading.Timer:
@@ -51,10 +51,10 @@ def exit_at_most(seconds: float = EXIT_SECONDS) -> threading.Timer:
     For the end of the daemon, after its last write: neither a task that ignores its cancellation nor a thread in a
     system call that never returns can keep the process alive.
     """
-    names = _names(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
+    names = _list_task_names(task for task in asyncio.all_tasks() if task is not asyncio.current_task())
 
     def leave() -> None:
-        threads = sorted(each.name for each in threading.enumerate() if not each.daemon)
+        threads = sorted(thread.name for thread in threading.enumerate() if not thread.daemon)
         log().error("exit_forced", tasks=names, threads=threads, seconds=seconds)
         os._exit(0)
 
@@ -64,7 +64,7 @@ def exit_at_most(seconds: float = EXIT_SECONDS) -> threading.Timer:
     return timer
 
 
-async def _wait(tasks: set[asyncio.Task[Any]], seconds: float) -> set[asyncio.Task[Any]]:
+async def _wait_for_tasks(tasks: set[asyncio.Task[Any]], seconds: float) -> set[asyncio.Task[Any]]:
     done, pending = await asyncio.wait(tasks, timeout=seconds)
     for task in done:
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -74,8 +74,8 @@ async def _wait(tasks: set[asyncio.Task[Any]], seconds: float) -> set[asyncio.Ta
 
 def _log_abandoned(pending: set[asyncio.Task[Any]], owner: str) -> None:
     if pending:
-        log().error("tasks_abandoned", owner=owner, tasks=_names(pending))
+        log().error("tasks_abandoned", owner=owner, tasks=_list_task_names(pending))
 
 
-def _names(tasks: Iterable[asyncio.Task[Any]]) -> list[str]:
+def _list_task_names(tasks: Iterable[asyncio.Task[Any]]) -> list[str]:
     return sorted(task.get_name() for task in tasks)

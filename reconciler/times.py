@@ -15,7 +15,7 @@ DURATIONS = "a duration such as 500ms, 20s or 1.5h, or a number of seconds"
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, None: 1.0}
 
 
-def iso(seconds: float) -> str:
+def format_iso_time(seconds: float) -> str:
     """Seconds since the epoch as ``2026-01-31T12:00:00Z``."""
     # A tenth of the cost of strftime, which pages of lists notice.
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat(timespec='seconds')[:19]}Z"
@@ -23,14 +23,14 @@ def iso(seconds: float) -> str:
 
 def iso_milliseconds(milliseconds: int) -> str:
     """Milliseconds since the epoch as ``2026-01-31T12:00:00.250Z``."""
-    return f"{iso(milliseconds // 1000)[:-1]}.{milliseconds % 1000:03}Z"
+    return f"{format_iso_time(milliseconds // 1000)[:-1]}.{milliseconds % 1000:03}Z"
 
 
 def parse_time(text: str) -> float:
     """Parse a time such as ``2026-01-31T12:00:00Z`` (default UTC) into seconds since the epoch. Raises ValueError."""
     at = datetime.fromisoformat(text)
     seconds = (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    iso(seconds)  # An offset, or a last fraction of a second, can lead to a year that no time has.
+    format_iso_time(seconds)  # An offset, or a last fraction of a second, can lead to a year that no time has.
     return seconds
 
 
@@ -60,13 +60,13 @@ def parse_future(text: str, now: float) -> float:
     except ValueError:
         end = now + parse_duration(text)
     try:
-        iso(end)
+        format_iso_time(end)
     except (OverflowError, OSError):
         raise ValueError(f"{text!r} is beyond the last year") from None
     return end
 
 
-def age(seconds: float) -> str:
+def format_short_duration(seconds: float) -> str:
     """A span of time for a narrow column: ``45s``, ``12m``, ``5h``, ``3d``."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
         if seconds >= size:
@@ -74,7 +74,7 @@ def age(seconds: float) -> str:
     return f"{int(seconds)}s"
 
 
-def ago(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A span of time for a sentence: ``12 s``, ``3 min``, ``5 h``, ``2 days``."""
     for limit, unit, word in ((120.0, 1.0, "s"), (7200.0, 60.0, "min"), (172_800.0, 3600.0, "h")):
         if seconds < limit:
@@ -107,10 +107,10 @@ class ExpiryTime(NamedTuple):
         """The time from which a new thing lasts: if the clock is behind, it must not be over when that is right."""
         return max(self.now, self.steady)
 
-    def of(self, made: float) -> float:
-        """The time by which a thing expires that was made at ``made``."""
-        return self.now if made >= self.since else min(self.now, self.steady)
+    def of(self, creation: float) -> float:
+        """The time by which a thing expires that was made at ``creation``."""
+        return self.now if creation >= self.since else min(self.now, self.steady)
 
-    def is_over(self, until: float, made: float) -> bool:
-        """Whether a thing that was made at ``made`` and ends at ``until`` may be destroyed."""
-        return until <= self.of(made)
+    def is_over(self, until: float, creation: float) -> bool:
+        """Whether a thing that was made at ``creation`` and ends at ``until`` may be destroyed."""
+        return until <= self.of(creation)

@@ -109,13 +109,13 @@ class Exporter:
         now = time.time_ns()
         trace.spans[0].attributes.update(attributes, **({"spans.dropped": trace.dropped} if trace.dropped else {}))
         contexts: list[Context] = []
-        for each in trace.spans:
-            parent = contexts[each.parent] if each.parent >= 0 else None
-            made = self._tracer.start_span(each.name, parent, attributes=each.attributes, start_time=each.begin)
-            contexts.append(set_span_in_context(made))
-            if each.failed:
-                made.set_status(Status(StatusCode.ERROR))
-            made.end(each.end or now)
+        for span in trace.spans:
+            parent = contexts[span.parent] if span.parent >= 0 else None
+            otel_span = self._tracer.start_span(span.name, parent, attributes=span.attributes, start_time=span.begin)
+            contexts.append(set_span_in_context(otel_span))
+            if span.failed:
+                otel_span.set_status(Status(StatusCode.ERROR))
+            otel_span.end(span.end or now)
         self.counts["made"] += len(trace.spans)
         self._runs[source] = contexts[0]
 
@@ -163,12 +163,12 @@ _settings: TraceSettings | None = None
 _current: ContextVar[tuple[RunTrace, int] | None] = ContextVar("span", default=None)
 
 
-def configure(settings: TraceSettings | None, org: str) -> None:
+def configure_tracing(settings: TraceSettings | None, org: str) -> None:
     """Export the traces of runs as ``settings`` demand (None: not at all); what prevents it is logged."""
     global _exporter, _settings
     if settings == _settings:
         return
-    close()
+    close_exporter()
     _settings = settings
     if settings is None:
         return
@@ -180,7 +180,7 @@ def configure(settings: TraceSettings | None, org: str) -> None:
         log().warning("traces", message=f"there are no traces: {error}")
 
 
-def close() -> None:
+def close_exporter() -> None:
     """Send what waits, and export no more."""
     global _exporter, _settings
     exporter, _exporter, _settings = _exporter, None, None
@@ -188,7 +188,7 @@ def close() -> None:
         exporter.close()
 
 
-def counts() -> Mapping[str, int]:
+def count_spans() -> Mapping[str, int]:
     """Spans of this process that were made, sent, and failed to be sent."""
     return dict(_exporter.counts) if _exporter is not None else {}
 
@@ -207,7 +207,7 @@ def end_run(source: str, attributes: Mapping[str, str | int]) -> None:
 
 
 @contextmanager
-def span(name: str, **attributes: str | int) -> Iterator[Attributes]:
+def record_span(name: str, **attributes: str | int) -> Iterator[Attributes]:
     """Record a phase of the run that this task or thread works for, if any; yields its attributes, to add to them.
 
     Neither messages nor values of resources are attributes: they may hold secrets.

@@ -13,7 +13,7 @@ from reconciler.access.people import Person
 from reconciler.access.rules import Caller
 from reconciler.access.store import ANSWER_SECONDS, AccessStore
 from reconciler.clock import CLOCK_FILE, HOLD, UNKNOWN, SeenTime, SystemClock, read_seen_time
-from reconciler.engines.host.logs.retention import expire
+from reconciler.engines.host.logs.retention import expire_logs
 from reconciler.model.key import Key
 from reconciler.records.store import Records
 from reconciler.records.tables.commands import KEEP_SECONDS, CommandStage, NewCommand
@@ -138,9 +138,9 @@ def test_logs_of_removed_replicas_expire_after_a_jump_that_holds(tmp_path: Path,
     segment.parent.mkdir(parents=True)
     segment.touch()
     now = segment.stat().st_mtime
-    expire(tmp_path, ExpiryTime(now + 400 * DAY, now + DAY, now + 400 * DAY), 7 * DAY, ())
+    expire_logs(tmp_path, ExpiryTime(now + 400 * DAY, now + DAY, now + 400 * DAY), 7 * DAY, ())
     assert segment.exists()
-    expire(tmp_path, ExpiryTime(now + age * DAY, now + age * DAY), 7 * DAY, ())
+    expire_logs(tmp_path, ExpiryTime(now + age * DAY, now + age * DAY), 7 * DAY, ())
     assert segment.exists() is there
 
 

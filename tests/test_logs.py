@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from reconciler.logs import configure, log
+from reconciler.logs import configure_logging, log
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 def line(**facts: object) -> dict[str, object]:
     stream = io.StringIO()
-    configure("auto", "info", stream)
+    configure_logging("auto", "info", stream)
     log().info("run", **facts)
     found: dict[str, object] = json.loads(stream.getvalue())
     return found
@@ -36,7 +36,7 @@ def test_it_is_one_line_of_json_without_a_terminal() -> None:
 
 def test_it_is_for_people_on_a_terminal() -> None:
     stream = Terminal()
-    configure("auto", "info", stream)
+    configure_logging("auto", "info", stream)
     log().info("run", source="main")
     assert "main" in stream.getvalue()
     assert not stream.getvalue().startswith("{")
@@ -44,7 +44,7 @@ def test_it_is_for_people_on_a_terminal() -> None:
 
 def test_a_terminal_gets_json_where_the_settings_ask_for_it() -> None:
     stream = Terminal()
-    configure("json", "info", stream)
+    configure_logging("json", "info", stream)
     log().warning("run")
     assert json.loads(stream.getvalue())["level"] == "warning"
 
@@ -52,7 +52,7 @@ def test_a_terminal_gets_json_where_the_settings_ask_for_it() -> None:
 def test_a_log_without_a_reader_stops_nothing() -> None:
     reading, writing = os.pipe()
     stream = os.fdopen(writing, "w", buffering=1)
-    configure("json", "info", stream)
+    configure_logging("json", "info", stream)
     log().info("heard")
     assert b"heard" in os.read(reading, 1000)
     os.close(reading)
@@ -64,7 +64,7 @@ def test_a_log_without_a_reader_stops_nothing() -> None:
 
 def test_lines_below_the_level_are_left_out() -> None:
     stream = io.StringIO()
-    configure("json", "warning", stream)
+    configure_logging("json", "warning", stream)
     log().info("quiet")
     log().error("loud")
     assert [json.loads(text)["event"] for text in stream.getvalue().splitlines()] == ["loud"]
@@ -92,7 +92,7 @@ def test_credentials_in_a_url_are_masked_wherever_it_stands() -> None:
 
 def test_an_exception_is_logged_with_its_traceback() -> None:
     stream = io.StringIO()
-    configure("json", "info", stream)
+    configure_logging("json", "info", stream)
     try:
         raise KeyError("absent")
     except KeyError:

@@ -10,20 +10,20 @@ import sys
 import pytest
 import yaml
 
-from reconciler.documents.reader import read
-from reconciler.documents.writer import written
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.writer import render_document
 from reconciler.printable import (
     UNSAFE,
     code_span,
-    guard,
+    escape_text,
+    guard_stream,
     is_name,
     may_hide,
-    printable,
     printable_json,
     printable_lines,
     replace_unsafe,
 )
-from reconciler.status.yaml_text import quoted
+from reconciler.status.yaml_text import quote_text
 
 BAD = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
 CHARACTERS = [*map(chr, [0, 7, 0x0D, 0x1B, 0x7F, 0x80, 0x85, 0x9B, 0xAD, 0x61C, 0x200B, 0x200E, 0x200F, 0x2028]),
@@ -34,34 +34,34 @@ HARMLESS = "aé日本\u0915\u094d\u200d\u0937 \U0001f469\u200d\U0001f680 \xa0|`~
 @pytest.mark.parametrize("character", CHARACTERS, ids=lambda character: f"{ord(character):04x}")
 def test_a_character_that_cannot_be_shown_is_escaped_at_every_border(character: str) -> None:
     text = f"a{character}b"
-    assert not BAD.search(printable(text))
+    assert not BAD.search(escape_text(text))
     assert not BAD.search(printable_lines(text))
     assert not BAD.search(code_span(text))
     shown = printable_json(json.dumps(text, ensure_ascii=False))
     assert not BAD.search(shown)
     assert json.loads(shown) == text
-    assert not BAD.search(written({"a": text}))
-    assert yaml.safe_load(written({"a": text})) == {"a": text}
-    assert not BAD.search(quoted(text))
+    assert not BAD.search(render_document({"a": text}))
+    assert yaml.safe_load(render_document({"a": text})) == {"a": text}
+    assert not BAD.search(quote_text(text))
     assert not is_name(text)
 
 
 def test_every_unsafe_character_is_replaced_beside_others() -> None:
     everything = "".join(map(chr, range(sys.maxunicode + 1)))
     unsafe = BAD.findall(everything)
-    assert [sign for sign in unsafe if BAD.search(printable(f"a{sign}"))] == []
+    assert [sign for sign in unsafe if BAD.search(escape_text(f"a{sign}"))] == []
     assert [sign for sign in unsafe if replace_unsafe(f"a{sign}") != "a?"] == []
 
 
 def test_a_half_of_a_character_is_escaped() -> None:
-    assert printable("a\ud83db") == "a\\ud83db"
-    assert quoted("a\ud83db") == '"a?b"'
+    assert escape_text("a\ud83db") == "a\\ud83db"
+    assert quote_text("a\ud83db") == '"a?b"'
 
 
 def test_text_that_can_be_shown_stays_as_it_is() -> None:
     assert printable_lines(HARMLESS) == printable_json(HARMLESS) == HARMLESS
-    assert written({"a": f"x {HARMLESS}"}) == f'a: "x {HARMLESS}"\n'
-    assert printable("a\tb\nc") == "a\\u0009b\\u000ac"
+    assert render_document({"a": f"x {HARMLESS}"}) == f'a: "x {HARMLESS}"\n'
+    assert escape_text("a\tb\nc") == "a\\u0009b\\u000ac"
     assert printable_lines("a\tb\nc") == "a\tb\nc"
 
 
@@ -70,7 +70,7 @@ def test_a_key_that_hides_something_is_refused_where_it_stands(character: str) -
     breaks = character in "\x85\u2028\u2029"
     for key in (f'"a\\U{ord(character):08x}b"', f'"a{character}b"', f"a{character}b" if not breaks else '"\\u202e"'):
         raw = f"kind: gvc\ntags:\n  {key}: x\n".encode()
-        (fault,) = read(raw).faults
+        (fault,) = parse_documents(raw).faults
         assert fault.rule in ("control-character", "syntax"), key
         if key.isascii():
             assert fault.rule == "control-character"
@@ -80,7 +80,7 @@ def test_a_key_that_hides_something_is_refused_where_it_stands(character: str) -
 
 def test_a_value_keeps_its_characters() -> None:
     raw = b'kind: gvc\ndescription: "a\\u202eb\\u009b"\n'
-    (document,) = read(raw).documents
+    (document,) = parse_documents(raw).documents
     assert document.value["description"] == "a\u202eb\x9b"
 
 
@@ -103,8 +103,8 @@ def test_code_in_markdown_is_not_left(value: str) -> None:
 def guarded(text: str, **environ: str) -> str:
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace")
-    guard(stream, environ)
-    guard(stream, environ)
+    guard_stream(stream, environ)
+    guard_stream(stream, environ)
     stream.write(text)
     stream.flush()
     return raw.getvalue().decode()
@@ -134,7 +134,7 @@ class Terminal(io.TextIOWrapper):
 def test_a_terminal_returns_only_to_redraw_our_own_lines(text: str, shown: str) -> None:
     raw = io.BytesIO()
     stream = Terminal(raw, encoding="utf-8")
-    guard(stream, {})
+    guard_stream(stream, {})
     stream.write(text)
     stream.flush()
     assert raw.getvalue().decode() == shown

@@ -62,7 +62,7 @@ def test_a_lost_cancellation_is_repeated() -> None:
 def test_a_task_that_does_not_end_is_logged_by_name_and_abandoned() -> None:
     async def story() -> None:
         out = StringIO()
-        logs.configure("json", stream=out)
+        logs.configure_logging("json", stream=out)
         stubborn = asyncio.create_task(losing(2), name="stubborn")
         patient = asyncio.create_task(asyncio.sleep(60), name="patient")
         await asyncio.sleep(0)

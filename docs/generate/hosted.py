@@ -18,7 +18,7 @@ from reconciler.engines.host.runtimes.plugins import runtime_names
 from reconciler.engines.host.runtimes.process.container_view import describe_view
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, ContainerStart
-from reconciler.engines.workload.environment import PlatformEnvContext, environment
+from reconciler.engines.workload.environment import PlatformEnvContext, build_environment
 from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.engines.workload.spec_builder import rollout_of
 from reconciler.model.key import Key, Kind
@@ -76,7 +76,7 @@ def variables() -> dict[str, str]:
     view = describe_view(ContainerFiles(place, (), Owner(), OWN, ROOT / "endpoints/shop"), {8080: 21649}, "")
     launch = ContainerStart(place, 2, "5f1c0b7a9e3d2468", -1, "python3", (), {})
     marks = ProcessLabels(ROOT, around.location).variables(launch)
-    return dict(sorted((environment(page, around, view, _revealed) | marks).items()))
+    return dict(sorted((build_environment(page, around, view, _revealed) | marks).items()))
 
 
 def _revealed(key: Key) -> SecretValue:

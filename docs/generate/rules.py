@@ -10,7 +10,7 @@ from docs.generate import manifests, settings
 from docs.generate.examples import shown
 from docs.generate.markdown import headings
 from reconciler.model.rule import Rule
-from reconciler.rulebook import sections
+from reconciler.rulebook import load_sections
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -33,7 +33,7 @@ program. `reconciler explain RULE` shows the same in a terminal.
 def page() -> str:
     """The text of the page."""
     parts = [HEAD, _contents()]
-    for title, rules in sections().items():
+    for title, rules in load_sections().items():
         parts.append(f"## {title}\n")
         parts += [_section(rule) for rule in sorted(rules, key=lambda rule: rule.id)]
     return "\n".join(parts)
@@ -41,7 +41,7 @@ def page() -> str:
 
 def _contents() -> str:
     lines = []
-    for title, rules in sections().items():
+    for title, rules in load_sections().items():
         links = ", ".join(f"[{rule.id}](#{rule.id})" for rule in sorted(rules, key=lambda rule: rule.id))
         lines.append(f"**{title}**: {links}\n")
     return "\n".join(lines)

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.documents.schema.loader import KIND_NAMES, schema_path, shipped
+from reconciler.documents.schema.loader import KIND_NAMES, find_shipped_path, schema_path
 from reconciler.model.revision import SUFFIXES
 
-SCHEMAS = shipped("schemas")
+SCHEMAS = find_shipped_path("schemas")
 Json = dict[str, Any]
 
 

@@ -42,11 +42,11 @@ class Agents:
     def issue(self, name: str) -> tuple[Registration, str]:
         """A new token of the agent ``name``, which is not stored; the former one ends."""
         life = self._life_of(str(Key(Kind.AGENT, "", name)))
-        made = Registration(secrets.token_hex(8), name, life, None, b"")
-        text = f"{AGENT_PREFIX}{made.id}.{secrets.token_urlsafe(SECRET_BYTES)}"
+        registration = Registration(secrets.token_hex(8), name, life, None, b"")
+        text = f"{AGENT_PREFIX}{registration.id}.{secrets.token_urlsafe(SECRET_BYTES)}"
         sql = "INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, ?, NULL, ?)"
-        self._db.write(sql, (name, made.id, hash_of(text), self._now(), life, b""))
-        return made, text
+        self._db.write(sql, (name, registration.id, hash_of(text), self._now(), life, b""))
+        return registration, text
 
     def find(self, name: str) -> Registration | None:
         """The registration of the agent ``name``; None if it never got a token."""

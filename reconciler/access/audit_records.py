@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.access.hash_chain import START, Link, broken_links, chained
+from reconciler.access.hash_chain import START, Link, broken_links, compute_chain_hash
 from reconciler.records.database import Database
 
 
@@ -45,7 +45,7 @@ class AuditRecords:
         with self._db.transaction():
             sql = "SELECT number, hash FROM audit_records WHERE context = ? ORDER BY number DESC LIMIT 1"
             number, last = self._db.one(sql, (context,)) or (0, START)
-            link = chained(last, content)
+            link = compute_chain_hash(last, content)
             self._db.write("INSERT INTO audit_records VALUES (?, ?, ?, ?)", (context, number + 1, content, link))
         return AuditRecordRow(number + 1, record, link.hex())
 

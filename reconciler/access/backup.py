@@ -40,11 +40,11 @@ def add_to_backup(state: Path, backup: Path) -> bool:
     """
     if not (state / FILE).exists():
         return False
-    with _attached(backup, f"{(state / FILE).absolute().as_uri()}?mode=ro") as connection:
+    with _attach_database(backup, f"{(state / FILE).absolute().as_uri()}?mode=ro") as connection:
         # One transaction sees one moment, despite the writes of the API.
         connection.execute("BEGIN")
         version = connection.execute("PRAGMA other.user_version").fetchone()[0]
-        for table in _tables(connection, "other"):
+        for table in _list_tables(connection, "other"):
             connection.execute(f"CREATE TABLE {ATTACHED}{table} AS SELECT * FROM other.{table}")
         connection.execute(f"CREATE TABLE {_VERSION} AS SELECT {version:d} AS version")
         connection.execute("COMMIT")
@@ -54,7 +54,7 @@ def add_to_backup(state: Path, backup: Path) -> bool:
 
 def check_backup(backup: Path) -> None:
     """Raise RecordsError if the credentials in ``backup`` are of a newer program."""
-    _version(backup)
+    _read_schema_version(backup)
 
 
 def restore_from_backup(backup: Path, state: Path) -> Restored:
@@ -62,7 +62,7 @@ def restore_from_backup(backup: Path, state: Path) -> Restored:
 
     For the holder of the state lock. Raises RecordsError.
     """
-    if not (version := _version(backup)):
+    if not (version := _read_schema_version(backup)):
         return Restored.NONE
     if (state / FILE).exists():
         return Restored.UNCHANGED
@@ -71,9 +71,9 @@ def restore_from_backup(backup: Path, state: Path) -> Restored:
         remove_database(fresh)
     try:
         Database.open(fresh, MIGRATIONS[:version]).close()
-        with _attached(fresh, uri_of(backup)) as connection:
+        with _attach_database(fresh, uri_of(backup)) as connection:
             connection.execute("BEGIN")
-            for table in _tables(connection, "main"):
+            for table in _list_tables(connection, "main"):
                 names = [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
                 columns = ", ".join(f'"{name}"' for name in names)
                 connection.execute(f"INSERT INTO {table} SELECT {columns} FROM other.{ATTACHED}{table}")
@@ -88,7 +88,7 @@ def restore_from_backup(backup: Path, state: Path) -> Restored:
     return Restored.RESTORED
 
 
-def _version(backup: Path) -> int:
+def _read_schema_version(backup: Path) -> int:
     """The schema version of the credentials in ``backup``, 0 if it has none. Raises RecordsError for a newer one."""
     try:
         with closing(sqlite3.connect(uri_of(backup), uri=True)) as connection:
@@ -102,22 +102,22 @@ def _version(backup: Path) -> int:
     return version
 
 
-def _tables(connection: sqlite3.Connection, schema: str) -> list[str]:
-    found = connection.execute(f"SELECT name FROM {schema}.sqlite_master WHERE type = 'table' ORDER BY name")
-    return [name for (name,) in found if name not in FORGOTTEN and not name.startswith(("sqlite_", ATTACHED))]
+def _list_tables(connection: sqlite3.Connection, schema: str) -> list[str]:
+    cursor = connection.execute(f"SELECT name FROM {schema}.sqlite_master WHERE type = 'table' ORDER BY name")
+    return [name for (name,) in cursor if name not in FORGOTTEN and not name.startswith(("sqlite_", ATTACHED))]
 
 
 @contextmanager
-def _attached(path: Path, other: str) -> Iterator[sqlite3.Connection]:
+def _attach_database(path: Path, other: str) -> Iterator[sqlite3.Connection]:
     """A connection to ``path`` that sees the database with the URI ``other`` under this name."""
     where = path.absolute().as_uri()
-    with _reported(path), closing(sqlite3.connect(where, uri=True, isolation_level=None)) as connection:
+    with _report_sqlite_errors(path), closing(sqlite3.connect(where, uri=True, isolation_level=None)) as connection:
         connection.execute("ATTACH ? AS other", (other,))
         yield connection
 
 
 @contextmanager
-def _reported(path: Path) -> Iterator[None]:
+def _report_sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

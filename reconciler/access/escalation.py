@@ -16,7 +16,7 @@ from reconciler.access.references import ReadBody
 from reconciler.access.rules import AccessRules, Body, Caller, Grant, policy_grants
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.table import MANAGE
-from reconciler.model.query_match import matches
+from reconciler.model.query_match import matches_query
 
 
 class MissingGrant(NamedTuple):
@@ -35,47 +35,47 @@ class EscalationCheck:
         self._org = org
         self._read_body = read_body
 
-    def missing(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
+    def missing(self, key: Key, was: Body, desired: Body) -> MissingGrant | None:
         """The first permission that the change of ``key`` grants and the caller lacks; None if there is none.
 
-        ``was`` and ``wanted`` are in normal form; ``was`` is {} for a new resource, ``wanted`` for one to delete.
+        ``was`` and ``desired`` are in normal form; ``was`` is {} for a new resource, ``desired`` for one to delete.
         """
-        if not wanted:
+        if not desired:
             return None
-        found = None
+        missing_grant = None
         if key.kind is Kind.POLICY:
-            found = self._by_policy(key, was, wanted)
+            missing_grant = self._by_policy(key, was, desired)
         elif key.kind is Kind.GROUP:
-            found = self._by_group(key, was, wanted)
+            missing_grant = self._by_group(key, was, desired)
         elif key.kind is Kind.USER:
-            found = self._by_membership(was, wanted) or self._by_address(key, was, wanted)
-        return self._by_selection(key, was, wanted) if found is None and was else found
+            missing_grant = self._by_membership(was, desired) or self._by_address(key, was, desired)
+        return self._by_selection(key, was, desired) if missing_grant is None and was else missing_grant
 
-    def _by_policy(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
+    def _by_policy(self, key: Key, was: Body, desired: Body) -> MissingGrant | None:
         if self._manages_all(Kind.POLICY):
             return None
         before = [*policy_grants(key, was, self._org)] if was else []
-        return self._first(_added(before, [*policy_grants(key, wanted, self._org)]))
+        return self._first(_list_added_grants(before, [*policy_grants(key, desired, self._org)]))
 
-    def _by_group(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
-        joins = set(wanted.get("memberLinks") or ()) - set(was.get("memberLinks") or ())
-        query = wanted.get("memberQuery")
+    def _by_group(self, key: Key, was: Body, desired: Body) -> MissingGrant | None:
+        joins = set(desired.get("memberLinks") or ()) - set(was.get("memberLinks") or ())
+        query = desired.get("memberQuery")
         if not joins and (query is None or query == was.get("memberQuery")):
             return None
         return self._by_joining(key)
 
-    def _by_membership(self, was: Body, wanted: Body) -> MissingGrant | None:
+    def _by_membership(self, was: Body, desired: Body) -> MissingGrant | None:
         """What a user gets whom the query of a group did not select before."""
         for group, query in self._access.group_queries():
-            if matches(query, wanted, self._org) and not (was and matches(query, was, self._org)):
-                found = self._by_joining(group)
-                if found is not None:
-                    return found
+            if matches_query(query, desired, self._org) and not (was and matches_query(query, was, self._org)):
+                missing_grant = self._by_joining(group)
+                if missing_grant is not None:
+                    return missing_grant
         return None
 
-    def _by_address(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
+    def _by_address(self, key: Key, was: Body, desired: Body) -> MissingGrant | None:
         """What the person with a new address gets, who logs in as this user from then on."""
-        address = str(wanted.get("email") or "").lower()
+        address = str(desired.get("email") or "").lower()
         if not was or address in ("", str(was.get("email") or "").lower(), key.name.lower()):
             return None
         if self._access.may(self._caller, "impersonate", key, lambda: was):
@@ -88,13 +88,13 @@ class EscalationCheck:
             return None
         return self._first(self._access.grants_of(str(group)))
 
-    def _by_selection(self, key: Key, was: Body, wanted: Body) -> MissingGrant | None:
+    def _by_selection(self, key: Key, was: Body, desired: Body) -> MissingGrant | None:
         """What others get on a resource that the query of a policy did not select before."""
         selecting = (
-            each for each in self._access.grants_on(key.kind) if each.selects(wanted) and not each.selects(was)
+            grant for grant in self._access.grants_on(key.kind) if grant.selects(desired) and not grant.selects(was)
         )
         granted = sorted(frozenset[str]().union(*(grant.closure for grant in selecting)))
-        lacking = (each for each in granted if not self._access.may(self._caller, each, key, lambda: was))
+        lacking = (text for text in granted if not self._access.may(self._caller, text, key, lambda: was))
         return next((MissingGrant(permission, str(key)) for permission in lacking), None)
 
     def _manages_all(self, kind: Kind) -> bool:
@@ -116,7 +116,10 @@ class EscalationCheck:
 
         if grant.everything or grant.query is not None:
             own = self._access.granting(self._caller, permission, grant.kind)
-            is_granted = any(each.everything or (each.query is not None and each.query == grant.query) for each in own)
+            is_granted = any(
+                own_grant.everything or (own_grant.query is not None and own_grant.query == grant.query)
+                for own_grant in own
+            )
             return (
                 "" if is_granted else f"every {grant.kind}" if grant.everything else f"each {grant.kind} of the query"
             )
@@ -129,12 +132,12 @@ class EscalationCheck:
         return ""
 
 
-def _added(before: Sequence[Grant], after: Sequence[Grant]) -> Iterator[Grant]:
+def _list_added_grants(before: Sequence[Grant], after: Sequence[Grant]) -> Iterator[Grant]:
     """What a policy with the grants ``after`` gives, and with those ``before`` did not: a grant for each permission.
 
     All grants of a policy have the same targets. A new principal gets a permission on all of them.
     """
-    former, latter = _principals(before), _principals(after)
+    former, latter = _map_principals(before), _map_principals(after)
     for permission in sorted(latter):
         grant = after[0]
         if before and before[0].kind is grant.kind and latter[permission] <= former.get(permission, set()):
@@ -146,10 +149,10 @@ def _added(before: Sequence[Grant], after: Sequence[Grant]) -> Iterator[Grant]:
         yield msgspec.structs.replace(grant, closure=frozenset({permission}))
 
 
-def _principals(grants: Iterable[Grant]) -> dict[str, set[str]]:
+def _map_principals(grants: Iterable[Grant]) -> dict[str, set[str]]:
     """Permission → the principals that get it, directly or since another one implies it."""
-    found: dict[str, set[str]] = {}
+    principals: dict[str, set[str]] = {}
     for grant in grants:
         for permission in grant.closure:
-            found.setdefault(permission, set()).update(grant.principals)
-    return found
+            principals.setdefault(permission, set()).update(grant.principals)
+    return principals

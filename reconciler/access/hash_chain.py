@@ -18,7 +18,7 @@ class Link(NamedTuple):
     hash: bytes
 
 
-def chained(last: bytes, content: bytes) -> bytes:
+def compute_chain_hash(last: bytes, content: bytes) -> bytes:
     """The hash of ``content`` after an entry whose hash is ``last``."""
     return hashlib.sha256(last + content).digest()
 
@@ -30,6 +30,6 @@ def broken_links(chain: Iterable[Link]) -> Iterator[int]:
     """
     last, expected = START, 1
     for link in chain:
-        if link.number != expected or link.hash != chained(last, link.content):
+        if link.number != expected or link.hash != compute_chain_hash(last, link.content):
             yield link.number
         last, expected = link.hash, link.number + 1

@@ -71,8 +71,8 @@ class People:
 
     def every(self) -> list[Person]:
         """All users, by name."""
-        found = (Person(*row) for row in self._db.all(f"SELECT {_COLUMNS} FROM users ORDER BY name"))
-        return [person for person in found if self._lives(person)]
+        people = (Person(*row) for row in self._db.all(f"SELECT {_COLUMNS} FROM users ORDER BY name"))
+        return [person for person in people if self._lives(person)]
 
     def invite(self, name: str, by: str) -> bool:
         """Let ``name`` log in; returns whether they could not before."""
@@ -166,8 +166,8 @@ class People:
         used, following, now = hash_of(text), _new_token(), self._now()
         sql = "DELETE FROM logins WHERE former = ? AND rotated <= ?"
         self._db.write(sql, (used, now - REUSE_SECONDS))
-        found = self._db.value("SELECT id FROM logins WHERE refresh = ?", (used,))
-        login = self.login(str(found)) if found is not None else None
+        login_id = self._db.value("SELECT id FROM logins WHERE refresh = ?", (used,))
+        login = self.login(str(login_id)) if login_id is not None else None
         if login is None:
             return None
         sql = "UPDATE logins SET refresh = ?, former = ?, rotated = ? WHERE id = ?"

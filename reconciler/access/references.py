@@ -80,7 +80,7 @@ class ReferenceCheck:
         self._read_body = read_body
 
     def refused(
-        self, key: Key, was: ManifestLinks, wanted: ManifestLinks, written: Collection[Key] = ()
+        self, key: Key, was: ManifestLinks, links: ManifestLinks, written: Collection[Key] = ()
     ) -> RefusedReference | None:
         """The first new reference of ``key`` that the caller may not make; None if there is none.
 
@@ -88,33 +88,33 @@ class ReferenceCheck:
         their author knows all of them, and every caller knows itself. Targets in other orgs are in the settings, and
         no policy is about them.
         """
-        former = {(each.target, _reads_secret(was, each)) for each in _links(was)}
-        redirected = {target for target, _ in wanted.uses - was.uses}
-        for reference in _links(wanted):
-            reads = _reads_secret(wanted, reference)
+        former = {(link.target, _reads_secret(was, link)) for link in _list_references(was)}
+        redirected = {target for target, _ in links.uses - was.uses}
+        for reference in _list_references(links):
+            reads = _reads_secret(links, reference)
             is_former = (reference.target, reads) in former and reference.target not in redirected
             if is_former or reference.target.startswith("/"):
                 continue
             target = Key.parse(reference.target)
             if target == key or target in written or reference.target == self._caller.principal:
                 continue
-            if not may_refer(self._access, self._caller, wanted.identity, target, reads, self._read_body):
+            if not may_refer(self._access, self._caller, links.identity, target, reads, self._read_body):
                 return RefusedReference(permission_to_refer(target.kind), str(target), reference.pointer)
-        return self._refused_query(_location_query(was), _location_query(wanted))
+        return self._refused_query(_location_query(was), _location_query(links))
 
-    def _refused_query(self, was: Body, wanted: Body) -> RefusedReference | None:
+    def _refused_query(self, was: Body, desired: Body) -> RefusedReference | None:
         """The new query of a GVC for locations, unless the caller may refer to all that it can ever select."""
-        if not wanted or wanted == was:
+        if not desired or desired == was:
             return None
         granted = self._access.granting(self._caller, USE, Kind.LOCATION)
-        if any(each.everything or each.query == wanted for each in granted):
+        if any(grant.everything or grant.query == desired for grant in granted):
             return None
         return RefusedReference(USE, "every location, which a query needs", "/spec/staticPlacement/locationQuery")
 
 
-def _links(links: ManifestLinks) -> Iterator[Reference]:
+def _list_references(links: ManifestLinks) -> Iterator[Reference]:
     """The references, without that to the GVC in which the resource is: its path names it."""
-    return (each for each in links.references if each.pointer != _OWN_GVC)
+    return (reference for reference in links.references if reference.pointer != _OWN_GVC)
 
 
 def _reads_secret(links: ManifestLinks, reference: Reference) -> bool:
@@ -129,18 +129,18 @@ def is_secret_uri(value: Any) -> bool:
 
 def value_at(document: Any, steps: Iterable[str | int]) -> Any:
     """The value in ``document`` at the end of ``steps``, None if there is none."""
-    found = document
+    value = document
     for step in steps:
-        if isinstance(found, Mapping):
-            found = found.get(str(step))
+        if isinstance(value, Mapping):
+            value = value.get(str(step))
         else:
-            found = found[step] if isinstance(found, list) and isinstance(step, int) and step < len(found) else None
-    return found
+            value = value[step] if isinstance(value, list) and isinstance(step, int) and step < len(value) else None
+    return value
 
 
 def _location_query(links: ManifestLinks) -> Body:
     """The query for locations in a GVC, {} for none."""
-    found: Any = links.body
+    section: Any = links.body
     for name in ("spec", "staticPlacement", "locationQuery"):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found if isinstance(found, Mapping) else {}
+        section = section.get(name) if isinstance(section, Mapping) else None
+    return section if isinstance(section, Mapping) else {}

@@ -15,8 +15,8 @@ from reconciler.manifests.links import parse_link
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.group import Group
 from reconciler.model.kinds.policy import Policy
-from reconciler.model.kinds.table import MANAGE, TABLE, expanded
-from reconciler.model.query_match import matches
+from reconciler.model.kinds.table import MANAGE, TABLE, expand_permissions
+from reconciler.model.query_match import matches_query
 
 Body = Mapping[str, Any]
 
@@ -71,7 +71,7 @@ class Grant(msgspec.Struct, frozen=True, gc=False):
 
     def selects(self, body: Body) -> bool:
         """Whether the query, if there is one, selects the resource with ``body``."""
-        return self.query is not None and bool(body) and matches(self.query, {**body, "data": None}, self.org)
+        return self.query is not None and bool(body) and matches_query(self.query, {**body, "data": None}, self.org)
 
 
 class Visibility(NamedTuple):
@@ -122,8 +122,8 @@ class AccessRules:
     def principals(self, caller: Caller) -> frozenset[str]:
         """The caller and every group that it is a member of: by links, by queries for users, by its credential."""
         user = self._users.get(caller.principal, caller.user)
-        found = [group for group, query in self._queries if user is not None and matches(query, user, self._org)]
-        return frozenset((caller.principal, *caller.groups, *self._groups.get(caller.principal, ()), *found))
+        texts = [group for group, query in self._queries if user is not None and matches_query(query, user, self._org)]
+        return frozenset((caller.principal, *caller.groups, *self._groups.get(caller.principal, ()), *texts))
 
     def may(self, caller: Caller, permission: str, key: Key, read_body: Callable[[], Body]) -> bool:
         """Whether ``caller`` has ``permission`` on the resource ``key``, existing or to be created."""
@@ -151,14 +151,16 @@ class AccessRules:
 
     def report(self, key: Key, read_body: Callable[[], Body]) -> Iterator[AccessEntry]:
         """Who has which permission on ``key``, in order of permission, principal and policy."""
-        found = []
+        entries = []
         for grant in self._by_kind[key.kind]:
             if not grant.includes(key, read_body):
                 continue
             for permission in sorted(grant.closure & TABLE[key.kind].permissions.keys()):
-                granted = tuple(each for each in grant.permissions if permission in expanded(key.kind, (each,)))
-                found += [AccessEntry(permission, each, grant.policy, granted) for each in grant.principals]
-        return iter(sorted(found))
+                granted = tuple(
+                    text for text in grant.permissions if permission in expand_permissions(key.kind, (text,))
+                )
+                entries += [AccessEntry(permission, principal, grant.policy, granted) for principal in grant.principals]
+        return iter(sorted(entries))
 
     def granting(self, caller: Caller, permission: str, kind: Kind) -> Iterator[Grant]:
         """The grants that give ``caller`` ``permission`` on resources of ``kind``."""
@@ -173,7 +175,7 @@ def built_in_grants() -> Iterator[Grant]:
     for group, permission in BUILT_IN_GRANTS.items():
         for kind in Kind:
             policy = Key(Kind.POLICY, "", f"{group.name}-{kind}")
-            closure = expanded(kind, (permission,))
+            closure = expand_permissions(kind, (permission,))
             yield Grant(policy, kind, (str(group),), (permission,), closure, everything=True)
 
 
@@ -188,7 +190,7 @@ def policy_grants(key: Key, body: Body, org: str) -> Iterator[Grant]:
             kind,
             tuple(sorted(parse_link(link, org, "").target for link in binding.principal_links)),
             binding.permissions,
-            expanded(kind, binding.permissions),
+            expand_permissions(kind, binding.permissions),
             everything=policy.target == "all",
             keys=keys,
             query=body.get("targetQuery"),

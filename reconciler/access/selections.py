@@ -34,11 +34,11 @@ class _Selection:
         """Take over the changes since the last update."""
         newest = records.changes.newest()
         if self.position < 0 or not records.changes.has_all_after(self.position):
-            self.keys = _selected(grant, records.applied.items(grant.kind))
+            self.keys = _select_keys(grant, records.applied.items(grant.kind))
         elif changed := records.changes.edited(self.position, (grant.kind,)):
-            found = records.applied.get_many(changed)
+            many = records.applied.get_many(changed)
             former = set(self.keys).difference(changed)
-            self.keys = sorted(former.union(_selected(grant, (each[0] for each in found.values()))))
+            self.keys = sorted(former.union(_select_keys(grant, (records[0] for records in many.values()))))
         self.position = newest
 
 
@@ -61,20 +61,20 @@ class Selections:
                 selection.update(records, grant)
             keys = selection.keys
         self._forget()
-        return following(keys, prefix, after, limit)
+        return select_keys_after(keys, prefix, after, limit)
 
     def _forget(self) -> None:
         with self._lock:
-            while sum(len(each.keys) for each in self._found.values()) > MOST_KEYS:
+            while sum(len(selection.keys) for selection in self._found.values()) > MOST_KEYS:
                 self._found.popitem(last=False)
 
 
-def following(keys: Sequence[str], prefix: str, after: str, limit: int) -> Sequence[str]:
+def select_keys_after(keys: Sequence[str], prefix: str, after: str, limit: int) -> Sequence[str]:
     """At most ``limit`` of the sorted ``keys`` that begin with ``prefix`` and follow ``after``."""
     low, high = prefix_range(prefix)
     start = max(bisect_left(keys, low), bisect_right(keys, after))
     return keys[start : min(start + limit, bisect_left(keys, high))]
 
 
-def _selected(grant: Grant, records: Iterable[Record]) -> list[str]:
-    return sorted({str(each.key) for each in records if grant.selects(msgspec.json.decode(each.body))})
+def _select_keys(grant: Grant, records: Iterable[Record]) -> list[str]:
+    return sorted({str(record.key) for record in records if grant.selects(msgspec.json.decode(record.body))})

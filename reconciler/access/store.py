@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.access.agents import Agents
 from reconciler.access.audit_records import AuditRecords
-from reconciler.access.hash_chain import START, Link, broken_links, chained
+from reconciler.access.hash_chain import START, Link, broken_links, compute_chain_hash
 from reconciler.access.lives import ACCOUNT_PREFIX, USER_PREFIX, LifeOf, account_key, end_former_lives, no_life
 from reconciler.access.people import CLOCK_LEEWAY, People
 from reconciler.access.rules import Caller
@@ -284,7 +284,7 @@ class AccessStore:
             last = self._db.value("SELECT hash FROM audit ORDER BY number DESC LIMIT 1") or START
             for entry in entries:
                 content = msgspec.json.encode(entry)
-                last = chained(last, content)
+                last = compute_chain_hash(last, content)
                 self._db.write("INSERT INTO audit (entry, hash) VALUES (?, ?)", (content.decode(), last))
 
     def audit(self, after: int = 0, limit: int = 1000) -> list[AuditRow]:
@@ -300,13 +300,13 @@ class AccessStore:
 
     def audit_hash(self, number: int) -> str | None:
         """The hash of the entry ``number``; None if there is none."""
-        found = self._db.value("SELECT hash FROM audit WHERE number = ?", (number,))
-        return found.hex() if found is not None else None
+        digest = self._db.value("SELECT hash FROM audit WHERE number = ?", (number,))
+        return digest.hex() if digest is not None else None
 
     def broken_audit(self) -> Iterator[int]:
         """Numbers of entries that do not follow from those before: changed, inserted, or after a removed one."""
         rows = self._db.stream("SELECT number, entry, hash FROM audit ORDER BY number")
-        return broken_links(Link(number, entry.encode(), found) for number, entry, found in rows)
+        return broken_links(Link(number, entry.encode(), digest) for number, entry, digest in rows)
 
 
 def contexts_with_records(state: Path, names: Iterable[str]) -> frozenset[str]:

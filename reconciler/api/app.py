@@ -15,7 +15,7 @@ from reconciler.access.rules import SUPERUSERS, Caller
 from reconciler.access.store import AuditEntry
 from reconciler.api.authentication import address_of
 from reconciler.api.call import Call
-from reconciler.api.idempotency import idempotent
+from reconciler.api.idempotency import make_idempotent
 from reconciler.api.openapi import openapi_document
 from reconciler.api.problems import Problem, problem_of, problem_response
 from reconciler.api.rate_limits import network_of
@@ -43,7 +43,7 @@ from reconciler.api.service import Api
 from reconciler.api.table import PUBLIC, WEBSOCKET, Match, Operation, Routes
 from reconciler.bugs import internal_error
 from reconciler.logs import log
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 from reconciler.queries.existence import did_you_mean
 
 
@@ -88,7 +88,7 @@ def make_app(api: Api) -> ASGIApp:
     return _Application(api, ROUTES)
 
 
-async def _answer(api: Api, request: Request, operation: Operation) -> Response:
+async def _answer_request(api: Api, request: Request, operation: Operation) -> Response:
     """Perform ``operation`` for the caller of ``request``, and append to the audit log what belongs there."""
     call = Call(request, api, ANONYMOUS)
     call.allow_body(operation.most_body)
@@ -103,28 +103,28 @@ async def _answer(api: Api, request: Request, operation: Operation) -> Response:
         if request.path_params.get("org", api.settings.org) != api.settings.org:
             raise Problem(403, f"this server has the org {api.settings.org} alone")
         _check_parameters(call, operation)
-        handler = idempotent(operation.handler) if operation.idempotent else operation.handler
+        handler = make_idempotent(operation.handler) if operation.idempotent else operation.handler
         response = await handler(call)
     except Exception as error:
         problem = problem_of(error)
         if problem.status == HTTPStatus.UNAUTHORIZED or (is_public and operation.credential):
             _limit_address(api, request)
         if (operation.changes and problem.is_audited) or problem.status in _REFUSED:
-            _audit(call, problem.status, str(problem))
+            _append_audit_entry(call, problem.status, str(problem))
         raise
     if call.refusal is not None:
-        _audit(call, call.refusal.status, str(call.refusal))
+        _append_audit_entry(call, call.refusal.status, str(call.refusal))
     elif operation.changes:
-        _audit(call, response.status_code, call.done)
+        _append_audit_entry(call, response.status_code, call.done)
     return response
 
 
 def _check_parameters(call: Call, operation: Operation) -> None:
     """Refuse a change with an unknown parameter: a dry run with a mistyped name would make it. Raises Problem 400."""
-    known = (*operation.parameters, "fields")
-    unknown = next((name for name in call.request.query_params if name not in known), None)
+    accepted = (*operation.parameters, "fields")
+    unknown = next((name for name in call.request.query_params if name not in accepted), None)
     if "dryRun" in operation.parameters and unknown is not None:
-        raise Problem(400, f"a change has no parameter {unknown[:40]!r}{did_you_mean(unknown[:40], known)}")
+        raise Problem(400, f"a change has no parameter {unknown[:40]!r}{did_you_mean(unknown[:40], accepted)}")
 
 
 def _limit_address(api: Api, request: Request) -> None:
@@ -142,7 +142,7 @@ def _limit_caller(call: Call) -> None:
         call.api.caller_limit.count(call.caller.principal)
 
 
-def _audit(call: Call, outcome: int, message: str = "") -> None:
+def _append_audit_entry(call: Call, outcome: int, message: str = "") -> None:
     """Append what the caller did to the audit log; the path is as the client sent it, without its query."""
     request = call.request
     entry = AuditEntry(
@@ -151,10 +151,10 @@ def _audit(call: Call, outcome: int, message: str = "") -> None:
         credential=call.caller.credential,
         address=address_of(request),
         action=request.method,
-        target=truncated(request.url.path),
+        target=truncate_text(request.url.path),
         request_id=request.scope["request_id"],
         outcome=outcome,
-        message=truncated(message),
+        message=truncate_text(message),
     )
     if outcome < HTTPStatus.BAD_REQUEST:
         call.api.store.append_audit([entry])
@@ -182,7 +182,7 @@ class _Application:
                 extra = {**_HEADERS, "X-Request-Id": request_id}
                 present = {name for name, _ in message["headers"]}
                 added = [(name.lower().encode(), value.encode()) for name, value in extra.items()]
-                message["headers"] = [*message["headers"], *(each for each in added if each[0] not in present)]
+                message["headers"] = [*message["headers"], *(pair for pair in added if pair[0] not in present)]
             await send(message)
 
         scope["request_id"] = request_id
@@ -196,7 +196,7 @@ class _Application:
             operation, asked["path_params"] = self._find(request)
             if is_websocket and operation.media != WEBSOCKET:
                 raise Problem(400, "there is no WebSocket here")
-            response = await _answer(self._api, request, operation)
+            response = await _answer_request(self._api, request, operation)
             await response(scope, receive, send_on)
         except Exception as error:
             problem = problem_of(error)

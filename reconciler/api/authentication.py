@@ -54,15 +54,15 @@ class Authenticator:
         if not header:
             peer = getattr(request.state, "peer", None)
             if peer is None:
-                raise unauthorized("send a credential in the header `Authorization`")
+                raise make_unauthorized_problem("send a credential in the header `Authorization`")
             return peer_caller(peer)
-        credential = bearer(header)
-        found = self._workload(credential, request) if credential.startswith(TOKEN_PREFIX) else self._bearer(credential)
-        if found is None:
-            problem = unauthorized("the credential is unknown, expired or revoked")
+        credential = parse_bearer_token(header)
+        owner = self._workload(credential, request) if credential.startswith(TOKEN_PREFIX) else self._bearer(credential)
+        if owner is None:
+            problem = make_unauthorized_problem("the credential is unknown, expired or revoked")
             raise self.refusal(request, problem, self._store.account_named_by(credential))
-        self.accept(request, found.principal)
-        return found
+        self.accept(request, owner.principal)
+        return owner
 
     def check_account(self, account: str) -> None:
         """Raise Problem 429 while ``account`` has to wait: for guesses at what is short enough to be guessed."""
@@ -91,26 +91,30 @@ class Authenticator:
 
     def _bearer(self, credential: str) -> Caller | None:
         if credential.startswith(KEY_PREFIX):
-            found = self._store.key_account(credential)
-            return Caller(account_key(found[0]), credential=f"key {found[1]}") if found is not None else None
+            key_record = self._store.key_account(credential)
+            return (
+                Caller(account_key(key_record[0]), credential=f"key {key_record[1]}")
+                if key_record is not None
+                else None
+            )
         if credential.startswith(SESSION_PREFIX):
             return self._session(credential)
         return self._agent(credential) if credential.startswith(AGENT_PREFIX) else None
 
     def _agent(self, token: str) -> Caller | None:
         """The agent whose registration token is ``token``. Raises Problem 503 until the agent is applied."""
-        found = self._store.agents.owner(token)
-        if found is None:
+        agent = self._store.agents.owner(token)
+        if agent is None:
             return None
-        key = Key(Kind.AGENT, "", found.name)
+        key = Key(Kind.AGENT, "", agent.name)
         life = self._records.applied.created_at(key)
-        if life is None and found.life is None:
+        if life is None and agent.life is None:
             raise Problem(503, f"{key} is not applied yet; try again", headers={"Retry-After": "5"})
-        if found.life is None and life is not None:
-            self._store.agents.bind(found, life)
-        elif found.life != life:
+        if agent.life is None and life is not None:
+            self._store.agents.bind(agent, life)
+        elif agent.life != life:
             return None
-        return Caller(str(key), credential=f"token {found.id}")
+        return Caller(str(key), credential=f"token {agent.id}")
 
     def _workload(self, token: str, request: Request) -> Caller | None:
         """The identity of the workload with ``token``, or the workload if it has none.
@@ -138,10 +142,10 @@ class Authenticator:
         return None
 
     def _session(self, credential: str) -> Caller | None:
-        found = self._store.session(credential)
-        if found is None or not found.login:
-            return found.caller if found is not None else None
-        login = self._store.people.login(found.login)
+        session = self._store.session(credential)
+        if session is None or not session.login:
+            return session.caller if session is not None else None
+        login = self._store.people.login(session.login)
         return self.person(login) if login is not None else None
 
     def person(self, login: Login) -> Caller | None:
@@ -162,17 +166,19 @@ class Authenticator:
                 self._store.people.end(login.id)
             return None
         self._store.people.use(login)
-        groups = frozenset(str(Key(Kind.GROUP, "", oidc.groups[each])) for each in login.groups if each in oidc.groups)
+        groups = frozenset(
+            str(Key(Kind.GROUP, "", oidc.groups[group])) for group in login.groups if group in oidc.groups
+        )
         return Caller(f"{Kind.USER}/{user.name}", groups, f"login {login.id}", person_fields(user))
 
 
 def _is_sent_by(request: Request, reader: SupportsSenders, key: Key, token: str) -> bool:
     """Whether a process of the workload ``key`` sends the request; found out once for each connection."""
-    known: dict[str, bool] = getattr(request.state, "senders", {})
-    if token not in known:
+    senders: dict[str, bool] = getattr(request.state, "senders", {})
+    if token not in senders:
         sender = _sender_of(request)
-        known[token] = sender is not None and reader.is_sender(key, token, sender)
-    return known[token]
+        senders[token] = sender is not None and reader.is_sender(key, token, sender)
+    return senders[token]
 
 
 def _sender_of(request: Request) -> Sender | None:
@@ -186,13 +192,13 @@ def _sender_of(request: Request) -> Sender | None:
     return TcpLink(TcpAddress(client.host, client.port), TcpAddress(*server))
 
 
-def bearer(header: str) -> str:
+def parse_bearer_token(header: str) -> str:
     """The credential in the header ``Authorization``, with or without the scheme Bearer in any case."""
     scheme, _, rest = header.strip().partition(" ")
     return rest.strip() if scheme.lower() == "bearer" else header.strip()
 
 
-def unauthorized(message: str) -> Problem:
+def make_unauthorized_problem(message: str) -> Problem:
     """The problem of a request without a valid credential."""
     return Problem(401, message, headers={"WWW-Authenticate": "Bearer"})
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from reconciler.access.people import Person, person_fields
 from reconciler.access.rules import Caller, Visibility
-from reconciler.api.documents import decode_json, selected
+from reconciler.api.documents import decode_json, select_fields
 from reconciler.api.problems import FORM, JSON, MOST_BODY, Problem
 from reconciler.api.reading import body_of
 from reconciler.api.service import Api
@@ -120,8 +120,8 @@ class Call:
         kind = KINDS.get(text)
         in_gvc = "gvc" in names
         if kind is None or kind is Kind.ORG or (in_gvc and kind not in GVC_SCOPED):
-            known = sorted(GVC_SCOPED) if in_gvc else sorted(KINDS)
-            raise Problem(404, f"there is no kind {text!r} here{did_you_mean(text, known)}")
+            choices = sorted(GVC_SCOPED) if in_gvc else sorted(KINDS)
+            raise Problem(404, f"there is no kind {text!r} here{did_you_mean(text, choices)}")
         return kind
 
     def key(self) -> Key:
@@ -190,8 +190,8 @@ class Call:
 
     def accepted(self, *offered: str) -> str:
         """The media type among ``offered`` that the header ``Accept`` names first; else the first of them."""
-        named = (each.partition(";")[0].strip() for each in self.request.headers.get("accept", "").split(","))
-        return next((each for each in named if each in offered), offered[0])
+        named = (text.partition(";")[0].strip() for text in self.request.headers.get("accept", "").split(","))
+        return next((text for text in named if text in offered), offered[0])
 
     def count(self, name: str, default: int, most: int) -> int:
         """The query parameter ``name`` as a number from 1 (or the ``default``, if that is less) to ``most``."""
@@ -260,7 +260,7 @@ class Call:
 
         ``manifest`` is the digest of the manifest in it: the tag begins with that, for a change of what was read.
         """
-        content = msgspec.json.encode(selected(document, self.query("fields")))
+        content = msgspec.json.encode(select_fields(document, self.query("fields")))
         tag = f'"{manifest}{"-" if manifest else ""}{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
         headers = {**(headers or {}), "ETag": tag}
         if status == 200 and self.request.method in ("GET", "HEAD") and tag in self._known_tags():
@@ -270,7 +270,7 @@ class Call:
     def _known_tags(self) -> set[str]:
         """The entity tags that the client has; proxies that compress make them weak."""
         named = self.request.headers.get("if-none-match", "").split(",")
-        return {each.strip().removeprefix("W/") for each in named}
+        return {text.strip().removeprefix("W/") for text in named}
 
     def recorded_body(self, key: Key) -> dict[str, Any]:
         """The manifest of ``key`` as last applied, {} if it is not; it includes the masked data of a secret."""

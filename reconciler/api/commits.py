@@ -21,7 +21,7 @@ from reconciler.model.key import Key
 from reconciler.model.resource import pointer_text
 from reconciler.model.revision import is_json
 from reconciler.planning.plan import Plan
-from reconciler.render.findings import findings_document, place
+from reconciler.render.findings import findings_document, format_place
 from reconciler.settings import SourceSettings
 
 IMMUTABLE_RULE = "immutable-field"
@@ -53,26 +53,26 @@ async def submit_change(
 def refusal_of(refused: RevisionRefused, sees: Callable[[Key], bool]) -> Problem:
     """The answer to a refused change, for a caller who ``sees`` resources."""
     errors = visible_findings(refused.errors, refused.after.keys(), sees)
-    places = "; ".join(f"{f'{place(each)}: ' if each.path else ''}{each.message}" for each in errors[:3])
+    places = "; ".join(f"{f'{format_place(error)}: ' if error.path else ''}{error.message}" for error in errors[:3])
     more = f"; and {len(errors) - 3} more" if len(errors) > 3 else ""
-    status = 405 if any(each.rule == IMMUTABLE_RULE for each in errors) else 400
-    return Problem(status, f"the change is refused: {places}{more}", _details(errors, refused.after))
+    status = 405 if any(error.rule == IMMUTABLE_RULE for error in errors) else 400
+    return Problem(status, f"the change is refused: {places}{more}", _list_error_details(errors, refused.after))
 
 
-def _details(errors: list[Finding], after: Mapping[str, str | None]) -> list[dict[str, Any]]:
+def _list_error_details(errors: list[Finding], after: Mapping[str, str | None]) -> list[dict[str, Any]]:
     """The findings for programs; ``field`` is the JSON pointer of a value, by which a client finds it in its own text.
 
     Those in other files than the change have none.
     """
     fields = {
         path: pointers_by_position((after[path] or "").encode(), is_json=is_json(path))
-        for path in {each.path for each in errors} & after.keys()
+        for path in {error.path for error in errors} & after.keys()
     }
-    found: list[dict[str, Any]] = findings_document(errors, 0, 0)["findings"]
-    for each in found:
-        if each["path"] in fields:
-            each["field"] = pointer_text(fields[each["path"]].get((each["line"], each["column"]), ()))
-    return found
+    findings: list[dict[str, Any]] = findings_document(errors, 0, 0)["findings"]
+    for mapping in findings:
+        if mapping["path"] in fields:
+            mapping["field"] = pointer_text(fields[mapping["path"]].get((mapping["line"], mapping["column"]), ()))
+    return findings
 
 
 def visible_change(change: Change, sees: Callable[[Key], bool], *, dry: bool) -> dict[str, Any]:
@@ -80,16 +80,18 @@ def visible_change(change: Change, sees: Callable[[Key], bool], *, dry: bool) ->
     plan = change.planned.plan
     assert plan is not None
     written = [edit.key for edit in change.edits]
-    return change_document(change, _seen(plan, sees), lambda text: visible_text(text, written, sees), dry=dry)
+    return change_document(
+        change, _filter_visible_steps(plan, sees), lambda text: visible_text(text, written, sees), dry=dry
+    )
 
 
-def _seen(plan: Plan, sees: Callable[[Key], bool]) -> Plan:
+def _filter_visible_steps(plan: Plan, sees: Callable[[Key], bool]) -> Plan:
     """``plan`` without what the caller does not see: steps of earlier changes can wait in it."""
     steps = (
-        msgspec.structs.replace(step, waits_for=tuple(each for each in step.waits_for if sees(each.key)))
+        msgspec.structs.replace(step, waits_for=tuple(wait for wait in step.waits_for if sees(wait.key)))
         for step in plan.steps
         if sees(step.key)
     )
-    retained = tuple(each for each in plan.retained if sees(each.key))
-    renames = tuple(each for each in plan.renames if sees(each.before) and sees(each.after))
+    retained = tuple(resource for resource in plan.retained if sees(resource.key))
+    renames = tuple(rename for rename in plan.renames if sees(rename.before) and sees(rename.after))
     return msgspec.structs.replace(plan, steps=tuple(steps), retained=retained, renames=renames)

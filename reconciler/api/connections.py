@@ -62,7 +62,7 @@ class Connection(HttpToolsProtocol):
         peer = transport.get_extra_info("socket")
         self.app_state = {**self.app_state, "senders": {}}
         if peer is not None and peer.family == socket.AF_UNIX:
-            self.app_state["peer"] = _peer(peer)
+            self.app_state["peer"] = _get_peer_credentials(peer)
         if len(self.connections) > MOST_CONNECTIONS:
             self._make_room()
 
@@ -184,5 +184,5 @@ class Connection(HttpToolsProtocol):
         longest.transport.abort()
 
 
-def _peer(link: Any) -> Peer:
+def _get_peer_credentials(link: Any) -> Peer:
     return Peer(*struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)))

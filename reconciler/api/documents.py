@@ -17,8 +17,8 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.model.record import Record
 from reconciler.model.resource_links import resource_links
-from reconciler.status.conditions import ResourceFacts, conditions
-from reconciler.times import iso
+from reconciler.status.conditions import ResourceFacts, compute_conditions
+from reconciler.times import format_iso_time
 
 _NAMESPACE = UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8").bytes
 """The namespace of UUIDs of URLs (RFC 9562, section 6.6)."""
@@ -37,16 +37,16 @@ def resource_document(facts: ResourceFacts, created: float, org: str, *, encoded
     body: dict[str, Any] = _FIELDS.decode(newest.body) if encoded else msgspec.json.decode(newest.body)
     if key.kind is Kind.SECRET:
         body.pop("data", None)
-    place = full_form(key, org)
-    document: dict[str, Any] = {"kind": str(key.kind), "id": resource_id(place, created), **body}
+    link = full_form(key, org)
+    document: dict[str, Any] = {"kind": str(key.kind), "id": resource_id(link, created), **body}
     if key.gvc:
         document["gvc"] = key.gvc
     document |= {
         "version": max(record.version for record in facts.records),
-        "created": iso(created),
-        "lastModified": iso(newest.applied_at),
-        "links": _links(key, org),
-        "status": _status(facts),
+        "created": format_iso_time(created),
+        "lastModified": format_iso_time(newest.applied_at),
+        "links": _list_links(key, org),
+        "status": _build_status(facts),
     }
     if newest.alias:
         document["alias"] = newest.alias
@@ -61,42 +61,42 @@ def removed_document(key: Key, body: Mapping[str, Any], org: str) -> dict[str, A
     """The last manifest ``body`` of a resource that was deleted."""
     manifest = {name: value for name, value in body.items() if key.kind is not Kind.SECRET or name != "data"}
     gvc = {"gvc": key.gvc} if key.gvc else {}
-    return {"kind": str(key.kind), **manifest, "name": key.name, **gvc, "links": _links(key, org)}
+    return {"kind": str(key.kind), **manifest, "name": key.name, **gvc, "links": _list_links(key, org)}
 
 
 def built_in_document(key: Key, org: str) -> dict[str, Any]:
     """A resource that exists without a manifest."""
-    place = full_form(key, org)
-    document: dict[str, Any] = {"kind": str(key.kind), "id": resource_id(place, 0.0), "name": key.name}
+    link = full_form(key, org)
+    document: dict[str, Any] = {"kind": str(key.kind), "id": resource_id(link, 0.0), "name": key.name}
     if key.kind is Kind.POLICY:
         group, _, kind = key.name.partition("-")
         permission = BUILT_IN_GRANTS[Key(Kind.GROUP, "", group)]
         binding = {"permissions": [permission], "principalLinks": [f"/org/{org}/group/{group}"]}
         document |= {"targetKind": kind, "target": "all", "bindings": [binding]}
-    return {**document, "origin": "builtin", "links": _links(key, org)}
+    return {**document, "origin": "builtin", "links": _list_links(key, org)}
 
 
 def person_document(person: Person, org: str) -> dict[str, Any]:
     """A user whom no manifest declares: a person who was invited, or who has logged in."""
     key = Key(Kind.USER, "", person.name)
-    place = full_form(key, org)
+    link = full_form(key, org)
     return {
         "kind": str(key.kind),
-        "id": resource_id(place, person.created),
+        "id": resource_id(link, person.created),
         **person_fields(person),
-        "created": iso(person.created),
-        "links": _links(key, org),
+        "created": format_iso_time(person.created),
+        "links": _list_links(key, org),
         "status": {
             "invitedBy": person.invited_by or None,
-            "lastLogin": iso(person.last_login) if person.last_login is not None else None,
+            "lastLogin": format_iso_time(person.last_login) if person.last_login is not None else None,
         },
     }
 
 
-def resource_id(place: str, created: float) -> str:
+def resource_id(link: str, created: float) -> str:
     """The same for the life of a resource; another one with its name, after its deletion, has another id."""
     # A UUID of version 5, without the checks of the library, which take longer than the digest.
-    content = bytearray(sha1(_NAMESPACE + f"{place}@{created!r}".encode(), usedforsecurity=False).digest()[:16])
+    content = bytearray(sha1(_NAMESPACE + f"{link}@{created!r}".encode(), usedforsecurity=False).digest()[:16])
     content[6], content[8] = content[6] & 0x0F | 0x50, content[8] & 0x3F | 0x80
     text = content.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
@@ -107,16 +107,16 @@ def deployment_document(record: Record, org: str) -> dict[str, Any] | None:
     state: dict[str, Any] = msgspec.json.decode(record.state)
     if not isinstance(state.get("status"), dict):
         return None
-    place = f"{full_form(record.key, org)}/deployment/{record.location}"
-    links = [{"rel": "self", "href": place}, {"rel": "workload", "href": full_form(record.key, org)}]
+    link = f"{full_form(record.key, org)}/deployment/{record.location}"
+    links = [{"rel": "self", "href": link}, {"rel": "workload", "href": full_form(record.key, org)}]
     return {"kind": "deployment", "name": record.location, "links": links, "status": state["status"]}
 
 
-def _links(key: Key, org: str) -> list[dict[str, str]]:
+def _list_links(key: Key, org: str) -> list[dict[str, str]]:
     return [{"rel": rel, "href": href} for rel, href in resource_links(key.kind, key.gvc, key.name, org)]
 
 
-def _status(facts: ResourceFacts) -> dict[str, Any]:
+def _build_status(facts: ResourceFacts) -> dict[str, Any]:
     """The status of the kind, then health, conditions and origin, which every kind has."""
     own: dict[str, Any] = {}
     states = [(record, msgspec.json.decode(record.state)) for record in facts.records]
@@ -125,14 +125,14 @@ def _status(facts: ResourceFacts) -> dict[str, Any]:
     elif facts.key.kind is Kind.VOLUMESET:
         volumes = [state for record, state in states if record.location and "volumes" in state]
         used = next((state["usedByWorkload"] for state in volumes if state.get("usedByWorkload")), "")
-        places = [{"name": each["name"], "volumes": each["volumes"]} for each in volumes]
+        places = [{"name": volume["name"], "volumes": volume["volumes"]} for volume in volumes]
         own = {"usedByWorkload": used, "locations": places}
     elif facts.key.kind is Kind.DOMAIN:
         own = {name: value for _, state in states for name, value in state.items() if name == "locations"}
     return {
         **own,
         "health": str(facts.health),
-        "conditions": [msgspec.structs.asdict(each) for each in conditions(facts)],
+        "conditions": [msgspec.structs.asdict(condition) for condition in compute_conditions(facts)],
         "source": facts.source,
         "path": facts.path,
         "revision": max(facts.records, key=lambda record: record.applied_at).revision,
@@ -144,26 +144,26 @@ def _workload_status(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if not parts:
         return {}
     whole = dict(parts[0])
-    whole["currentReplicaCount"] = sum(each.get("currentReplicaCount", 0) for each in parts)
-    endpoints = [name for each in parts for name in each.get("domainEndpoints", ())]
+    whole["currentReplicaCount"] = sum(part.get("currentReplicaCount", 0) for part in parts)
+    endpoints = [name for part in parts for name in part.get("domainEndpoints", ())]
     whole["domainEndpoints"] = list(dict.fromkeys(endpoints))
     return whole
 
 
-def selected(document: Any, fields: str) -> Any:
+def select_fields(document: Any, fields: str) -> Any:
     """Only ``fields`` (names or dotted paths, separated by commas) of a document, or of each item of a list."""
     if not fields:
         return document
     paths = [path.split(".") for path in fields.split(",")]
     if isinstance(document, dict) and "items" in document:
-        return {**document, "items": [_picked(item, paths) for item in document["items"]]}
-    return _picked(document, paths)
+        return {**document, "items": [_pick_fields(item, paths) for item in document["items"]]}
+    return _pick_fields(document, paths)
 
 
-def _picked(document: Any, paths: Iterable[list[str]]) -> Any:
-    found: dict[str, Any] = {}
+def _pick_fields(document: Any, paths: Iterable[list[str]]) -> Any:
+    selection: dict[str, Any] = {}
     for path in paths:
-        value, into = document, found
+        value, into = document, selection
         for name in path[:-1]:
             value = value.get(name) if isinstance(value, dict) else None
             if not isinstance(value, dict):
@@ -171,7 +171,7 @@ def _picked(document: Any, paths: Iterable[list[str]]) -> Any:
             into = into.setdefault(name, {})
         if isinstance(value, dict) and path[-1] in value:
             into[path[-1]] = value[path[-1]]
-    return found
+    return selection
 
 
 def decode_json(content: bytes) -> Any:

@@ -18,7 +18,7 @@ _LONGEST_KEY = 200
 _REPLAYED = {"Idempotent-Replayed": "true"}
 
 
-def idempotent(change: Handler) -> Handler:
+def make_idempotent(change: Handler) -> Handler:
     """A request that is repeated with its ``Idempotency-Key`` changes nothing again, and gets the first answer.
 
     A refusal is not remembered: the request can be repeated once its cause is gone.
@@ -39,31 +39,31 @@ def idempotent(change: Handler) -> Handler:
                 raise Problem(409, "this Idempotency-Key was used for another request")
             if past is not None and past.status is not None:
                 return Response(past.body, past.status, _REPLAYED, JSON)
-            response = await _changed(call, change, past)
-            stored = _stored(bytes(response.body), call.shown_once)
+            response = await _perform_change(call, change, past)
+            stored = _omit_fields(bytes(response.body), call.shown_once)
             call.api.store.end_answer(call.caller.principal, name, response.status_code, stored)
             return response
 
     return answer
 
 
-async def _changed(call: Call, change: Handler, past: Answer | None) -> Response:
+async def _perform_change(call: Call, change: Handler, past: Answer | None) -> Response:
     """The answer to a request; ``past`` is an earlier attempt that got none, but may have made the change."""
     if past is None:
         return await change(call)
     call.continue_change(past.request_id)
-    if found := await call.in_git(lambda: call.api.writers.find_change(call.change_id)):
-        return earlier_answer(call, found)
+    if past_change := await call.in_git(lambda: call.api.writers.find_change(call.change_id)):
+        return earlier_answer(call, past_change)
     try:
         return await change(call)
     except (Problem, ReconcilerError):
         # The daemon may have applied the earlier change since, so that this one is refused.
-        if found := await call.in_git(lambda: call.api.writers.find_change(call.change_id)):
-            return earlier_answer(call, found)
+        if past_change := await call.in_git(lambda: call.api.writers.find_change(call.change_id)):
+            return earlier_answer(call, past_change)
         raise
 
 
-def _stored(body: bytes, without: frozenset[str]) -> bytes:
+def _omit_fields(body: bytes, without: frozenset[str]) -> bytes:
     """``body``, as a repetition of the request gets it: without the fields ``without``."""
     if not without:
         return body
@@ -72,6 +72,6 @@ def _stored(body: bytes, without: frozenset[str]) -> bytes:
     )
 
 
-def earlier_answer(call: Call, found: EarlierChange) -> Response:
+def earlier_answer(call: Call, change: EarlierChange) -> Response:
     """The answer to ``call``, whose change an earlier attempt made."""
-    return call.respond({"change": {"branch": found.branch, "commit": found.commit}}, call.done_status, _REPLAYED)
+    return call.respond({"change": {"branch": change.branch, "commit": change.commit}}, call.done_status, _REPLAYED)

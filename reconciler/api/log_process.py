@@ -40,11 +40,11 @@ def encode_request(request: LogRequest) -> bytes:
     return msgspec.json.encode(request, enc_hook=str) + b"\n"
 
 
-def _path(_wanted: type, text: Any) -> Path:
+def _decode_path(_wanted: type, text: Any) -> Path:
     return Path(text)
 
 
-def _read(request: LogRequest) -> None:
+def _print_log_lines(request: LogRequest) -> None:
     query = parse_query(request.query)
     if forbidden := explain_forbidden(query, request.workloads):
         sys.stdout.write(f"403 {forbidden}\n")
@@ -66,10 +66,10 @@ def _read(request: LogRequest) -> None:
 
 def main() -> None:
     """Read what standard input asks for, until the end, or with ``follow`` until nobody reads."""
-    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=LogRequest, dec_hook=_path)
+    request = msgspec.json.decode(sys.stdin.buffer.readline(), type=LogRequest, dec_hook=_decode_path)
     prepare_limits()
     try:
-        _read(request)
+        _print_log_lines(request)
     except (ReconcilerError, ValueError) as error:
         sys.stdout.write(f"400 {error}\n")
     except BrokenPipeError:

@@ -56,11 +56,11 @@ _REFUSALS = {400: "The request is wrong.", 403: "The caller may not.", 404: "The
 def openapi_document(operations: Iterable[Operation], org: str) -> dict[str, Any]:
     """The document of ``operations``, for the server of ``org``."""
     operations = list(operations)
-    bodies = [each.body for each in operations if each.body is not None]
+    bodies = [operation.body for operation in operations if operation.body is not None]
     _, components = msgspec.json.schema_components(bodies, ref_template="#/components/schemas/{name}")
     paths: dict[str, dict[str, Any]] = {}
-    for each in (*operations, *_general_operations(operations)):
-        paths.setdefault(each.path, {}).setdefault(each.method.lower(), _operation(each, org))
+    for entry in (*operations, *_general_operations(operations)):
+        paths.setdefault(entry.path, {}).setdefault(entry.method.lower(), _describe_operation(entry, org))
     return {
         "openapi": "3.1.0",
         "info": {
@@ -78,26 +78,26 @@ def openapi_document(operations: Iterable[Operation], org: str) -> dict[str, Any
 
 def _general_operations(operations: Iterable[Operation]) -> Iterator[Operation]:
     """Operations on a kind, at the paths that name one: of the two, only the path with the word counts for clients."""
-    general = [each for each in operations if "{kind}" in each.path]
-    for path in {each.path for each in operations}:
-        for each in general:
-            if any(each.path.replace("{kind}", kind) == path for kind in Kind):
-                yield each._replace(path=path)
+    general = [operation for operation in operations if "{kind}" in operation.path]
+    for path in {operation.path for operation in operations}:
+        for entry in general:
+            if any(entry.path.replace("{kind}", kind) == path for kind in Kind):
+                yield entry._replace(path=path)
 
 
-def _operation(operation: Operation, org: str) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "operationId": _id(operation),
+def _describe_operation(operation: Operation, org: str) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "operationId": _make_operation_id(operation),
         "summary": operation.summary,
         "parameters": [
             *_path_parameters(operation.path, org),
             *map(partial(_query_parameter, operation), operation.parameters),
         ],
-        "responses": _responses(operation),
+        "responses": _describe_responses(operation),
         "security": [] if operation.permission == PUBLIC else [{"bearer": []}],
     }
     if operation.idempotent:
-        found["parameters"].append(
+        document["parameters"].append(
             {"name": "Idempotency-Key", "in": "header", "schema": {"type": "string"},
              "description": "A repeated request with the same key changes nothing again."}
         )  # fmt: skip
@@ -105,11 +105,11 @@ def _operation(operation: Operation, org: str) -> dict[str, Any]:
         name = "Resource" if operation.body is None else operation.body.__name__
         schema = {"$ref": f"#/components/schemas/{name}"}
         content = {media: {"schema": schema} for media in ((JSON, FORM) if operation.form else (JSON,))}
-        found["requestBody"] = {"required": not operation.optional_body, "content": content}
-    return found
+        document["requestBody"] = {"required": not operation.optional_body, "content": content}
+    return document
 
 
-def _id(operation: Operation) -> str:
+def _make_operation_id(operation: Operation) -> str:
     """The method and the words of the path: the same in every version that has the operation."""
     words: list[str] = re.findall(r"[a-z]+|[A-Z][a-z]*", operation.path)
     return operation.method.lower() + "".join(word.capitalize() for word in words)
@@ -135,19 +135,19 @@ def _query_parameter(operation: Operation, name: str) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": PARAMETERS[name], "schema": schema}
 
 
-def _responses(operation: Operation) -> dict[str, Any]:
+def _describe_responses(operation: Operation) -> dict[str, Any]:
     good = {status: text for status, text in operation.answers.items() if status < HTTPStatus.BAD_REQUEST}
     bad = {status: text for status, text in operation.answers.items() if status >= HTTPStatus.BAD_REQUEST}
-    found: dict[str, Any] = {}
+    responses: dict[str, Any] = {}
     for status, text in good.items():
-        found[str(status)] = {"description": text}
+        responses[str(status)] = {"description": text}
         if status != HTTPStatus.NO_CONTENT and status < HTTPStatus.MULTIPLE_CHOICES:
-            found[str(status)]["content"] = {
+            responses[str(status)]["content"] = {
                 media: {"schema": _SCHEMAS.get(media, {"type": "string"})}
                 for media in (operation.media, *operation.forms)
             }
     error = {JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for status, text in sorted((_REFUSALS | bad).items()):
-        found[str(status)] = {"description": text, "content": error}
-    found["default"] = {"description": "Refused, or not possible now.", "content": error}
-    return found
+        responses[str(status)] = {"description": text, "content": error}
+    responses["default"] = {"description": "Refused, or not possible now.", "content": error}
+    return responses

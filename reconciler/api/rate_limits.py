@@ -69,7 +69,7 @@ class FailedLogins:
     def check(self, name: str) -> None:
         """Raise Problem 429 while ``name`` has to wait."""
         count, last = self._failures.get(name, (0, 0.0))
-        wait = last + _delay(count) - self._now()
+        wait = last + _compute_delay(count) - self._now()
         if wait > 0:
             seconds = str(max(1, round(wait)))
             raise Problem(429, f"too many refused credentials of {self._subject}", headers={"Retry-After": seconds})
@@ -90,13 +90,13 @@ class FailedLogins:
 def network_of(address: str) -> str:
     """The /64 network of an IPv6 address, since one machine may use all of it; any other address as it is."""
     try:
-        found = ipaddress.ip_address(address)
+        ip = ipaddress.ip_address(address)
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is None:
-        return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))
-    return str(getattr(found, "ipv4_mapped", None) or found)
+    if isinstance(ip, ipaddress.IPv6Address) and ip.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(ip), _NETWORK_BITS), strict=False))
+    return str(getattr(ip, "ipv4_mapped", None) or ip)
 
 
-def _delay(failures: int) -> float:
+def _compute_delay(failures: int) -> float:
     return 0.0 if failures < FREE_FAILURES else min(LONGEST_DELAY, 2.0 ** (failures - FREE_FAILURES))

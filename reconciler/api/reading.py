@@ -51,12 +51,12 @@ class RulesCache:
         if self._rules is None or not records.changes.has_all_after(self._position):
             self._bodies.clear()
             self._grants.clear()
-            self._read({str(each.key): each for kind in _OF_ACCESS for each in records.applied.items(kind)})
+            self._read({str(record.key): record for kind in _OF_ACCESS for record in records.applied.items(kind)})
             # The collector would search thousands of policies for cycles again and again: pauses of 40 ms.
             gc.freeze()
         elif changed := records.changes.edited(self._position, _OF_ACCESS):
-            found = records.applied.get_many(changed)
-            self._read({key: found[key][0] if key in found else None for key in changed})
+            many = records.applied.get_many(changed)
+            self._read({key: many[key][0] if key in many else None for key in changed})
         else:
             return self._rules
         grants = chain(built_in_grants(), *self._grants.values())

@@ -39,7 +39,7 @@ _DRAIN_SECONDS = 3.0
 _DESCRIPTORS = 4096
 
 
-async def serve() -> None:
+async def serve_api() -> None:
     """Read the settings from standard input, and serve until it ends."""
     _raise_descriptor_limit()
     loop = asyncio.get_running_loop()
@@ -47,24 +47,24 @@ async def serve() -> None:
     messages = asyncio.StreamReader(limit=1 << 24)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(messages), sys.stdin)
     start = decode_start(await messages.readline())
-    logs.configure(start.settings.log.format, start.settings.log.level)
+    logs.configure_logging(start.settings.log.format, start.settings.log.level)
     # It writes a line of plain text for each malformed request, as many as a client likes.
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
     beat, measured = loop.time(), Measurements()
     clock = SystemClock(start.settings.state)
     api = Api(start.settings, clock, lambda: loop.time() - beat < ALIVE_SECONDS, lambda: measured)
-    config, state = _configured(api), Connections()
-    servers: list[asyncio.Server | ProxiedServer] = [await _listen(config, state, start.unix, None)]
+    config, state = _make_config(api), Connections()
+    servers: list[asyncio.Server | ProxiedServer] = [await _start_server(config, state, start.unix, None)]
     upkeep = [asyncio.create_task(_release_events(api), name="events of earlier changes")]
     if start.tcp >= 0:
         tls = start.settings.api.tls if start.settings.api is not None else None
-        context = _context(tls) if tls is not None else None
+        context = _make_tls_context(tls) if tls is not None else None
         if start.settings.api is not None and start.settings.api.proxy_protocol:
             servers.append(_listen_proxied(config, state, start.tcp, context, api.proxies))
         else:
-            servers.append(await _listen(config, state, start.tcp, context))
+            servers.append(await _start_server(config, state, start.tcp, context))
         if context is not None and tls is not None:
-            upkeep.append(asyncio.create_task(_renew(context, tls), name="certificates"))
+            upkeep.append(asyncio.create_task(_renew_certificate(context, tls), name="certificates"))
     try:
         # A line without its end is what a killed daemon left.
         while (line := await messages.readline()).endswith(b"\n"):
@@ -78,11 +78,11 @@ async def serve() -> None:
         for server in servers:
             server.close()
         api.changes.close()
-        await _drain(state)
+        await _drain_requests(state)
         api.close()
 
 
-def _configured(api: Api) -> Config:
+def _make_config(api: Api) -> Config:
     # The pong of a client waits behind its messages while a program does not read, so its absence ends nothing.
     config = Config(make_app(api), lifespan="off", log_config=None, access_log=False, ws="none", server_header=False,
                     proxy_headers=False, timeout_keep_alive=_KEEP_ALIVE_SECONDS,
@@ -91,7 +91,7 @@ def _configured(api: Api) -> Config:
     return config
 
 
-async def _listen(
+async def _start_server(
     config: Config, state: Connections, descriptor: int, context: ssl.SSLContext | None
 ) -> asyncio.Server:
     """A server on the listening socket ``descriptor``."""
@@ -115,38 +115,38 @@ def _listen_proxied(
     return ProxiedServer(socket.socket(fileno=descriptor), connect, proxies.trusts, context)
 
 
-def _context(tls: TlsSettings) -> ssl.SSLContext:
+def _make_tls_context(tls: TlsSettings) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(tls.certificate, tls.key)
     return context
 
 
-async def _renew(context: ssl.SSLContext, tls: TlsSettings) -> None:
+async def _renew_certificate(context: ssl.SSLContext, tls: TlsSettings) -> None:
     """Use a new certificate for new connections once its files have changed; an invalid one is logged, and not used."""
-    used = _times(tls)
+    used = _read_change_times(tls)
     while True:
         await asyncio.sleep(RELOAD_SECONDS)
-        found = _times(tls)
-        if found == used:
+        current = _read_change_times(tls)
+        if current == used:
             continue
-        used = found
+        used = current
         try:
-            _context(tls)  # a broken file must not reach the context in use
+            _make_tls_context(tls)  # a broken file must not reach the context in use
             context.load_cert_chain(tls.certificate, tls.key)
             log().info("api", message="the certificate was read again")
         except OSError as error:
             log().warning("api", message=f"the new certificate is not used: {error}")
 
 
-def _times(tls: TlsSettings) -> tuple[int, ...]:
+def _read_change_times(tls: TlsSettings) -> tuple[int, ...]:
     """When the files of the certificate changed; 0 for one that is missing."""
-    found = []
+    mtimes = []
     for path in (tls.certificate, tls.key):
         try:
-            found.append(path.stat().st_mtime_ns)
+            mtimes.append(path.stat().st_mtime_ns)
         except OSError:
-            found.append(0)
-    return tuple(found)
+            mtimes.append(0)
+    return tuple(mtimes)
 
 
 async def _release_events(api: Api) -> None:
@@ -163,7 +163,7 @@ async def _release_events(api: Api) -> None:
         await asyncio.sleep(RELEASE_SECONDS)
 
 
-async def _drain(state: Connections) -> None:
+async def _drain_requests(state: Connections) -> None:
     """Let the requests in progress end, within bounds."""
     if state.tasks:
         await asyncio.wait(set(state.tasks), timeout=_DRAIN_SECONDS)
@@ -173,13 +173,13 @@ async def _drain(state: Connections) -> None:
 
 def _raise_descriptor_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
+    limit = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, limit), hard))
 
 
 def main() -> None:
     """Run the process of the API."""
     try:
-        asyncio.run(serve())
+        asyncio.run(serve_api())
     except KeyboardInterrupt:
         log().info("api", message="interrupted")

@@ -24,7 +24,7 @@ from reconciler.api.webhooks import Webhooks
 from reconciler.changes.writers import SourceWriters
 from reconciler.clock import Clock
 from reconciler.daemon.measurements import Measurements
-from reconciler.daemon.wake import wake
+from reconciler.daemon.wake import wake_daemon
 from reconciler.errors import RecordsError
 from reconciler.model.key import Kind
 from reconciler.queries.top import ReplicaReader
@@ -140,7 +140,8 @@ class Api:
         if settings.api is not None:
             write_bootstrap(self.store, settings.state)
         options = settings.api or ApiSettings()
-        self.webhooks = Webhooks(options.webhooks, partial(wake, settings.state, reason="webhook"), clock.monotonic)
+        wake = partial(wake_daemon, settings.state, reason="webhook")
+        self.webhooks = Webhooks(options.webhooks, wake, clock.monotonic)
         self.changes = ChangeFeed(self.new_reader, settings.org)
         self.list_slots, self.overview_slots = asyncio.Semaphore(LISTS), asyncio.Semaphore(OVERVIEWS)
         self.streams = Admission("read logs or follow events")

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from reconciler.api.call import Call
 from reconciler.api.problems import JSON, MOST_BODY, Problem
 from reconciler.model.key import GVC_SCOPED, KINDS
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 
 _IN_GVC = frozenset(map(str, GVC_SCOPED))
 Handler = Callable[[Call], Awaitable[Response]]
@@ -134,8 +134,8 @@ class _Node:
 
     def match(self, method: str, names: Sequence[str]) -> Match | None:
         """The operation of ``method`` here; None if there is none."""
-        found = self.methods.get(method)
-        return None if found is None else Match(found, dict(zip(self._parameters, names, strict=True)))
+        operation = self.methods.get(method)
+        return None if operation is None else Match(operation, dict(zip(self._parameters, names, strict=True)))
 
     def has_kind(self, names: Sequence[str]) -> bool:
         """Whether the name of a kind among ``names`` is that of one; True without."""
@@ -161,27 +161,27 @@ class Routes:
     def __init__(self, operations: Iterable[Operation]) -> None:
         self._root = _Node()
         for operation in operations:
-            self._root.add(operation, _segments(operation.path))
+            self._root.add(operation, _split_path(operation.path))
 
     def find(self, method: str, path: str) -> Match:
         """The operation of ``method`` on ``path``. Raises Problem 404 or 405."""
-        wanted = "GET" if method == "HEAD" else method
+        verb = "GET" if method == "HEAD" else method
         allowed: set[str] = set()
-        nodes = list(self._root.below(_segments(path)))
+        nodes = list(self._root.below(_split_path(path)))
         # Where a word takes the place of a kind, such as in `source`, there are no operations on kinds. A word that is
         # neither has them, so that their answer names the kinds.
         present = [(node, names) for node, names in nodes if node.has_kind(names)]
         for node, names in present or nodes:
-            if (found := node.match(wanted, names)) is not None:
-                return found
+            if (match := node.match(verb, names)) is not None:
+                return match
             allowed |= node.methods.keys() if present else set()
         if "GET" in allowed:
             allowed.add("HEAD")
         if allowed:
             ways = ", ".join(sorted(allowed))
-            raise Problem(405, f"{truncated(path)} takes only {ways}", headers={"Allow": ways})
-        raise Problem(404, f"the API has no path {truncated(path)}; /openapi.json lists all")
+            raise Problem(405, f"{truncate_text(path)} takes only {ways}", headers={"Allow": ways})
+        raise Problem(404, f"the API has no path {truncate_text(path)}; /openapi.json lists all")
 
 
-def _segments(path: str) -> list[str]:
+def _split_path(path: str) -> list[str]:
     return path.split("/")[1:]

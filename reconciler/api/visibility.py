@@ -16,7 +16,7 @@ import yaml
 from reconciler.changes.text import pick_documents, read_documents, split_documents
 from reconciler.model.finding import Finding
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
-from reconciler.rulebook import rulebook
+from reconciler.rulebook import load_rulebook
 
 Sees = Callable[[Key], bool]
 """Whether the caller may view a resource."""
@@ -38,31 +38,31 @@ def visible_findings(findings: Iterable[Finding], paths: Collection[str], sees: 
     One about a hidden resource has neither its place nor its words. One that only names a hidden resource has the text
     of its rule. Equal ones are one.
     """
-    return list(dict.fromkeys(_visible(finding, paths, sees) for finding in findings))
+    return list(dict.fromkeys(_redact_finding(finding, paths, sees) for finding in findings))
 
 
-def _visible(finding: Finding, paths: Collection[str], sees: Sees) -> Finding:
-    subject = _parsed(finding.key) if finding.key else None
+def _redact_finding(finding: Finding, paths: Collection[str], sees: Sees) -> Finding:
+    subject = _parse_key(finding.key) if finding.key else None
     is_shown = sees(subject) if subject is not None else finding.path in paths
     if not is_shown:
         message = f"{_HIDDEN} {finding.rule}"
         return msgspec.structs.replace(finding, path="", line=0, column=0, message=message, suggestion="", key="")
     gvc = subject.gvc if subject is not None else ""
-    if all(map(sees, _named(f"{finding.message} {finding.suggestion}", gvc))):
+    if all(map(sees, _find_named_keys(f"{finding.message} {finding.suggestion}", gvc))):
         return finding
-    rule = rulebook().get(finding.rule)
+    rule = load_rulebook().get(finding.rule)
     return msgspec.structs.replace(finding, message=rule.what if rule else finding.rule, suggestion="")
 
 
-def _named(text: str, gvc: str) -> Iterable[Key]:
+def _find_named_keys(text: str, gvc: str) -> Iterable[Key]:
     """The resources that ``text``, about one of ``gvc``, names; ``NAME`` stands for any."""
     for name in _NAMED.findall(text):
-        key = _parsed(name.rstrip("."), gvc)
+        key = _parse_key(name.rstrip("."), gvc)
         if key is not None and key.name != "NAME":
             yield key
 
 
-def _parsed(name: str, gvc: str = "") -> Key | None:
+def _parse_key(name: str, gvc: str = "") -> Key | None:
     """The key that ``name`` is, or the end of a link, which may leave out ``gvc``; None if it is neither."""
     parts = name.split("/")
     if len(parts) == 4 and parts[0] == Kind.GVC:
@@ -116,5 +116,5 @@ def _is_visible(document: Any, gvc: str, sees: Sees) -> bool:
     kind, name = KINDS.get(str(document.get("kind"))), document.get("name")
     if kind is None or not isinstance(name, str):
         return False
-    place = document.get("gvc", gvc) if kind in GVC_SCOPED else ""
-    return isinstance(place, str) and (bool(place) or kind not in GVC_SCOPED) and sees(Key(kind, place, name))
+    scope = document.get("gvc", gvc) if kind in GVC_SCOPED else ""
+    return isinstance(scope, str) and (bool(scope) or kind not in GVC_SCOPED) and sees(Key(kind, scope, name))

@@ -166,12 +166,12 @@ class ChangeFeed:
             rows: list[Change] = []
             position = start
             while position < end and (batch := reader.records.changes.after(position, BATCH)):
-                rows += [each for each in batch if each.number <= end and watcher.scope.includes(each.key)]
+                rows += [change for change in batch if change.number <= end and watcher.scope.includes(change.key)]
                 position = batch[-1].number
-            if len({each.key for each in rows}) > MOST_EVENTS:
+            if len({row.key for row in rows}) > MOST_EVENTS:
                 raise Problem(410, GONE)
-            found = (each.event(watcher.visible, self._org) for each in self._read(reader, rows))
-            return [event for event in found if event]
+            events = (changed.event(watcher.visible, self._org) for changed in self._read(reader, rows))
+            return [event for event in events if event]
         finally:
             reader.close()
 
@@ -180,8 +180,8 @@ class ChangeFeed:
         version = -1
         try:
             while self.watchers:
-                if (found := reader.records.data_version()) != version:
-                    version = found
+                if (latest := reader.records.data_version()) != version:
+                    version = latest
                     self._end_revoked(reader)
                     await self._forward(reader)
                 await asyncio.sleep(POLL)
@@ -198,15 +198,15 @@ class ChangeFeed:
             groups: defaultdict[WatchScope, list[Watcher]] = defaultdict(list)
             for watcher in self.watchers:
                 groups[watcher.scope].append(watcher)
-            watched = [each for each in rows if any(scope.includes(each.key) for scope in groups)]
+            watched = [row for row in rows if any(scope.includes(row.key) for scope in groups)]
             # A document costs a tenth of a millisecond, and requests do not wait for hundreds of them.
-            found = await asyncio.to_thread(self._read, reader, watched) if watched else []
+            changeds = await asyncio.to_thread(self._read, reader, watched) if watched else []
             for scope, watchers in groups.items():
-                self._offer([each for each in found if scope.includes(str(each.key))], watchers)
+                self._offer([changed for changed in changeds if scope.includes(str(changed.key))], watchers)
             self.position = self._reached
 
-    def _offer(self, found: Iterable[Changed], watchers: Iterable[Watcher]) -> None:
-        for changed in found:
+    def _offer(self, changeds: Iterable[Changed], watchers: Iterable[Watcher]) -> None:
+        for changed in changeds:
             for watcher in watchers:
                 watcher.offer(changed, self._org)
 
@@ -231,7 +231,7 @@ class ChangeFeed:
     def _read(self, reader: Reader, rows: Sequence[Change]) -> list[Changed]:
         """What became of each resource in ``rows``, in order of its last change."""
         with reader.snapshot():
-            return list(_merged(reader, rows, self._org))
+            return list(_merge_changes(reader, rows, self._org))
 
 
 def encode_event(number: int, kind: str, document: Any) -> bytes:
@@ -239,7 +239,7 @@ def encode_event(number: int, kind: str, document: Any) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), msgspec.json.encode(document))
 
 
-def _merged(reader: Reader, rows: Iterable[Change], org: str) -> Iterator[Changed]:
+def _merge_changes(reader: Reader, rows: Iterable[Change], org: str) -> Iterator[Changed]:
     first: dict[str, bytes] = {}
     last: dict[str, int] = {}
     for row in rows:

@@ -43,11 +43,11 @@ SCHEMES: Mapping[str, _Scheme] = {
 def is_signed(forge: str, headers: Mapping[str, str], body: bytes, secret: bytes) -> bool:
     """Whether ``body`` was signed with ``secret``, compared in constant time; ``headers`` have lower-case names."""
     scheme = SCHEMES[forge]
-    found = headers.get(scheme.signature, "").encode("utf-8", "surrogateescape")
+    raw = headers.get(scheme.signature, "").encode("utf-8", "surrogateescape")
     if scheme.plain:
-        return hmac.compare_digest(found, secret)
+        return hmac.compare_digest(raw, secret)
     expected = scheme.prefix + hmac.new(secret, body, hashlib.sha256).hexdigest()
-    return hmac.compare_digest(found, expected.encode())
+    return hmac.compare_digest(raw, expected.encode())
 
 
 def delivery_id(forge: str, headers: Mapping[str, str], body: bytes) -> str:

@@ -18,13 +18,13 @@ from reconciler.changes.requests import ResourceEdit, SeenManifest
 from reconciler.clock import Clock
 from reconciler.documents.encoding import is_json_list
 from reconciler.errors import EncryptionError, PushBroken, PushConflict, RefusedError, SourceError, SourceUnverified
-from reconciler.manifests.decoder import decode
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, Manifest, Resource
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
-from reconciler.printable import printable
+from reconciler.printable import escape_text
 from reconciler.records.store import Records
 from reconciler.settings import Settings, SourceSettings
 from reconciler.sops.creation_rules import FILE as RULES_FILE
@@ -180,7 +180,7 @@ class SourceWriter:
                 self._decoded.clear()
             manifests = self._decoded[text] = {}
             raw = text.encode()
-            for manifest in decode(raw, self.pipeline.dialect, is_json=is_json_list(raw)).manifests:
+            for manifest in decode_manifests(raw, self.pipeline.dialect, is_json=is_json_list(raw)).manifests:
                 manifests.setdefault((manifest.kind, manifest.name), []).append(manifest)
         return manifests
 
@@ -375,5 +375,5 @@ class SourceWriter:
 
 def _write_name(author: Author) -> str:
     """``author`` as in a commit, without the characters that end a name there."""
-    name, email = (printable(text).translate({ord(char): None for char in "<>\n"}) for text in author)
+    name, email = (escape_text(text).translate({ord(char): None for char in "<>\n"}) for text in author)
     return f"{name} <{email}>"

@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.changes.edits import has_secrets
 from reconciler.changes.write import Change
 from reconciler.planning.plan import Plan
-from reconciler.render.plan.json import document as plan_document
+from reconciler.render.plan.json import build_plan_document as plan_document
 
 
 def change_document(change: Change, plan: Plan, show: Callable[[str], str], *, dry: bool) -> dict[str, Any]:
@@ -23,12 +23,12 @@ def change_document(change: Change, plan: Plan, show: Callable[[str], str], *, d
         "review": change.review or None,
         "commit": None if dry else change.commit.id,
         "files": paths,
-        "diff": "".join(_compare(path, change, show) for path in paths),
+        "diff": "".join(_compare_file(path, change, show) for path in paths),
         "plan": plan_document(plan),
     }
 
 
-def _compare(path: str, change: Change, show: Callable[[str], str]) -> str:
+def _compare_file(path: str, change: Change, show: Callable[[str], str]) -> str:
     """The difference in a file."""
     texts = [files.get(path) or "" for files in (change.before, change.after)]
     if any(map(has_secrets, texts)):

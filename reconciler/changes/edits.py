@@ -15,7 +15,7 @@ from reconciler.changes.sealed import (
     is_encrypted,
     open_file,
     remove_encrypted,
-    seal,
+    seal_secret,
 )
 from reconciler.changes.text import (
     DocumentBody,
@@ -89,7 +89,7 @@ class _EditedFile:
             except IrregularTextError:
                 pass
         before = self.text()
-        after = _apply(edit, before, sealing)
+        after = _apply_edit(edit, before, sealing)
         if after == before:
             return False
         self._become(after)
@@ -203,16 +203,16 @@ def _check_conflict(edit: ResourceEdit, base: str | None, theirs: str | None, se
         if _find_value(base, edit.key) != _find_value(theirs, edit.key):
             raise EditConflictError(edit.key, "", "") from None
         return
-    ours = _replace(edit, old)
+    ours = _replace_resource(edit, old)
     if is_in_conflict(*(_find_value(text, edit.key) for text in (old, ours, new))):
         is_secret = edit.key.kind is Kind.SECRET
         shown = ["", ""] if is_secret else [_show_document(text, edit.key) for text in (ours, new)]
         raise EditConflictError(edit.key, *shown)
 
 
-def _apply(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | None:
+def _apply_edit(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | None:
     if edit.was is None:
-        return _create(edit, text, sealing)
+        return _create_document(edit, text, sealing)
     index = None if text is None else _find_index(text, edit.key)
     if index is None and edit.if_present:
         return text
@@ -221,7 +221,7 @@ def _apply(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | None
     if index is None:
         raise RefusedError(f"{edit.path} no longer declares {edit.key}: it was moved or deleted meanwhile")
     if edit.text is not None:
-        return _rewrite(edit.key, edit.text, text, index)
+        return _rewrite_document(edit.key, edit.text, text, index)
     encrypted = is_encrypted(_read_values(text)[index])
     if edit.wanted is None and encrypted:
         return remove_encrypted(text, index, edit.key, sealing)
@@ -229,13 +229,13 @@ def _apply(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str | None
         return remove_document(text, index) or None
     if encrypted:
         return text if edit.was == edit.wanted else _seal_again(edit, text, index, sealing)
-    after = _replace(edit, text)
+    after = _replace_resource(edit, text)
     if edit.key.kind is Kind.SECRET and "data" in edit.wanted:
-        return seal(after, edit.key, edit.path, sealing, is_new=False)
+        return seal_secret(after, edit.key, edit.path, sealing, is_new=False)
     return after
 
 
-def _rewrite(key: Key, written: DocumentText, text: str, index: int) -> str:
+def _rewrite_document(key: Key, written: DocumentText, text: str, index: int) -> str:
     """``text`` with what an author has ``written`` as document ``index``. Raises EditConflictError."""
     body = read_body(text, index)
     if body is None or body.text != written.before:
@@ -257,22 +257,22 @@ def find_document(text: str, key: Key) -> DocumentBody | None:
     return body
 
 
-def _create(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str:
+def _create_document(edit: ResourceEdit, text: str | None, sealing: Sealing) -> str:
     assert edit.wanted is not None
     after = format_document(edit.wanted)
     if text is not None:
         separator = "" if text.endswith("\n") else "\n"
         after = f"{text}{separator}---\n{after}"
-    return seal(after, edit.key, edit.path, sealing, is_new=True) if edit.key.kind is Kind.SECRET else after
+    return seal_secret(after, edit.key, edit.path, sealing, is_new=True) if edit.key.kind is Kind.SECRET else after
 
 
 def _seal_again(edit: ResourceEdit, text: str, index: int, sealing: Sealing) -> str | None:
     opened = open_file(text, index, edit.key, sealing)
-    after = _replace(edit, opened.text)
+    after = _replace_resource(edit, opened.text)
     return text if after == opened.text else opened.close(after)
 
 
-def _replace(edit: ResourceEdit, text: str) -> str:
+def _replace_resource(edit: ResourceEdit, text: str) -> str:
     """``text``, whose document is in plain text, with ``edit``."""
     index = _find_index(text, edit.key)
     assert index is not None

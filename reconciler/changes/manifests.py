@@ -14,7 +14,7 @@ from reconciler.changes.requests import ChangeRequest, Document, DocumentText, M
 from reconciler.changes.text import DocumentBody
 from reconciler.changes.write import Change, ChangeWriter
 from reconciler.clock import Clock
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.errors import NotFoundError, RefusedError
 from reconciler.model.key import Key, Kind
 from reconciler.pipeline.source_pipeline import SourcePipeline
@@ -112,7 +112,7 @@ def parse_manifest(key: Key, text: str) -> Document:
 
     Raises RefusedError if it declares anything else.
     """
-    reading = read(text.encode())
+    reading = parse_documents(text.encode())
     if reading.faults:
         return {}
     if len(reading.documents) != 1 or not isinstance(reading.documents[0].value, dict):

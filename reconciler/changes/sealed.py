@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 from reconciler.changes.text import read_documents, remove_document, split_documents
 from reconciler.documents.encoding import is_json, is_json_list
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.errors import EncryptionError, RefusedError
 from reconciler.manifests.encrypted import ENCRYPTED_ONLY, is_plain_text
 from reconciler.model.key import Key
 from reconciler.sops.creation_rules import FILE, Creation
 from reconciler.sops.decrypt import encrypted_in
-from reconciler.sops.encrypt import decrypt_file, encrypt, reencrypt
+from reconciler.sops.encrypt import decrypt_file, encrypt_secrets, reencrypt_secrets
 from reconciler.sops.keys import Keyring
 from reconciler.sops.layout import layout_of
 from reconciler.sops.metadata import FIELD
@@ -66,7 +66,7 @@ def open_file(text: str, index: int, key: Key, sealing: Sealing) -> OpenedFile:
         if not changed:
             return "".join(parts[:index] + parts[index + 1 :]) or None if alone else None
         try:
-            sealed = reencrypt(opened, changed.encode(), sealing.moment).decode()
+            sealed = reencrypt_secrets(opened, changed.encode(), sealing.moment).decode()
         except EncryptionError as error:
             raise RefusedError(f"{key} cannot be encrypted: {error}") from None
         return "".join([*parts[:index], sealed, *parts[index + 1 :]]) if alone else sealed
@@ -82,7 +82,7 @@ def remove_encrypted(text: str, index: int, key: Key, sealing: Sealing) -> str |
     return opened.close(remove_document(opened.text, index))
 
 
-def seal(text: str, key: Key, path: str, sealing: Sealing, *, is_new: bool) -> str:
+def seal_secret(text: str, key: Key, path: str, sealing: Sealing, *, is_new: bool) -> str:
     """``text`` with the secret ``key`` encrypted, where the settings or, for a new one, a creation rule want that.
 
     Raises RefusedError if it would be in plain text against the settings.
@@ -91,7 +91,7 @@ def seal(text: str, key: Key, path: str, sealing: Sealing, *, is_new: bool) -> s
     must = sealing.policy == ENCRYPTED_ONLY
     secret = next((value for value in documents if isinstance(value, dict) and value.get("name") == key.name), {})
     if not secret and must:
-        faults = [fault.message for fault in read(text.encode()).faults]
+        faults = [fault.message for fault in parse_documents(text.encode()).faults]
         raise RefusedError(f"{key} cannot be written: {faults[0] if faults else 'its name is no text'}")
     if is_encrypted(secret) or not is_plain_text(secret, None) or not (must or is_new):
         return text
@@ -114,7 +114,7 @@ def check_sealed(text: str, key: Key, sealing: Sealing) -> None:
         return
     raw = text.encode()
     as_json = is_json_list(raw)
-    for document in read(raw, is_json=as_json).documents:
+    for document in parse_documents(raw, is_json=as_json).documents:
         value = document.value
         if isinstance(value, dict) and (value.get("kind"), value.get("name")) == (key.kind, key.name):
             encrypted = encrypted_in(layout_of(raw, {document.index}, is_json=as_json)[document.index])
@@ -127,7 +127,7 @@ def check_sealed(text: str, key: Key, sealing: Sealing) -> None:
 
 def _encrypt_text(text: str, key: Key, creation: Creation, moment: str) -> str:
     try:
-        return encrypt(text.encode(), creation.recipients, creation.manner, moment).decode()
+        return encrypt_secrets(text.encode(), creation.recipients, creation.manner, moment).decode()
     except EncryptionError as error:
         raise RefusedError(f"{key} cannot be encrypted: {error}") from None
 

@@ -13,8 +13,8 @@ import yaml
 from reconciler.documents.editing.edits import edit_text
 from reconciler.documents.editing.json_edits import JsonDocuments
 from reconciler.documents.encoding import is_json_list
-from reconciler.documents.reader import SINGLE, read
-from reconciler.documents.writer import written
+from reconciler.documents.reader import SINGLE, parse_documents
+from reconciler.documents.writer import render_document
 from reconciler.errors import ParseError
 
 _HEAD = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n|%[^\n]*\n)*---(?:[ \t]*\r?\n|[ \t]+#[^\n]*\n|[ \t]+)")
@@ -90,7 +90,7 @@ def replace_body(text: str, index: int, after: str) -> str:
 
 def format_document(body: Mapping[str, Any]) -> str:
     """The text of a file with the document ``body``."""
-    return written(body)
+    return render_document(body)
 
 
 def split_documents(text: str) -> list[str]:
@@ -156,7 +156,7 @@ class JsonDocumentList:
         changed = deepcopy(self._values[number])
         if not isinstance(changed, dict):
             raise ValueError("the document is no mapping, or has a fault")
-        _merge(changed, was, desired)
+        _merge_changes(changed, was, desired)
         if _find_subject(changed) != _find_subject(self._values[number]):
             raise IrregularTextError
         return changed
@@ -284,7 +284,7 @@ def _find_subject(value: Any) -> tuple[str, str]:
 
 
 def _read_value(part: str) -> Any:
-    reading = read(part.encode())
+    reading = parse_documents(part.encode())
     return reading.documents[0].value if reading.documents and not reading.faults else None
 
 
@@ -319,12 +319,12 @@ def _patch_items(document: Mapping[str, Any], name: str, items: Any) -> list[Any
     if verb not in ("$add", "$remove") or not field or not isinstance(items, list) or not isinstance(present, list):
         return None
     if verb == "$remove":
-        removed = {*map(_identify, items), *map(_write_json, items)}
-        return [item for item in present if _identify(item) not in removed and _write_json(item) not in removed]
+        removed = {*map(_identify_item, items), *map(_write_json, items)}
+        return [item for item in present if _identify_item(item) not in removed and _write_json(item) not in removed]
     patched = list(present)
-    numbers = {_identify(item): number for number, item in enumerate(patched)}
+    numbers = {_identify_item(item): number for number, item in enumerate(patched)}
     for item in items:
-        number = numbers.setdefault(_identify(item), len(patched))
+        number = numbers.setdefault(_identify_item(item), len(patched))
         if number == len(patched):
             patched.append(merge_patch({}, item))
         else:
@@ -332,7 +332,7 @@ def _patch_items(document: Mapping[str, Any], name: str, items: Any) -> list[Any
     return patched
 
 
-def _identify(item: Any) -> str:
+def _identify_item(item: Any) -> str:
     """What distinguishes an item of a list from others: its name, or all of it where it has none."""
     name = item.get("name") if isinstance(item, Mapping) else None
     return _write_json(name if isinstance(name, str) else item)
@@ -356,13 +356,13 @@ def _is_list(text: str) -> bool:
 def _is_json(text: str) -> bool:
     """Whether ``text`` is JSON, and no mapping or list of YAML in brackets, or several documents."""
     return text.lstrip()[:1] in ("{", "[") and not any(
-        fault.rule not in SINGLE for fault in read(text.encode(), is_json=True).faults
+        fault.rule not in SINGLE for fault in parse_documents(text.encode(), is_json=True).faults
     )
 
 
 def _read_json(text: str) -> list[Any]:
     """The values of the documents of a text in JSON; None for one with a fault."""
-    reading = read(text.encode(), is_json=True)
+    reading = parse_documents(text.encode(), is_json=True)
     values = {document.index: document.value for document in reading.documents}
     count = 1 + max((document.index for document in (*reading.documents, *reading.partial)), default=-1)
     return [values.get(index) for index in range(count)]
@@ -387,7 +387,7 @@ def _edit_body(body: str, was: Fields, desired: Fields) -> str:
     if not isinstance(old, dict):
         raise ValueError("the document is no mapping")
     new = deepcopy(old)
-    _merge(new, was, desired)
+    _merge_changes(new, was, desired)
     return edit_text(body, old, new, read)
 
 
@@ -398,7 +398,7 @@ def _load_plain(text: str) -> Any:
         return None
 
 
-def _merge(document: Any, was: Any, desired: Fields) -> None:
+def _merge_changes(document: Any, was: Any, desired: Fields) -> None:
     """Change the mapping ``document`` where ``desired`` differs from ``was``."""
     former = was if isinstance(was, Mapping) else {}
     for name in [name for name in document if name not in desired and name in former]:
@@ -412,7 +412,7 @@ def _merge(document: Any, was: Any, desired: Fields) -> None:
 def _merge_value(node: Any, was: Any, desired: Any) -> Any:
     """``node`` as written, changed to ``desired``."""
     if isinstance(node, dict) and isinstance(desired, Mapping):
-        _merge(node, was, desired)
+        _merge_changes(node, was, desired)
         return node
     if isinstance(node, list) and isinstance(desired, Sequence) and not isinstance(desired, str):
         return _merge_list(node, was if isinstance(was, list) else [], desired)

@@ -33,7 +33,7 @@ from reconciler.reasons import Reason
 from reconciler.records.tables.events import NewEvent, WaitingEvents
 from reconciler.secrets.host_files import keyring_of
 from reconciler.settings import Settings
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 TRIES = 10
 """How often a change is made anew on a newer commit."""
@@ -207,7 +207,7 @@ class ChangeWriter:
         """What encrypts secrets in a change on top of ``commit``."""
         rule = partial(self._writer.creation_rule, commit)
         policy = self._settings.secrets.policy
-        return Sealing(keyring_of(self._settings), policy, rule, iso(self._clock.now()))
+        return Sealing(keyring_of(self._settings), policy, rule, format_iso_time(self._clock.now()))
 
     def _rebase_on_seen(self, edit: ResourceEdit, text: str | None, tip: str) -> ResourceEdit:
         """``edit`` from what its client saw. Raises EditConflictError if it changes what the client did not see."""

@@ -43,13 +43,13 @@ def read_commands() -> dict[str, str]:
     """Subcommand → help line: that of its overview, or what follows the colon in the first line of its module."""
     from reconciler.overviews.table import OVERVIEWS
 
-    found = {name: overview.line for name, overview in OVERVIEWS.items()}
+    summaries = {name: overview.line for name, overview in OVERVIEWS.items()}
     for path in sorted(_FOLDER.glob("[!_]*.py")):
         with path.open(encoding="utf-8") as file:
             line = file.readline().strip().strip('"').partition(": ")[2]
-        found[path.stem.rstrip("_")] = line[:1].upper() + line[1:]
-    first = [name for name in ORDER if name in found]
-    return {name: found[name] for name in dict.fromkeys((*first, *found))}
+        summaries[path.stem.rstrip("_")] = line[:1].upper() + line[1:]
+    first = [name for name in ORDER if name in summaries]
+    return {name: summaries[name] for name in dict.fromkeys((*first, *summaries))}
 
 
 class LazyGroup(click.Group):
@@ -107,10 +107,10 @@ def main() -> None:
     """Run the command line and exit; a command returns its exit code, None being 0."""
     # At exit the interpreter collects in memory that the kernel frees anyway: 8 ms of `--help`, 40 of 260 of `apply`.
     atexit.register(gc.freeze)
-    sys.exit(_run())
+    sys.exit(_run_cli())
 
 
-def _run() -> int:
+def _run_cli() -> int:
     prepare_streams()
     try:
         code = carry_out(_run_command, _ask_daemon)
@@ -135,9 +135,9 @@ def _run_command() -> object:
 
 
 def _ask_daemon(settings: Settings, command: str, parameters: Mapping[str, Any]) -> int:
-    from reconciler.cli.reader_requests import answer
+    from reconciler.cli.reader_requests import answer_command
 
-    return answer(settings, command, parameters)
+    return answer_command(settings, command, parameters)
 
 
 def _print_error(error: ReconcilerError) -> None:

@@ -49,7 +49,7 @@ class ApiClient:
             connection.request("GET", target, headers={"Accept": media})
             response = connection.getresponse()
             self.headers = response.headers
-            _check(response)
+            _check_response(response)
             yield from response
         except (OSError, HTTPException) as error:
             state = self._settings.state
@@ -80,7 +80,7 @@ class _Connection(HTTPConnection):
             ) from None
 
 
-def _check(response: HTTPResponse) -> None:
+def _check_response(response: HTTPResponse) -> None:
     """Raise the error that the ``response`` reports, if it does."""
     if response.status < 400:
         return

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from reconciler.cli.output.printing import coloured
+from reconciler.cli.output.printing import is_colour_terminal
 from reconciler.errors import RefusedError, UsageError
 from reconciler.input_files import shown_name
-from reconciler.render.layout import paint
+from reconciler.render.layout import paint_text
 
 if TYPE_CHECKING:
     from reconciler.convert.checking import Problem
@@ -56,12 +56,12 @@ def write_drafts(drafts: Sequence[Draft], out: Path | None, force: bool) -> None
     would share a file; UsageError where a file cannot be written.
     """
     from reconciler.convert.drafts import file_of
-    from reconciler.documents.writer import stream, written
+    from reconciler.documents.writer import render_document, render_stream
 
     if out is None:
-        click.echo(stream(draft.body for draft in drafts), nl=False)
+        click.echo(render_stream(draft.body for draft in drafts), nl=False)
         return
-    files = {file_of(draft): written(draft.body) for draft in drafts}
+    files = {file_of(draft): render_document(draft.body) for draft in drafts}
     if len(files) < len(drafts):
         raise RefusedError("two resources would be written to one file; omit --out")
     there = [path for path in files if (out / path).exists()]
@@ -82,28 +82,28 @@ def manifest_problems(draft: Draft) -> Iterator[Problem]:
     They are named by their rules, whose texts quote nothing.
     """
     from reconciler.convert.checking import Problem
-    from reconciler.documents.writer import written
-    from reconciler.manifests.decoder import decode
+    from reconciler.documents.writer import render_document
+    from reconciler.manifests.decoder import decode_manifests
     from reconciler.manifests.normalize import ManifestContext
     from reconciler.model.finding import Severity
-    from reconciler.rulebook import rulebook
+    from reconciler.rulebook import load_rulebook
 
-    text = written(draft.body)
+    text = render_document(draft.body)
     lines = text.split("\n")
     context = ManifestContext("org", secret_key=b"only looked at, never kept", org_known=False)
-    for fault in decode(text.encode(), context).faults:
+    for fault in decode_manifests(text.encode(), context).faults:
         if fault.severity is Severity.ERROR and fault.rule != "unknown-field":
             field = _FIELD.match(lines[fault.line - 1]) if 0 < fault.line <= len(lines) else None
-            what = f"{rulebook()[fault.rule].what.rstrip('.')} ({fault.rule})"
+            what = f"{load_rulebook()[fault.rule].what.rstrip('.')} ({fault.rule})"
             yield Problem(field[1] if field else "", what)
 
 
 def print_plain_findings(findings: Sequence[Finding]) -> None:
     """Print each finding on stderr, without its source line: any line may hold a secret."""
-    on = coloured(sys.stderr)
-    for each in findings:
-        where = paint(f"{each.path}:{each.line}:{each.column}:", "bold", on)
-        severity = paint(str(each.severity), _COLOURS[each.severity], on)
-        click.echo(f"{where} {severity}: {each.message} {paint(f'[{each.rule}]', 'grey', on)}", err=True)
-        if each.suggestion:
-            click.echo(f"    {each.suggestion}", err=True)
+    on = is_colour_terminal(sys.stderr)
+    for finding in findings:
+        where = paint_text(f"{finding.path}:{finding.line}:{finding.column}:", "bold", on)
+        severity = paint_text(str(finding.severity), _COLOURS[finding.severity], on)
+        click.echo(f"{where} {severity}: {finding.message} {paint_text(f'[{finding.rule}]', 'grey', on)}", err=True)
+        if finding.suggestion:
+            click.echo(f"    {finding.suggestion}", err=True)

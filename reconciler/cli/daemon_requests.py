@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from reconciler import __version__
-from reconciler.cli.options import operator
-from reconciler.daemon.lock import holder
-from reconciler.daemon.wake import REQUESTS, wake
+from reconciler.cli.options import get_operator_name
+from reconciler.daemon.lock import find_lock_holder
+from reconciler.daemon.wake import REQUESTS, wake_daemon
 from reconciler.errors import RecordsError, RefusedError
 from reconciler.records.database import FILE
 from reconciler.records.tables.requests import PLAN, Requests, requests_table
@@ -38,38 +38,38 @@ def request_run(records: Records, state: Path, seconds: float, plans: dict[str, 
     """
     from reconciler.pipeline.report import decode_reports
 
-    wanted = {} if plans is None else {"plans": [msgspec.to_builtins(plan) for plan in plans.values()]}
-    number = records.requests.add("apply", wanted, operator())
-    wake(state, None, "apply")
-    answer = _wait(records.requests, state, number, seconds, seconds)
-    if answer is None and holder(state) is None:
+    payload = {} if plans is None else {"plans": [msgspec.to_builtins(plan) for plan in plans.values()]}
+    number = records.requests.add("apply", payload, get_operator_name())
+    wake_daemon(state, None, "apply")
+    answer = _wait_for_answer(records.requests, state, number, seconds, seconds)
+    if answer is None and find_lock_holder(state) is None:
         raise RefusedError("the daemon ended before it finished the run; try again")
     if answer is None:
         raise RefusedError("the daemon did not finish the run in time; see its log and `reconciler events`")
     return decode_reports(answer)
 
 
-def request_plans(state: Path, wanted: PlanRequest) -> list[RenderedPlan] | None:
+def request_plans(state: Path, request: PlanRequest) -> list[RenderedPlan] | None:
     """Let the daemon plan, which has everything in memory; None if the command has to plan by itself."""
-    found = holder(state)
+    daemon = find_lock_holder(state)
     # A daemon of another version may take the request for one that it knows, such as a run.
-    if found is None or found.version != __version__ or not os.access(state / FILE, os.W_OK):
+    if daemon is None or daemon.version != __version__ or not os.access(state / FILE, os.W_OK):
         return None
     try:
         with requests_table(state / FILE, PATIENCE_SECONDS) as requests:
-            return _request_plans(requests, state, wanted)
+            return _request_plans(requests, state, request)
     except RecordsError:
         return None  # such as a full disk: reading may still be possible
 
 
-def _request_plans(requests: Requests, state: Path, wanted: PlanRequest) -> list[RenderedPlan] | None:
+def _request_plans(requests: Requests, state: Path, request: PlanRequest) -> list[RenderedPlan] | None:
     from reconciler.render.plan.rendered import PlanAnswer
 
-    number = requests.add(PLAN, msgspec.to_builtins(wanted), operator())
+    number = requests.add(PLAN, msgspec.to_builtins(request), get_operator_name())
     answer = None
     try:
-        if wake(state, REQUESTS, PLAN):
-            answer = _wait(requests, state, number, PATIENCE_SECONDS, WORK_SECONDS)
+        if wake_daemon(state, REQUESTS, PLAN):
+            answer = _wait_for_answer(requests, state, number, PATIENCE_SECONDS, WORK_SECONDS)
     finally:
         with suppress(RecordsError):  # the next request removes it later
             requests.remove(number)
@@ -79,7 +79,9 @@ def _request_plans(requests: Requests, state: Path, wanted: PlanRequest) -> list
         return None  # of a daemon with other code, though of the same version
 
 
-def _wait(requests: Requests, state: Path, number: int, patience: float, most: float) -> dict[str, Any] | None:
+def _wait_for_answer(
+    requests: Requests, state: Path, number: int, patience: float, most: float
+) -> dict[str, Any] | None:
     """The answer to a request; None if it is not begun within ``patience`` or not answered within ``most`` seconds, or
     if the daemon ends.
     """
@@ -89,7 +91,7 @@ def _wait(requests: Requests, state: Path, number: int, patience: float, most: f
         if request is not None and request.result is not None:
             return request.result
         is_begun = request is not None and request.started is not None
-        if holder(state) is None or time.monotonic() - begun > (most if is_begun else patience):
+        if find_lock_holder(state) is None or time.monotonic() - begun > (most if is_begun else patience):
             return None
         time.sleep(pause)
         pause = min(2 * pause, LONGEST_PAUSE_SECONDS)

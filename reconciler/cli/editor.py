@@ -34,10 +34,10 @@ def open_editor(name: str, text: bytes) -> Iterator[Iterator[bytes]]:
 
     They end when the user declines to edit again, or there is no terminal. Raises UsageError where no editor starts.
     """
-    with _room() as room:
+    with _make_private_directory() as room:
         path = room / name
-        _write(path, text)
-        yield _versions(path)
+        _write_private_file(path, text)
+        yield _iterate_versions(path)
 
 
 @contextmanager
@@ -49,14 +49,14 @@ def open_text_editor(name: str) -> Iterator[Callable[[str], str]]:
     """
     if not sys.stdout.isatty() and not any(map(os.environ.get, EDITORS)):
         raise UsageError("there is no terminal for an editor: set EDITOR, or use `reconciler patch`")
-    with _room() as room:
+    with _make_private_directory() as room:
         path = room / name
 
         def edit_text(text: str) -> str:
-            _write(path, text.encode())
-            _edit(path, EDITORS)
+            _write_private_file(path, text.encode())
+            _edit_file(path, EDITORS)
             try:
-                return _read(path).decode()
+                return _read_edited_file(path).decode()
             except UnicodeDecodeError:
                 raise RefusedError("the editor wrote no UTF-8, so nothing was changed") from None
 
@@ -89,27 +89,27 @@ def replace_file(path: Path, before: bytes, after: bytes) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def _versions(path: Path) -> Iterator[bytes]:
+def _iterate_versions(path: Path) -> Iterator[bytes]:
     while True:
-        _edit(path, SOPS_EDITORS)
-        yield _read(path)
+        _edit_file(path, SOPS_EDITORS)
+        yield _read_edited_file(path)
         if not sys.stdin.isatty() or not click.confirm("Edit it again?", default=True, err=True):
             return
 
 
-def _write(path: Path, content: bytes) -> None:
-    with open(path, "wb", opener=lambda wanted, flags: os.open(wanted, flags, 0o600)) as file:
+def _write_private_file(path: Path, content: bytes) -> None:
+    with open(path, "wb", opener=lambda filename, flags: os.open(filename, flags, 0o600)) as file:
         file.write(content)
 
 
-def _read(path: Path) -> bytes:
+def _read_edited_file(path: Path) -> bytes:
     try:
         return read_within(path)
     except OSError:
         raise RefusedError("the editor removed the file, so nothing was changed") from None
 
 
-def _edit(path: Path, variables: Sequence[str]) -> None:
+def _edit_file(path: Path, variables: Sequence[str]) -> None:
     words = shlex.split(next((os.environ[name] for name in variables if os.environ.get(name)), "vi"))
     try:
         code = run_editor(words, path)
@@ -120,10 +120,13 @@ def _edit(path: Path, variables: Sequence[str]) -> None:
 
 
 @contextmanager
-def _room() -> Iterator[Path]:
+def _make_private_directory() -> Iterator[Path]:
     """A directory for this user alone, in memory where possible; removed afterwards, even after a signal."""
-    base = next((each for each in (_runtime(), _IN_MEMORY) if each is not None and os.access(each, os.W_OK)), None)
-    before = {number: signal.signal(number, _end) for number in _ENDINGS}
+    base = next(
+        (path for path in (_find_runtime_directory(), _IN_MEMORY) if path is not None and os.access(path, os.W_OK)),
+        None,
+    )
+    before = {number: signal.signal(number, _exit_on_signal) for number in _ENDINGS}
     room = Path(tempfile.mkdtemp(prefix="reconciler-", dir=base))
     try:
         yield room
@@ -134,10 +137,10 @@ def _room() -> Iterator[Path]:
                 signal.signal(number, action)
 
 
-def _runtime() -> Path | None:
+def _find_runtime_directory() -> Path | None:
     path = os.environ.get("XDG_RUNTIME_DIR")
     return Path(path) if path else None
 
 
-def _end(number: int, _frame: FrameType | None) -> None:
+def _exit_on_signal(number: int, _frame: FrameType | None) -> None:
     sys.exit(128 + number)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from reconciler.cli.options import load, operator, settings_option
-from reconciler.cli.output.printing import coloured, echo_json, print_error, print_findings
+from reconciler.cli.options import get_operator_name, load_settings_as_owner, settings_option
+from reconciler.cli.output.printing import echo_json, is_colour_terminal, print_error, print_findings
 
 if TYPE_CHECKING:
     from reconciler.changes.manifests import ChangeOptions, ManifestEditor
@@ -99,7 +99,7 @@ class ManifestChange:
         from reconciler.review.plan import review_planned
 
         reviewed = review_planned(self.manifest.pipeline, change.planned, blame=False)
-        click.echo(plan_text(reviewed, colour=coloured(sys.stdout)), nl=False)
+        click.echo(plan_text(reviewed, colour=is_colour_terminal(sys.stdout)), nl=False)
         if self.options.dry:
             click.echo("nothing was committed")
             return
@@ -109,10 +109,10 @@ class ManifestChange:
             click.echo(f"open a review: {change.review or f'merge {change.branch}'}")
 
     def _wake_daemon(self) -> None:
-        from reconciler.daemon.wake import wake
+        from reconciler.daemon.wake import wake_daemon
 
         pipeline = self.manifest.pipeline
-        woken = wake(pipeline.settings.state, pipeline.name, "ref")
+        woken = wake_daemon(pipeline.settings.state, pipeline.name, "ref")
         if not woken and not self.options.review and self._parameters.output == "text":
             click.echo("no daemon runs; the next `reconciler apply` applies it")
 
@@ -123,8 +123,8 @@ def open_change(key: Key, parameters: ChangeParameters) -> Iterator[ManifestChan
     from reconciler.changes.manifests import open_manifest
     from reconciler.clock import SystemClock
 
-    settings = load(parameters.settings_file)
-    with open_manifest(settings, SystemClock(settings.state), key, operator()) as manifest:
+    settings = load_settings_as_owner(parameters.settings_file)
+    with open_manifest(settings, SystemClock(settings.state), key, get_operator_name()) as manifest:
         yield ManifestChange(manifest, parameters)
 
 

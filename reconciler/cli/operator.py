@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load, operator
+from reconciler.cli.options import get_operator_name, load_settings_as_owner
 from reconciler.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -22,18 +22,18 @@ def run_operation(settings_file: Path, verb: Callable[[OperatorCommands], str], 
     Raises RefusedError and RecordsError.
     """
     from reconciler.clock import SystemClock
-    from reconciler.daemon.wake import wake
+    from reconciler.daemon.wake import wake_daemon
     from reconciler.operations.commands import run_operator_command
 
-    settings = load(settings_file)
-    click.echo(run_operator_command(settings, SystemClock(), operator(), verb))
-    woken = wake(settings.state, None, reason)
+    settings = load_settings_as_owner(settings_file)
+    click.echo(run_operator_command(settings, SystemClock(), get_operator_name(), verb))
+    woken = wake_daemon(settings.state, None, reason)
     if not woken:
         click.echo("no daemon runs; the next `reconciler apply` follows it")
     return woken
 
 
-def confirm(loss: str, *, yes: bool) -> None:
+def confirm_loss(loss: str, *, yes: bool) -> None:
     """Let the operator confirm ``loss``, unless ``yes``. Raises RefusedError without a terminal, Abort after a no."""
     if yes:
         return
@@ -42,7 +42,7 @@ def confirm(loss: str, *, yes: bool) -> None:
     click.confirm(f"{loss}. Go on?", abort=True, err=True)
 
 
-def megabytes(size: int) -> str:
+def format_megabytes(size: int) -> str:
     """``size`` (bytes) for people."""
     return f"{size / 1e6:.1f} MB"
 

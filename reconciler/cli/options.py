@@ -71,7 +71,7 @@ def blame_option(command: _Command) -> _Command:
     return click.option("--blame/--no-blame", default=None, help=words)(command)
 
 
-def load(settings_file: Path) -> Settings:
+def load_settings_as_owner(settings_file: Path) -> Settings:
     """The settings in ``settings_file``, for a command that opens the state directory: root becomes its owner.
 
     Raises UsageError that names every fault in them.
@@ -147,7 +147,7 @@ def records_or_none(settings: Settings) -> Records:
     return Records.open(path, read_only=True) if _may_be_there(path) else Records.open(None)
 
 
-def closed(settings: Settings, error: PermissionError) -> Exception:
+def make_access_error(settings: Settings, error: PermissionError) -> Exception:
     """For a file of the state directory that this user may not read: ask the daemon, else refuse the command."""
     if settings.readers:
         return _AskDaemon(settings)
@@ -184,7 +184,7 @@ def parse_target(ctx: click.Context, param: click.Parameter, value: str | None) 
     return value if value and source_of(value) else parse_key(ctx, param, value)
 
 
-def operator() -> str:
+def get_operator_name() -> str:
     """The user who runs the command, for the records."""
     if user := os.environ.get("SUDO_USER"):
         return user

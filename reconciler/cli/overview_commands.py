@@ -13,15 +13,15 @@ import click
 
 from reconciler.cli.options import (
     Duration,
-    closed,
-    load,
+    load_settings_as_owner,
+    make_access_error,
     parse_key,
     parse_target,
     read_records,
     records_or_none,
     settings_option,
 )
-from reconciler.cli.output.printing import coloured, echo_json
+from reconciler.cli.output.printing import echo_json, is_colour_terminal
 from reconciler.overviews.overview import FOLLOW, LAST, Feed, Measurement, Overview, Parameter, ReadContext
 from reconciler.terminal.live_display import Live
 
@@ -56,9 +56,13 @@ def make_command(overview: Overview) -> click.Command:
         display = Display(**{name: values.pop(name) for name in Display._fields if name in values})
         show_overview(overview, settings_file, values, display)
 
-    declarations = [*_following(overview), *map(_declare, overview.parameters), *_measuring(overview)]
+    declarations = [
+        *_list_follow_options(overview),
+        *map(_declare_parameter, overview.parameters),
+        *_list_measure_options(overview),
+    ]
     command: _Callback = settings_option(show)
-    for declare in reversed([*declarations, *_forms(overview)]):
+    for declare in reversed([*declarations, *_list_output_options(overview)]):
         command = declare(command)
     return click.command(overview.name, help=overview.help, epilog=f"Example: {overview.example}")(command)
 
@@ -75,7 +79,7 @@ def show_overview(overview: Overview, settings_file: Path, parameters: dict[str,
         else:
             _show_value(overview, overview.read(context, **parameters), display.output)
     except PermissionError as error:
-        raise closed(context.settings, error) from None
+        raise make_access_error(context.settings, error) from None
 
 
 def show_text(text: str, nothing: str) -> None:
@@ -95,12 +99,12 @@ def draw_live(read: Callable[[], str], overview: Overview, interval: float) -> N
 def _open_context(overview: Overview, settings_file: Path) -> ReadContext:
     """What overviews are read from here. Raises UsageError."""
     from reconciler.clock import SystemClock
-    from reconciler.daemon.lock import holder
+    from reconciler.daemon.lock import find_lock_holder
 
-    settings = load(settings_file)
+    settings = load_settings_as_owner(settings_file)
     # What is measured needs no records, which may not exist yet.
     open_records = partial(records_or_none if overview.is_measured else read_records, settings)
-    return ReadContext(settings, open_records, SystemClock().now, lambda: holder(settings.state) is not None)
+    return ReadContext(settings, open_records, SystemClock().now, lambda: find_lock_holder(settings.state) is not None)
 
 
 def _show_value(overview: Overview, value: Any, output: str) -> None:
@@ -110,7 +114,7 @@ def _show_value(overview: Overview, value: Any, output: str) -> None:
     elif output == "json" and overview.items is not None:
         echo_json({overview.member: list(overview.items(value))})
     else:
-        show_text(overview.text(value, coloured(sys.stdout)), overview.nothing)
+        show_text(overview.text(value, is_colour_terminal(sys.stdout)), overview.nothing)
         _show_notes(overview, value)
 
 
@@ -131,7 +135,7 @@ def _show_feed(overview: Overview, feed: Feed, last: int, display: Display) -> N
             for item in overview.items(entries):
                 click.echo(msgspec.json.encode(item).decode())
         elif entries:
-            click.echo(overview.text(entries, coloured(sys.stdout)))
+            click.echo(overview.text(entries, is_colour_terminal(sys.stdout)))
         if not display.follow:
             return
         while not (entries := feed.more()):
@@ -140,23 +144,23 @@ def _show_feed(overview: Overview, feed: Feed, last: int, display: Display) -> N
 
 def _show_measured(overview: Overview, measurement: Measurement, display: Display) -> None:
     is_empty = _show_notes(overview, measurement)
-    on = coloured(sys.stdout)
+    on = is_colour_terminal(sys.stdout)
     if display.output == "json" and overview.items is not None:
-        echo_json({overview.member: list(overview.items(_measure(measurement)))})
+        echo_json({overview.member: list(overview.items(_measure_usage(measurement)))})
     elif display.once or not sys.stdout.isatty():
-        show_text(overview.text(_measure(measurement), on), overview.nothing)
+        show_text(overview.text(_measure_usage(measurement), on), overview.nothing)
     elif not is_empty:
         draw_live(lambda: overview.text(measurement.read(), on), overview, display.interval)
 
 
-def _measure(measurement: Measurement) -> Sequence[Any]:
+def _measure_usage(measurement: Measurement) -> Sequence[Any]:
     """What is used for a moment."""
     if measurement.read():
         time.sleep(_MEASURE_SECONDS)
     return measurement.read()
 
 
-def _declare(parameter: Parameter) -> _Declaration:
+def _declare_parameter(parameter: Parameter) -> _Declaration:
     """The argument or option of ``parameter``."""
     parse = {"key": parse_key, "target": parse_target, "kind": _parse_kind}.get(parameter.type)
     if not parameter.help:
@@ -170,13 +174,13 @@ def _declare(parameter: Parameter) -> _Declaration:
     return click.option(option, metavar=parameter.metavar, default=parameter.default, type=form, help=parameter.help)
 
 
-def _following(overview: Overview) -> list[_Declaration]:
+def _list_follow_options(overview: Overview) -> list[_Declaration]:
     """The option of a feed."""
     words = f"Also show new {overview.name} as they come."
     return [click.option("-f", f"--{FOLLOW}", is_flag=True, help=words)] if overview.is_feed else []
 
 
-def _measuring(overview: Overview) -> list[_Declaration]:
+def _list_measure_options(overview: Overview) -> list[_Declaration]:
     """The options of what is measured."""
     once = click.option("--once", is_flag=True, help="Print the table once, as without a terminal.")
     form, words = Duration(least=0.1), "Time between refreshes; 2s."
@@ -184,7 +188,7 @@ def _measuring(overview: Overview) -> list[_Declaration]:
     return [once, interval] if overview.is_measured else []
 
 
-def _forms(overview: Overview) -> list[_Declaration]:
+def _list_output_options(overview: Overview) -> list[_Declaration]:
     """The option for the form of the output, where there are several."""
     words = "json: one object a line." if overview.is_feed else "Default: text."
     words = "json: once, for programs." if overview.is_measured else words

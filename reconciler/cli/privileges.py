@@ -111,22 +111,22 @@ def _foreign_owner(state: Path) -> Owner | None:
     if os.geteuid() != 0:
         return None
     try:
-        found = state.stat()
+        stat_result = state.stat()
     except OSError:
         return None
-    for place in (state, *state.parents):
-        link = place.lstat()
-        if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, found.st_uid):
+    for path in (state, *state.parents):
+        link = path.lstat()
+        if stat.S_ISLNK(link.st_mode) and link.st_uid not in (0, stat_result.st_uid):
             raise UsageError(
-                f"{place} is a symbolic link of another user (uid {link.st_uid}), who could point it at another place; "
+                f"{path} is a symbolic link of another user (uid {link.st_uid}), who could point it at another place; "
                 "root does not follow it: name the directory itself under `state`"
             )
-    if found.st_uid == 0:
+    if stat_result.st_uid == 0:
         return None
     import pwd
 
     try:
-        entry = pwd.getpwuid(found.st_uid)
+        entry = pwd.getpwuid(stat_result.st_uid)
     except KeyError:
-        return Owner(found.st_uid, found.st_gid, [found.st_gid], "/")
-    return Owner(found.st_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), entry.pw_dir)
+        return Owner(stat_result.st_uid, stat_result.st_gid, [stat_result.st_gid], "/")
+    return Owner(stat_result.st_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), entry.pw_dir)

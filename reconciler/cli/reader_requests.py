@@ -34,7 +34,7 @@ _FORMS = {"text": TEXT, "json": JSON, "yaml": YAML, "markdown": MARKDOWN}
 Parameters = Mapping[str, Any]
 
 
-def answer(settings: Settings, command: str, parameters: Parameters) -> int:
+def answer_command(settings: Settings, command: str, parameters: Parameters) -> int:
     """Run ``command`` with the ``parameters`` of its command line; returns the exit code. Raises ReconcilerError."""
     api = ApiClient(settings)
     match command:
@@ -43,18 +43,20 @@ def answer(settings: Settings, command: str, parameters: Parameters) -> int:
         case "plan":
             return _show_plans(api, settings, parameters)
         case _ if command in OVERVIEWS:
-            _show(OVERVIEWS[command], api, parameters)
+            _print_overview(OVERVIEWS[command], api, parameters)
         case _:
             raise RefusedError(f"`{command}` is not for readers; they may run {', '.join(COMMANDS)}")
     return 0
 
 
-def _show(overview: Overview, api: ApiClient, parameters: Parameters) -> None:
+def _print_overview(overview: Overview, api: ApiClient, parameters: Parameters) -> None:
     """Print ``overview`` as its command does."""
     output = parameters.get("output", "text")
-    query = _only(parameters, *(parameter.name for parameter in overview.parameters))
+    query = _select_values(parameters, *(parameter.name for parameter in overview.parameters))
     if overview.is_feed:
-        lines = api.stream(overview.path, query | _only(parameters, FOLLOW), LINES if output == "json" else TEXT)
+        lines = api.stream(
+            overview.path, query | _select_values(parameters, FOLLOW), LINES if output == "json" else TEXT
+        )
         for line in lines:
             click.echo(line.decode(), nl=False)
     elif output == "json" and overview.items is not None:
@@ -68,16 +70,18 @@ def _show(overview: Overview, api: ApiClient, parameters: Parameters) -> None:
 
 
 def _show_logs(api: ApiClient, parameters: Parameters) -> None:
-    query = _only(parameters, "follow", "location", "replica")
+    query = _select_values(parameters, "follow", "location", "replica")
     query |= {"query": parameters["query_text"], "lines": parameters["limit"]}
     for name in ("since", "until"):
         query[name] = None if parameters[name] is None else iso_milliseconds(round(parameters[name] * 1000))
     show = line_form("text")
     for line in api.stream("-log", query, LINES):
-        write_unguarded(sys.stdout, line.decode() if parameters["output"] == "json" else f"{show(_line(line))}\n")
+        write_unguarded(
+            sys.stdout, line.decode() if parameters["output"] == "json" else f"{show(_decode_log_line(line))}\n"
+        )
 
 
-def _line(encoded: bytes) -> LogLine:
+def _decode_log_line(encoded: bytes) -> LogLine:
     fields = msgspec.json.decode(encoded)
     ms, text = round(parse_time(fields.pop("time")) * 1000), fields.pop("line")
     return LogLine(ms, LogStream(**fields), text.encode())
@@ -87,7 +91,7 @@ def _show_plans(api: ApiClient, settings: Settings, parameters: Parameters) -> i
     if parameters["out"] is not None:
         raise RefusedError("plan: --out may not be used by readers; redirect the output of --format json")
     sources, form = select_sources(settings, parameters["name"]), parameters["form"]
-    query = _only(parameters, "revision") | {"blame": {True: "true", False: "false"}.get(parameters["blame"])}
+    query = _select_values(parameters, "revision") | {"blame": {True: "true", False: "false"}.get(parameters["blame"])}
     failed: dict[str, ReconcilerError] = {}
     plans: list[RenderedPlan] = []
     for source in sources:
@@ -100,7 +104,7 @@ def _show_plans(api: ApiClient, settings: Settings, parameters: Parameters) -> i
     return choose_exit_code(plans, failed, is_detailed=parameters["detailed_exitcode"])
 
 
-def _only(parameters: Parameters, *names: str) -> dict[str, object]:
+def _select_values(parameters: Parameters, *names: str) -> dict[str, object]:
     return {name: parameters[name] for name in names}
 
 

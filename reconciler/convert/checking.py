@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from reconciler.convert.drafts import Draft
 from reconciler.convert.notes import ConversionNote
-from reconciler.documents.schema.validator import checker
+from reconciler.documents.schema.validator import get_checker
 
 _MOST_OF_A_DRAFT = 5
 """The most notes about one manifest; further ones mostly have the same cause."""
@@ -24,19 +24,21 @@ Check = Callable[[Draft], Iterable[Problem]]
 """What finds the problems of a manifest."""
 
 
-def invalid(drafts: Iterable[Draft], first: str, check: Check, *, imported: bool = False) -> list[ConversionNote]:
+def check_drafts(drafts: Iterable[Draft], first: str, check: Check, *, imported: bool = False) -> list[ConversionNote]:
     """A note for each problem of ``drafts``, at what the manifest is made of, else in the file ``first``."""
-    return [note for draft in drafts for note in _notes(draft, first, check(draft), imported=imported)]
+    return [note for draft in drafts for note in _list_draft_notes(draft, first, check(draft), imported=imported)]
 
 
 def schema_problems(draft: Draft) -> Iterator[Problem]:
     """The fields of ``draft`` that do not fit the schema of its kind: all that a client knows."""
-    for breach in checker(str(draft.kind)).breaches(draft.body):
+    for breach in get_checker(str(draft.kind)).breaches(draft.body):
         path = [str(step) for step in breach.path if isinstance(step, str)]
         yield Problem(path[-1] if path else "", "the schema of the kind does not take it")
 
 
-def _notes(draft: Draft, first: str, problems: Iterable[Problem], *, imported: bool) -> Iterator[ConversionNote]:
+def _list_draft_notes(
+    draft: Draft, first: str, problems: Iterable[Problem], *, imported: bool
+) -> Iterator[ConversionNote]:
     path, position, at = draft.place or (first, 0, ())
     rule = "import-invalid" if imported else "convert-invalid"
     for field, what in [*dict.fromkeys(problems)][:_MOST_OF_A_DRAFT]:

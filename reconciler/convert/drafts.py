@@ -57,20 +57,20 @@ def file_of(draft: Draft) -> str:
     The path stays below its root, whatever the name contains.
     """
     if draft.kind is Kind.GVC:
-        return f"{_safe(draft.name)}/gvc.yaml"
-    folders = [_safe(draft.gvc)] if draft.gvc else []
-    return "/".join([*folders, str(draft.kind), f"{_safe(draft.name)}.yaml"])
+        return f"{_sanitize_name(draft.name)}/gvc.yaml"
+    folders = [_sanitize_name(draft.gvc)] if draft.gvc else []
+    return "/".join([*folders, str(draft.kind), f"{_sanitize_name(draft.name)}.yaml"])
 
 
-def drafted(kind: Kind, name: str, gvc: str, origin: TrackedValue | None, rest: Body) -> Draft:
+def make_draft(kind: Kind, name: str, gvc: str, origin: TrackedValue | None, rest: Body) -> Draft:
     """The manifest with its fields in the usual order; tags are those of the resource or template ``origin``."""
     body: Body = {"kind": str(kind), "name": name}
     if gvc:
         body["gvc"] = gvc
-    if origin is not None and (tags := _tags(origin)):
+    if origin is not None and (tags := _collect_tags(origin)):
         body["tags"] = tags
-    place = Place(origin.sheet.path, origin.sheet.index, origin.at) if origin is not None else None
-    return Draft(kind, gvc, name, body | rest, place)
+    position = Place(origin.sheet.path, origin.sheet.index, origin.at) if origin is not None else None
+    return Draft(kind, gvc, name, body | rest, position)
 
 
 def without_empty(body: Body) -> Body:
@@ -78,7 +78,7 @@ def without_empty(body: Body) -> Body:
     return {name: value for name, value in body.items() if value not in (None, "", [], {})}
 
 
-def _tags(origin: TrackedValue) -> dict[str, str]:
+def _collect_tags(origin: TrackedValue) -> dict[str, str]:
     """The labels of ``origin`` that can be tags (docs/platform/fields.md#tags)."""
     labels = origin["metadata"]["labels"]
     labels.sheet.carried.update((*labels.at, name) for name, _ in labels.fields())
@@ -95,6 +95,6 @@ def _tags(origin: TrackedValue) -> dict[str, str]:
     return {name: part.text() for name, part in list(tags.items())[:_MOST_TAGS]}
 
 
-def _safe(name: str) -> str:
+def _sanitize_name(name: str) -> str:
     fit = _ODD.sub("_", name)
     return f"_{fit[1:]}" if fit.startswith(".") else fit or "_"

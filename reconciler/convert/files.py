@@ -7,12 +7,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from reconciler.convert.checking import Check, invalid, schema_problems
+from reconciler.convert.checking import Check, check_drafts, schema_problems
 from reconciler.convert.compose.project import FileReader, no_file
 from reconciler.convert.drafts import Draft, in_order
 from reconciler.convert.kamal import convert as kamal
-from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
-from reconciler.convert.notes import findings
+from reconciler.convert.kubernetes.convert import convert_kubernetes_resources as convert_kubernetes
+from reconciler.convert.notes import make_findings
 from reconciler.convert.quadlet import convert as quadlet
 from reconciler.convert.reader import read_kubernetes
 from reconciler.documents.recognition import CONVERTIBLE, Form, Recogniser, form_of
@@ -81,30 +81,30 @@ def convert_files(
     for path, raw in contents.items():
         parts.setdefault(_LANGUAGE.get(form_of(path, raw), Form.KUBERNETES), {})[path] = raw
     drafts: list[Draft] = []
-    found: list[Finding] = []
+    problems: list[Finding] = []
     places: dict[str, bytes] = {**contents}
     if kubernetes := parts.get(Form.KUBERNETES):
         sources, faults = read_kubernetes(kubernetes)
         converted = convert_kubernetes(sources, options.gvc, options.protocol)
         drafts += converted.drafts
-        found += [*faults, *findings(converted.remarks, kubernetes)]
+        problems += [*faults, *make_findings(converted.remarks, kubernetes)]
     for path, raw in parts.get(Form.KAMAL, {}).items():
         reader = options.open_project(kamal.directory_of(path))
         projects, faults = kamal.read_kamal(path, raw, options.destination, reader)
-        found += faults
+        problems += faults
         for project in projects[:1]:
-            converted = kamal.convert(project, options.gvc)
+            converted = kamal.convert_kamal_project(project, options.gvc)
             drafts += converted.drafts
-            found += findings(converted.remarks, project.contents)
+            problems += make_findings(converted.remarks, project.contents)
             places |= project.contents
     if quadlets := parts.get(Form.QUADLET):
         units, faults = quadlet.read_units(quadlets)
-        found += faults
+        problems += faults
         if units:
-            converted = quadlet.convert(units, quadlets, options.gvc, options.open_project)
+            converted = quadlet.convert_units(units, quadlets, options.gvc, options.open_project)
             drafts += converted.drafts
-            found += findings(converted.remarks, quadlets)
-    if not has_errors(found):
-        found += findings(invalid(drafts, next(iter(contents)), check), places)
+            problems += make_findings(converted.remarks, quadlets)
+    if not has_errors(problems):
+        problems += make_findings(check_drafts(drafts, next(iter(contents)), check), places)
     is_mixed = len(parts) > 1 or len(parts.get(Form.KAMAL, {})) > 1
-    return ConvertedFiles(in_order(drafts) if is_mixed else drafts, sorted(found))
+    return ConvertedFiles(in_order(drafts) if is_mixed else drafts, sorted(problems))

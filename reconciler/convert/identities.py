@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reconciler.convert.drafts import Body, Draft, drafted
+from reconciler.convert.drafts import Body, Draft, make_draft
 from reconciler.convert.names import Names
 from reconciler.model.key import Kind
 
@@ -13,11 +13,11 @@ def identity_for(gvc: str, workload: str, secrets: set[str], access: Body, names
     Returns the identity's name and the drafts.
     """
     identity = names.take(Kind.IDENTITY, gvc, (workload,))
-    drafts = [drafted(Kind.IDENTITY, identity, gvc, None, access)]
+    drafts = [make_draft(Kind.IDENTITY, identity, gvc, None, access)]
     if secrets:
         policy = names.take(Kind.POLICY, "", (f"{gvc}-{workload}-reveal",))
         binding = {"permissions": ["reveal"], "principalLinks": [f"//gvc/{gvc}/identity/{identity}"]}
         targets = [f"//secret/{name}" for name in sorted(secrets)]
         rest = {"targetKind": "secret", "targetLinks": targets, "bindings": [binding]}
-        drafts.append(drafted(Kind.POLICY, policy, "", None, rest))
+        drafts.append(make_draft(Kind.POLICY, policy, "", None, rest))
     return identity, drafts

@@ -15,7 +15,7 @@ _LONGEST = 64
 _HEADLESS = "-headless"
 
 
-def fitting(name: str, longest: int = _LONGEST) -> str:
+def make_valid_name(name: str, longest: int = _LONGEST) -> str:
     """The closest valid name: lower-case letters, digits and hyphens, beginning with a letter.
 
     The same name always gives the same result; a long one is cut, and a few digits of its digest keep it unique.
@@ -31,14 +31,18 @@ def fitting(name: str, longest: int = _LONGEST) -> str:
 
 def workload_name(name: str) -> str:
     """``name`` as a valid workload name (docs/platform/fields.md#names)."""
-    fit = fitting(name, LONGEST[Kind.WORKLOAD])
-    return fitting(f"{fit}-w", LONGEST[Kind.WORKLOAD]) if fit.endswith(_HEADLESS) else fit
+    fit = make_valid_name(name, LONGEST[Kind.WORKLOAD])
+    return make_valid_name(f"{fit}-w", LONGEST[Kind.WORKLOAD]) if fit.endswith(_HEADLESS) else fit
 
 
 def container_name(name: str) -> str:
     """``name`` as a valid container name (docs/platform/workload.md#container-names)."""
-    fit = fitting(name)
-    return fitting(f"c-{fit}") if fit in RESERVED_CONTAINERS or fit.startswith(RESERVED_CONTAINER_PREFIXES) else fit
+    fit = make_valid_name(name)
+    return (
+        make_valid_name(f"c-{fit}")
+        if fit in RESERVED_CONTAINERS or fit.startswith(RESERVED_CONTAINER_PREFIXES)
+        else fit
+    )
 
 
 class UsedName(NamedTuple):
@@ -58,16 +62,16 @@ class Names:
 
     def take(self, kind: Kind, gvc: str, wishes: Iterable[str]) -> str:
         """Reserve the first free name of ``wishes`` for ``kind`` in ``gvc``, else the first with a number."""
-        fit = workload_name if kind is Kind.WORKLOAD else fitting
-        wanted = [fit(wish) for wish in wishes]
-        free = (name for name in wanted if UsedName(kind, gvc, name) not in self._taken)
+        fit = workload_name if kind is Kind.WORKLOAD else make_valid_name
+        names = [fit(wish) for wish in wishes]
+        free = (name for name in names if UsedName(kind, gvc, name) not in self._taken)
         name = next(free, "")
         if not name:
             # Goes on where the last one of the name ended: many may have it.
-            first = UsedName(kind, gvc, wanted[0])
+            first = UsedName(kind, gvc, names[0])
             number = self._numbers.get(first, 2)
             while not name or UsedName(kind, gvc, name) in self._taken:
-                name = fit(f"{wanted[0]}-{number}")
+                name = fit(f"{names[0]}-{number}")
                 number += 1
             self._numbers[first] = number
         self._taken.add(UsedName(kind, gvc, name))

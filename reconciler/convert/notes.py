@@ -32,7 +32,7 @@ class ConversionNote(msgspec.Struct, frozen=True):
     on_key: bool = False
 
 
-def findings(remarks: Iterable[ConversionNote], files: Mapping[str, bytes]) -> list[Finding]:
+def make_findings(remarks: Iterable[ConversionNote], files: Mapping[str, bytes]) -> list[Finding]:
     """``remarks`` with their places in ``files``, in order of place, each once; severities are those of the rules.
 
     Of one rule, a file has at most ``MOST_OF_A_RULE``: the last one says how many more there are.
@@ -42,13 +42,13 @@ def findings(remarks: Iterable[ConversionNote], files: Mapping[str, bytes]) -> l
     by_rule: dict[tuple[str, str], list[ConversionNote]] = {}
     for remark in in_order:
         by_rule.setdefault((remark.path, remark.rule), []).append(remark)
-    many = [each for each in by_rule.values() if len(each) > MOST_OF_A_RULE]
-    more = {each[MOST_OF_A_RULE - 1]: len(each) - MOST_OF_A_RULE for each in many}
-    shown = {remark for each in by_rule.values() for remark in each[:MOST_OF_A_RULE]}
-    return sorted(_finding(each, locators[each.path], more.get(each, 0)) for each in in_order if each in shown)
+    many = [notes for notes in by_rule.values() if len(notes) > MOST_OF_A_RULE]
+    more = {notes[MOST_OF_A_RULE - 1]: len(notes) - MOST_OF_A_RULE for notes in many}
+    shown = {remark for notes in by_rule.values() for remark in notes[:MOST_OF_A_RULE]}
+    return sorted(_make_finding(note, locators[note.path], more.get(note, 0)) for note in in_order if note in shown)
 
 
-def _finding(remark: ConversionNote, locator: Locator | UnitLocator, more: int) -> Finding:
+def _make_finding(remark: ConversionNote, locator: Locator | UnitLocator, more: int) -> Finding:
     places = locator.of(remark.index)
     line, column = places.key(remark.at) if remark.on_key else places.value(remark.at)
     severity = RULEBOOK[remark.rule].severity

@@ -14,7 +14,7 @@ PROBE_BOUNDS = {
 """Limits of the platform (docs/platform/workload.md#probes)."""
 
 
-def within(part: TrackedValue, value: int, least: int, most: int) -> int:
+def clamp_value(part: TrackedValue, value: int, least: int, most: int) -> int:
     """``value`` within its bounds; ``part`` gets a note if that is another number."""
     fit = min(max(value, least), most)
     if fit != value:

@@ -13,7 +13,7 @@ _MEBIBYTE = 1 << 20
 _GIGABYTE = 10**9
 
 
-def quantity(text: str) -> Fraction | None:
+def parse_quantity(text: str) -> Fraction | None:
     """``500m``, ``1.5Gi``, ``2e3`` → the number, in cores or bytes; None where it is no quantity."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
@@ -27,18 +27,18 @@ def quantity(text: str) -> Fraction | None:
     return number * power if exponent >= 0 else number / power
 
 
-def cpu(cores: Fraction) -> str:
+def format_cpu(cores: Fraction) -> str:
     """Cores in the platform's format: ``"2"``, else ``500m`` (docs/platform/workload.md#cpu-and-memory)."""
     thousandths = max(1, ceil(cores * 1000))
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
 
 
-def memory(size: Fraction) -> str:
+def format_memory(size: Fraction) -> str:
     """Bytes in the platform's format: ``1Gi``, else ``256Mi`` (docs/platform/workload.md#cpu-and-memory)."""
     mebibytes = max(1, ceil(size / _MEBIBYTE))
     return f"{mebibytes}Mi" if mebibytes % 1024 else f"{mebibytes // 1024}Gi"
 
 
-def gigabytes(size: Fraction) -> int:
+def convert_to_gigabytes(size: Fraction) -> int:
     """Bytes as whole GB, the unit of volume capacities (docs/platform/volumeset.md#spec)."""
     return ceil(size / _GIGABYTE)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from reconciler.convert.kubernetes.bundle import Source
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.model.finding import Finding
 
 _MODE = re.compile(rb"((?:\bdefaultMode|\bpath: [^\n,}]{1,40}[,\n] {0,40}mode): )(0[0-7]{3})(?=[ \t\r\n,}]|\Z)")
@@ -15,10 +15,10 @@ _MODE = re.compile(rb"((?:\bdefaultMode|\bpath: [^\n,}]{1,40}[,\n] {0,40}mode): 
 
 def read_kubernetes(files: Mapping[str, bytes]) -> tuple[list[Source], list[Finding]]:
     """As ``read_all``, with file modes such as 0400 read as octal numbers."""
-    return read_all({path: _MODE.sub(_decimal, raw) for path, raw in files.items()}, frozenset())
+    return read_all({path: _MODE.sub(_convert_mode, raw) for path, raw in files.items()}, frozenset())
 
 
-def _decimal(mode: re.Match[bytes]) -> bytes:
+def _convert_mode(mode: re.Match[bytes]) -> bytes:
     # Of the same length, so that places stay right.
     return b"%s%-4d" % (mode[1], int(mode[2], 8))
 
@@ -31,7 +31,7 @@ def read_all(files: Mapping[str, bytes], text_fields: frozenset[str]) -> tuple[l
     sources: list[Source] = []
     faults: list[Finding] = []
     for path, raw in files.items():
-        reading = read(raw, text_fields=text_fields)
+        reading = parse_documents(raw, text_fields=text_fields)
         sources += [Source(path, document.index, document.value) for document in reading.documents]
         faults += [Finding.at(path, fault) for fault in reading.faults]
     return sources, faults

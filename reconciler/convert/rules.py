@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.model.finding import Severity
-from reconciler.model.rule import Rule, rulebook
+from reconciler.model.rule import Rule, build_rulebook
 
 _CONVERT = "docs/platform/cli.md#convert"
 _STACK = "docs/platform/cli.md#stack"
@@ -193,11 +193,11 @@ _NOTICES = {
 _PAGES = {"convert": _CONVERT, "compose": _STACK, "import": _IMPORT}
 
 
-def _rules() -> Iterator[Rule]:
+def _list_rules() -> Iterator[Rule]:
     for severity, rules in ((Severity.ERROR, _ERRORS), (Severity.WARNING, _WARNINGS), (Severity.NOTICE, _NOTICES)):
         for name, (what, why) in rules.items():
             yield Rule(name, severity, what, why, _PAGES[name.partition("-")[0]])
 
 
-RULEBOOK = rulebook(_rules())
+RULEBOOK = build_rulebook(_list_rules())
 """Every rule of `reconciler convert`, `reconciler import` and `platform stack`, by id."""

@@ -50,10 +50,10 @@ class TrackedValue:
     def __getitem__(self, name: str) -> Self:
         """The field ``name``, empty where it is not set."""
         at = (*self.at, name)
-        found = self._as(dict) or {}
-        if name in found:
+        members = self._as(dict) or {}
+        if name in members:
             self.sheet.seen.add(at)
-        return type(self)(self.sheet, at, found.get(name))
+        return type(self)(self.sheet, at, members.get(name))
 
     def peek(self, name: str) -> Any:
         """The value of the field ``name`` without counting it as seen, None where there is none."""
@@ -72,13 +72,13 @@ class TrackedValue:
 
     def text(self, default: str = "") -> str:
         """The text, ``default`` where it is not set."""
-        found = self._as(str)
-        return default if found is None else str(found)
+        value = self._as(str)
+        return default if value is None else str(value)
 
     def number(self) -> int | None:
         """The whole number, None where it is not set."""
-        found = self._as(int)
-        return None if found is None else int(found)
+        value = self._as(int)
+        return None if value is None else int(value)
 
     def flag(self) -> bool:
         """Whether it is true; false where it is not set."""
@@ -116,16 +116,16 @@ class TrackedValue:
             ConversionNote(rule, self.sheet.path, self.sheet.index, self.at, message, suggestion, on_key)
         )
 
-    def _as(self, wanted: type) -> Any:
+    def _as(self, expected: type) -> Any:
         value = self.value
-        if value is None or type(value) is wanted:
+        if value is None or type(value) is expected:
             return value
         name = self.at[-1] if self.at else "the document"
-        shown = f"entry {name} of `{_field(self.at)}`" if isinstance(name, int) else f"`{name}`"
+        shown = f"entry {name} of `{_get_field_name(self.at)}`" if isinstance(name, int) else f"`{name}`"
         self.ignored()
-        self.add_note("convert-malformed", f"{shown} is not {_TYPES[wanted]}")
+        self.add_note("convert-malformed", f"{shown} is not {_TYPES[expected]}")
         return None
 
 
-def _field(at: Pointer) -> str | int:
+def _get_field_name(at: Pointer) -> str | int:
     return next((step for step in reversed(at) if isinstance(step, str)), "document")

@@ -52,10 +52,10 @@ def encode_start(start: ApiStart) -> bytes:
 
 def decode_start(line: bytes) -> ApiStart:
     """The inverse of ``encode_start``."""
-    return msgspec.json.decode(line, type=ApiStart, dec_hook=_path)
+    return msgspec.json.decode(line, type=ApiStart, dec_hook=_decode_path)
 
 
-def _path(_wanted: type, text: Any) -> Path:
+def _decode_path(_wanted: type, text: Any) -> Path:
     return Path(text)
 
 
@@ -152,8 +152,8 @@ async def _until_open(listen: Any) -> socket.socket:
 
 def _listen_tcp(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
-    [(family, *_, place), *_] = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
-    return socket.create_server(place[:2], family=family, backlog=BACKLOG)
+    [(family, *_, endpoint), *_] = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+    return socket.create_server(endpoint[:2], family=family, backlog=BACKLOG)
 
 
 async def _keep_running(start: ApiStart, sockets: list[socket.socket], beat: Callable[[], bytes]) -> None:
@@ -167,12 +167,12 @@ async def _keep_running(start: ApiStart, sockets: list[socket.socket], beat: Cal
             *(sys.executable, "-I", "-m", "reconciler.api"),
             cwd="/",
             stdin=asyncio.subprocess.PIPE,
-            pass_fds=[each.fileno() for each in sockets],
+            pass_fds=[listener.fileno() for listener in sockets],
         )
         try:
-            await _accompany(running, start, beat)
+            await _send_heartbeats(running, start, beat)
         finally:
-            await _end(running)
+            await _stop_process(running)
         pause = _FIRST_PAUSE if loop.time() - began > _LONGEST_PAUSE else min(2 * pause, _LONGEST_PAUSE)
         log().error(
             "api", code=running.returncode, message=f"the process of the API ended; the next starts in {pause:g} s"
@@ -180,7 +180,7 @@ async def _keep_running(start: ApiStart, sockets: list[socket.socket], beat: Cal
         await asyncio.sleep(pause)
 
 
-async def _accompany(running: asyncio.subprocess.Process, start: ApiStart, beat: Callable[[], bytes]) -> None:
+async def _send_heartbeats(running: asyncio.subprocess.Process, start: ApiStart, beat: Callable[[], bytes]) -> None:
     """Send the process its settings, then beats, until it ends."""
     assert running.stdin is not None
     ended = asyncio.create_task(running.wait())
@@ -196,7 +196,7 @@ async def _accompany(running: asyncio.subprocess.Process, start: ApiStart, beat:
         ended.cancel()
 
 
-async def _end(running: asyncio.subprocess.Process) -> None:
+async def _stop_process(running: asyncio.subprocess.Process) -> None:
     """End the process: the end of its input asks for it, a signal demands it."""
     if running.returncode is not None:
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Timers
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import EngineError
@@ -35,7 +35,7 @@ class Debounce:
 async def watch_engine(engine: SupportsWatch, notice: Callable[[frozenset[Key]], None], noticed: Debounce) -> None:
     """Call ``notice`` and trigger ``noticed`` whenever ``engine`` notices changes; if that fails, intervals remain."""
     try:
-        with contained("watching an engine"):
+        with contain_bugs("watching an engine"):
             async for keys in engine.changes():
                 notice(keys)
                 noticed.trigger()

@@ -11,7 +11,7 @@ from reconciler.pipeline.runner import Runner
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.suspensions import source_target
-from reconciler.status.conditions import condition
+from reconciler.status.conditions import make_condition
 
 DISK = "/disk"
 """Wake-up name, in place of a source (whose name has no slash), that checks for free space."""
@@ -60,19 +60,19 @@ class DiskMonitor:
         )
         log().error("disk", full=True, message=message)
         for name in self._runner.lines:
-            self._runner.conditions.set(name, condition(ConditionType.DISK_FULL, True, Reason.DISK_FULL, message))
+            self._runner.conditions.set(name, make_condition(ConditionType.DISK_FULL, True, Reason.DISK_FULL, message))
         self._append(Reason.DISK_FULL, message)
 
     def _report_room(self) -> None:
         records = self._runner.records
-        known = [
+        names = [
             name
             for name in self._runner.lines
             if any(e.type == ConditionType.DISK_FULL for e in records.conditions.get(name))
         ]
-        for name in known:
+        for name in names:
             records.conditions.drop(name, ConditionType.DISK_FULL)
-        if known:
+        if names:
             message = f"the disk of {self._runner.settings.state} has free space again"
             log().info("disk", full=False, message=message)
             self._append(Reason.DISK_RECOVERED, message)

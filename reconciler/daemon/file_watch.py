@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
-from reconciler.bugs import contained, internal_error
+from reconciler.bugs import contain_bugs, internal_error
 from reconciler.logs import log
 
 STEP_SECONDS = 0.025
@@ -116,16 +116,16 @@ class _Follower:
         former, self.directories, self._times = self.directories, {}, {}
         for path in self.watched.list_directories():
             with suppress(OSError, UnicodeEncodeError):
-                found, name = path.stat(), str(path)
+                stat, name = path.stat(), str(path)
                 name.encode()  # watchfiles takes no other name
-                self._times[found.st_dev, found.st_ino] = found.st_mtime_ns
+                self._times[stat.st_dev, stat.st_ino] = stat.st_mtime_ns
                 if os.access(path, os.R_OK):  # one that cannot be watched would end the watch of the others
-                    self.directories.setdefault((found.st_dev, found.st_ino), name)
+                    self.directories.setdefault((stat.st_dev, stat.st_ino), name)
         return self.directories.keys() != former.keys()
 
     def find_change(self) -> bool:
         """Read the versions of the files; return whether one is another than before."""
-        former, self._versions = self._versions, {path: _version(path) for path in self.watched.list_files()}
+        former, self._versions = self._versions, {path: _get_file_version(path) for path in self.watched.list_files()}
         return self._versions != former
 
     def handle_events(self, paths: Collection[str]) -> bool:
@@ -230,7 +230,7 @@ class FileWatch:
 
     def _compare(self, find_change: Callable[[_Follower], bool]) -> None:
         for follower in self._followers:
-            with contained("watching files"):
+            with contain_bugs("watching files"):
                 if find_change(follower):
                     self._call(follower)
 
@@ -260,13 +260,13 @@ class FileWatch:
         )
 
 
-def _version(path: Path) -> _Version | None:
+def _get_file_version(path: Path) -> _Version | None:
     """The version of a file; None if there is none."""
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return _Version(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+    return _Version(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
 def _follow_links(file: Path) -> Iterator[Path]:

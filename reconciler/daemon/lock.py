@@ -19,7 +19,7 @@ import msgspec
 from reconciler import __version__
 from reconciler.errors import LockedError, StateLostError, UsageError
 from reconciler.private_files import make_directory, open_regular, set_locked
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 _PATIENCE = 5.0
 _POLL = 0.05
@@ -75,8 +75,8 @@ class StateLock:
             try:
                 return self._try_to_acquire(command)
             except LockedError:
-                found = holder(self._state)
-                if (found is not None and found.is_alive()) or time.monotonic() > deadline:
+                lock_holder = find_lock_holder(self._state)
+                if (lock_holder is not None and lock_holder.is_alive()) or time.monotonic() > deadline:
                     raise
             # A killed process leaves the lock to a child that it was starting, until that runs its own program.
             time.sleep(_POLL)
@@ -112,21 +112,21 @@ class StateLock:
         # On a full disk the lock still holds, and the records report the full disk.
         with contextlib.suppress(OSError):
             os.ftruncate(file, 0)
-            found = Holder(os.getpid(), socket.gethostname(), words, iso(time.time()), __version__)
-            os.pwrite(file, msgspec.json.encode(found), 0)
+            holder = Holder(os.getpid(), socket.gethostname(), words, format_iso_time(time.time()), __version__)
+            os.pwrite(file, msgspec.json.encode(holder), 0)
 
     def _locked_file(self, directory: int) -> int:
         """Lock the directory and the file; return the file."""
         try:
-            free = _take(directory)
+            free = _take_lock(directory)
             file = open_regular(self._state / "lock", os.O_RDWR | os.O_CREAT)
         except OSError as error:
             raise self._unwritable(error) from error
-        if free and _take(file):
+        if free and _take_lock(file):
             return file
-        found = _read(file)
+        holder = _read_holder(file)
         os.close(file)
-        raise _in_use(self._state, found)
+        raise _in_use(self._state, holder)
 
     def _unwritable(self, error: OSError) -> UsageError:
         return UsageError(f"the state directory {self._state} cannot be written: {error.strerror}")
@@ -136,7 +136,7 @@ class StateLock:
         if self._directory is None or self._file is None:
             return
         for path, locked in ((self._state, self._directory), (self._state / "lock", self._file)):
-            if _identity(path) != _identity(locked):
+            if _get_file_identity(path) != _get_file_identity(locked):
                 raise StateLostError(
                     f"{path} was deleted or replaced while the daemon worked; it has stopped, since two daemons must "
                     f"not use one state. Put the state directory {self._state} back, or restore a backup, and start it "
@@ -168,9 +168,9 @@ class StateLock:
 
 def abstract_name(state: Path) -> bytes:
     """The address for the directory ``state``, which need not exist. Raises OSError if its parent does not exist."""
-    place = os.path.realpath(state)
-    above = os.stat(os.path.dirname(place))
-    last = hashlib.blake2b(os.fsencode(os.path.basename(place)), digest_size=16).hexdigest()
+    path = os.path.realpath(state)
+    above = os.stat(os.path.dirname(path))
+    last = hashlib.blake2b(os.fsencode(os.path.basename(path)), digest_size=16).hexdigest()
     return f"\0reconciler/{os.geteuid()}/{above.st_dev:x}/{above.st_ino:x}/{last}".encode()
 
 
@@ -193,12 +193,12 @@ def _take_name(state: Path) -> int | None:
             return name.detach()
         except OSError as error:
             name.close()
-            pid = _listening(address) if error.errno == errno.EADDRINUSE else 0
-        found = holder(state) if pid else None
+            pid = _find_listener_pid(address) if error.errno == errno.EADDRINUSE else 0
+        lock_holder = find_lock_holder(state) if pid else None
         if not pid:
             return None
-        if found is not None:
-            raise _in_use(state, found)
+        if lock_holder is not None:
+            raise _in_use(state, lock_holder)
         if time.monotonic() > deadline:
             raise LockedError(
                 f"pid {pid} still works on the state directory that was at {state} before it was deleted or replaced; "
@@ -207,70 +207,70 @@ def _take_name(state: Path) -> int | None:
         time.sleep(_POLL)
 
 
-def _listening(address: bytes) -> int:
+def _find_listener_pid(address: bytes) -> int:
     """The pid of the process that listens at ``address``, if it is this user's and visible from here; else 0."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
         try:
             asking.connect(address)
-            found = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+            raw = asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         except OSError:
             return 0
-    pid, user, _ = _CREDENTIALS.unpack(found)
+    pid, user, _ = _CREDENTIALS.unpack(raw)
     return int(pid) if user == os.geteuid() else 0
 
 
-def _in_use(state: Path, found: Holder | None) -> LockedError:
-    who = str(found) if found else "an unknown process"
+def _in_use(state: Path, holder: Holder | None) -> LockedError:
+    who = str(holder) if holder else "an unknown process"
     return LockedError(f"the state directory {state} is in use by {who}; stop it or use another `state:`")
 
 
-def holder(state: Path) -> Holder | None:
+def find_lock_holder(state: Path) -> Holder | None:
     """Return the process that holds the lock on ``state``, or None; a file left by a killed process counts as None."""
     try:
         file = os.open(state / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        if _try(file, fcntl.LOCK_SH):
+        if _try_lock(file, fcntl.LOCK_SH):
             return None
-        return _read(file) or Holder(0, socket.gethostname(), "starting", iso(time.time()))
+        return _read_holder(file) or Holder(0, socket.gethostname(), "starting", format_iso_time(time.time()))
     finally:
         os.close(file)
 
 
-def _take(file: int) -> bool:
+def _take_lock(file: int) -> bool:
     """Take the exclusive lock; False if another process has it.
 
-    ``holder`` shares the lock for an instant. If this process can share it too, it has met only such a query, and tries
+    ``find_lock_holder`` shares the lock for an instant. If this process can share it too, it met only that, and tries
     again.
     """
     deadline = time.monotonic() + _PATIENCE
-    while not _try(file, fcntl.LOCK_EX):
-        if not _try(file, fcntl.LOCK_SH) or time.monotonic() > deadline:
+    while not _try_lock(file, fcntl.LOCK_EX):
+        if not _try_lock(file, fcntl.LOCK_SH) or time.monotonic() > deadline:
             return False
         fcntl.flock(file, fcntl.LOCK_UN)
     return True
 
 
-def _try(file: int, kind: int) -> bool:
+def _try_lock(file: int, kind: int) -> bool:
     with contextlib.suppress(BlockingIOError):
         fcntl.flock(file, kind | fcntl.LOCK_NB)
         return True
     return False
 
 
-def _read(file: int) -> Holder | None:
+def _read_holder(file: int) -> Holder | None:
     try:
         return msgspec.json.decode(os.pread(file, 4096, 0), type=Holder)
     except msgspec.DecodeError:
         return None
 
 
-def _identity(place: Path | int) -> _Identity | None:
+def _get_file_identity(target: Path | int) -> _Identity | None:
     """Device and inode of a path or an open file; None if it does not exist."""
     try:
-        found = os.fstat(place) if isinstance(place, int) else os.stat(place)
+        stat = os.fstat(target) if isinstance(target, int) else os.stat(target)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino

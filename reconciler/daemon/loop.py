@@ -177,8 +177,8 @@ class Daemon:
         monitor = self.runner.drift_monitor
         noticed = Debounce(self.timers, PAUSE, partial(self.wakes.add, DRIFT, NOTICED))
         self._watching = [
-            asyncio.create_task(watch_engine(engine, partial(monitor.notice, place), noticed))
-            for place, engine in monitor.engines.items()
+            asyncio.create_task(watch_engine(engine, partial(monitor.notice, location), noticed))
+            for location, engine in monitor.engines.items()
             if engine.can_drift and isinstance(engine, SupportsWatch)
         ]
 

@@ -32,14 +32,16 @@ class Measurements(msgspec.Struct, frozen=True):
     spans: dict[str, int] = {}
 
 
-def measure(runner: Runner) -> Measurements:
+def collect_measurements(runner: Runner) -> Measurements:
     """The measurements of ``runner`` since it was made."""
     calls: Counter[tuple[str, str, str]] = Counter()
     for counted in (runner.executor.calls, runner.drift_monitor.calls, runner.commands.calls):
         calls.update(counted)
-    written = {name: each.written_at for name, each in runner.writers.items() if each.written_at is not None}
+    written = {
+        name: publisher.written_at for name, publisher in runner.writers.items() if publisher.written_at is not None
+    }
     totals = tuple(CallTotal(*call, count) for call, count in sorted(calls.items()))
-    return Measurements(totals, dict(runner.conditions.read_at), written, dict(tracing.counts()))
+    return Measurements(totals, dict(runner.conditions.read_at), written, dict(tracing.count_spans()))
 
 
 def encode_beat(measured: Measurements) -> bytes:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.engines.metrics_page import CONTENT_TYPE, render_page
 from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.logs import log
@@ -80,7 +80,7 @@ class MetricsServer:
             return
         self._clients.add(task)
         try:
-            with contained("metrics of workloads"), suppress(OSError, TimeoutError, ValueError, EOFError):
+            with contain_bugs("metrics of workloads"), suppress(OSError, TimeoutError, ValueError, EOFError):
                 await self._answer(reader, writer)
             writer.close()
         except asyncio.CancelledError:
@@ -95,16 +95,16 @@ class MetricsServer:
             head = await reader.readuntil(b"\r\n\r\n")
         method, target, version = head.partition(b"\r\n")[0].decode("latin-1").split(" ")
         if target.partition("?")[0] != PATH:
-            writer.write(_plain("404 Not Found"))
+            writer.write(_format_text_response("404 Not Found"))
         elif method not in ("GET", "HEAD"):
-            writer.write(_plain("405 Method Not Allowed", "Allow: GET, HEAD\r\n"))
+            writer.write(_format_text_response("405 Method Not Allowed", "Allow: GET, HEAD\r\n"))
         else:
             chunked = version == "HTTP/1.1"
             coding = "Transfer-Encoding: chunked\r\n" if chunked else ""
-            writer.write(_head("200 OK", f"Content-Type: {CONTENT_TYPE}\r\n{coding}"))
+            writer.write(_format_head("200 OK", f"Content-Type: {CONTENT_TYPE}\r\n{coding}"))
             if method == "GET":
                 await _write_page(writer, render_page(self._targets()), chunked)
-        await _drain(writer)
+        await _drain_writer(writer)
 
 
 async def _write_page(writer: asyncio.StreamWriter, parts: Iterator[bytes], chunked: bool) -> None:
@@ -118,29 +118,29 @@ async def _write_page(writer: asyncio.StreamWriter, parts: Iterator[bytes], chun
         waiting.append(part)
         size += len(part)
         if size >= _PART:
-            _write(writer, waiting, size, chunked)
+            _write_chunk(writer, waiting, size, chunked)
             waiting, size = [], 0
-            await _drain(writer)
-    _write(writer, waiting, size, chunked)
+            await _drain_writer(writer)
+    _write_chunk(writer, waiting, size, chunked)
     if chunked:
         writer.write(b"0\r\n\r\n")
 
 
-def _write(writer: asyncio.StreamWriter, parts: list[bytes], size: int, chunked: bool) -> None:
+def _write_chunk(writer: asyncio.StreamWriter, parts: list[bytes], size: int, chunked: bool) -> None:
     if parts:
         writer.writelines((b"%x\r\n" % size, *parts, b"\r\n") if chunked else parts)
 
 
-async def _drain(writer: asyncio.StreamWriter) -> None:
+async def _drain_writer(writer: asyncio.StreamWriter) -> None:
     async with asyncio.timeout(PATIENCE):
         await writer.drain()
     await asyncio.sleep(0)
 
 
-def _head(status: str, fields: str) -> bytes:
+def _format_head(status: str, fields: str) -> bytes:
     return f"HTTP/1.1 {status}\r\n{fields}Connection: close\r\n\r\n".encode()
 
 
-def _plain(status: str, fields: str = "") -> bytes:
+def _format_text_response(status: str, fields: str = "") -> bytes:
     text = f"{status.partition(' ')[2]}\n"
-    return _head(status, f"Content-Type: text/plain\r\n{fields}Content-Length: {len(text)}\r\n") + text.encode()
+    return _format_head(status, f"Content-Type: text/plain\r\n{fields}Content-Length: {len(text)}\r\n") + text.encode()

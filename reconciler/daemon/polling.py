@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.errors import SourceError
 from reconciler.logs import log
 from reconciler.source.source import Source
@@ -67,7 +67,7 @@ class BackgroundFetch:
 
     async def _fetch(self, source: Source) -> None:
         try:
-            with contained(f"fetch {source.name}"):
+            with contain_bugs(f"fetch {source.name}"):
                 await asyncio.to_thread(source.refresh)
         except SourceError as error:
             log().debug("fetch", source=source.name, message=str(error))

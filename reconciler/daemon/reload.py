@@ -11,13 +11,13 @@ from reconciler.documents.limits import read_within
 from reconciler.errors import ReconcilerError, RecordsError, UsageError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.conditions import HOST
 from reconciler.settings import Settings, load_settings
 from reconciler.source.signing import check_signing_key
-from reconciler.status.conditions import condition
+from reconciler.status.conditions import make_condition
 
 _CREDENTIALS = re.compile(r"://[^/@\s'\"`]+@")
 
@@ -54,7 +54,7 @@ class Reload:
             check_signing_key(settings)
             runner = make(settings) if settings != self._settings else None
         except ReconcilerError as error:
-            self._refuse(_CREDENTIALS.sub("://", truncated(str(error))), again)
+            self._refuse(_CREDENTIALS.sub("://", truncate_text(str(error))), again)
             return None
         except Exception as error:  # noqa: BLE001 - the former settings stay in use
             self._refuse(str(internal_error(error, "settings")), again)
@@ -76,10 +76,12 @@ class Reload:
         kind = ConditionType.SETTINGS_LOADED
         try:
             with self._records.transaction():
-                known = self._records.conditions.get(HOST)
-                if good and not any(each.type == kind and not each.status for each in known):
+                conditions = self._records.conditions.get(HOST)
+                if good and not any(
+                    scope_condition.type == kind and not scope_condition.status for scope_condition in conditions
+                ):
                     return False
-                changed = self._records.conditions.set(HOST, condition(kind, good, reason, message))
+                changed = self._records.conditions.set(HOST, make_condition(kind, good, reason, message))
                 if changed and not good:
                     self._records.events.append("", Reason.SETTINGS_REFUSED, message)
                 return changed

@@ -89,20 +89,26 @@ class RequestQueue:
 
     def _rendered_plans(self, request: Request) -> list[RenderedPlan] | None:
         runner = self._runner
-        wanted = msgspec.convert(request.args, PlanRequest)
-        lines = [line for name in wanted.sources if (line := runner.lines.get(name)) is not None and line.source.local]
+        plan_request = msgspec.convert(request.args, PlanRequest)
+        lines = [
+            line for name in plan_request.sources if (line := runner.lines.get(name)) is not None and line.source.local
+        ]
         # A command with other settings may be run to see what they would do. A fetch would delay the runs of others.
-        if wanted.settings != settings_digest(runner.settings) or len(lines) < len(wanted.sources):
+        if plan_request.settings != settings_digest(runner.settings) or len(lines) < len(plan_request.sources):
             return None
         if runner.records.reserve.full:
             return None
         from reconciler.render.plan.review import render_plan
         from reconciler.review.plan import review_planned
 
-        found = []
+        plans = []
         for line in lines:
             planned = line.plan_current(line.current_revision(), runner.states[line.name])
             if planned.plan is not None and len(planned.plan.steps) > MAX_STEPS:
                 return None
-            found.append(render_plan(review_planned(line, planned, wanted.blame), wanted.form, colour=wanted.colour))
-        return found
+            plans.append(
+                render_plan(
+                    review_planned(line, planned, plan_request.blame), plan_request.form, colour=plan_request.colour
+                )
+            )
+        return plans

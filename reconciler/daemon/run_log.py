@@ -37,9 +37,11 @@ class RunLog:
         })  # fmt: skip
         last = self._last.get(report.source)
         self._last[report.source] = report
-        bad = _bad(report)
-        recovered = last is not None and _bad(last) and not bad
-        repeated = _mark(report) == _mark(last) or (report.outcome == "unchanged" and not bad and not recovered)
+        bad = _has_problems(report)
+        recovered = last is not None and _has_problems(last) and not bad
+        repeated = _make_report_key(report) == _make_report_key(last) or (
+            report.outcome == "unchanged" and not bad and not recovered
+        )
         now = self._clock.monotonic()
         if bad and now - self._logged_at.get(report.source, now) >= REMINDER:
             repeated = False
@@ -64,31 +66,36 @@ class RunLog:
 
     def status(self, records: Records, name: str) -> None:
         """Log a change in whether the status can be written."""
-        found = next((each for each in records.conditions.get(name) if each.type == ConditionType.STATUS_PUSHED), None)
-        trouble = "" if found is None or found.status else found.reason
+        scope_condition = next(
+            (condition for condition in records.conditions.get(name) if condition.type == ConditionType.STATUS_PUSHED),
+            None,
+        )
+        trouble = "" if scope_condition is None or scope_condition.status else scope_condition.reason
         if trouble == self._status.get(name, ""):
             return
         self._status[name] = trouble
-        if found is not None and trouble:
-            log().warning("status", source=name, pushed=False, reason=found.reason, message=found.message)
+        if scope_condition is not None and trouble:
+            log().warning(
+                "status", source=name, pushed=False, reason=scope_condition.reason, message=scope_condition.message
+            )
         else:
             log().info("status", source=name, pushed=True)
 
     def unseen(self, places: Mapping[str, str]) -> None:
         """Log changes of the unreachable locations ``places`` (location → reason)."""
-        for place in sorted(places.keys() | self._unseen.keys()):
-            if place not in places:
-                log().info("location", location=place, reachable=True)
-            elif self._unseen.get(place) != places[place]:
-                log().warning("location", location=place, reachable=False, message=places[place])
+        for location in sorted(places.keys() | self._unseen.keys()):
+            if location not in places:
+                log().info("location", location=location, reachable=True)
+            elif self._unseen.get(location) != places[location]:
+                log().warning("location", location=location, reachable=False, message=places[location])
         self._unseen = dict(places)
 
 
-def _bad(report: Report) -> bool:
+def _has_problems(report: Report) -> bool:
     return report.outcome in _BAD or bool(report.skipped_files)
 
 
-def _mark(report: Report | None) -> tuple[object, ...]:
+def _make_report_key(report: Report | None) -> tuple[object, ...]:
     if report is None:
         return ()
     words = report.reason, report.message, report.skipped_files

@@ -40,7 +40,7 @@ class HostSecretMonitor:
         lost: dict[str, str] = {}
         for name, view in self._views.items():
             try:
-                found = check_host_secrets(view())
+                changes = check_host_secrets(view())
             except SourceError:  # the next poll of the source reports it
                 continue
             except RecordsError:
@@ -48,8 +48,8 @@ class HostSecretMonitor:
             except Exception as error:  # noqa: BLE001 - the secrets of the other sources are checked
                 self._on_bug(name, internal_error(error, f"secrets of {name}"))
                 continue
-            changed |= {name} if found.other else set()
-            lost |= {entry.key: f"{entry.path}:{entry.line}" for entry in found.lost}
+            changed |= {name} if changes.other else set()
+            lost |= {entry.key: f"{entry.path}:{entry.line}" for entry in changes.lost}
         news, self._lost = sorted(lost.keys() - self._lost), set(lost)
         if news:
             words = "can no longer be read on this host; what was applied stays"

@@ -16,7 +16,7 @@ from reconciler.daemon.api_process import ApiProcess
 from reconciler.daemon.file_watch import FileWatch, Watched, watched_file, watched_ref, watched_tree
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import SIGHUP, Daemon
-from reconciler.daemon.measurements import measure
+from reconciler.daemon.measurements import collect_measurements
 from reconciler.daemon.metrics_server import MetricsServer
 from reconciler.daemon.reload import Reload
 from reconciler.daemon.systemd import SystemdNotifier
@@ -66,7 +66,7 @@ class Service:
         try:
             while True:
                 await self._metrics.open(self._daemon.runner.settings.host.metrics.address, self._daemon.runner.metrics)
-                await self._api.open(self._daemon.runner.settings, partial(measure, self._daemon.runner))
+                await self._api.open(self._daemon.runner.settings, partial(collect_measurements, self._daemon.runner))
                 watch = FileWatch()
                 await watch.open([*_list_watched(self._daemon), *self._list_settings()])
                 try:
@@ -135,15 +135,17 @@ class Service:
         if self._next is None:
             return False
         self._notifier.reloading()
-        logs.configure(self._next.settings.log.format, self._next.settings.log.level)
-        tracing.configure(self._next.settings.traces, self._next.settings.org)
+        logs.configure_logging(self._next.settings.log.format, self._next.settings.log.level)
+        tracing.configure_tracing(self._next.settings.traces, self._next.settings.org)
         return True
 
     def _runner(self, settings: Settings) -> Runner:
         return Runner(settings, self._daemon.runner.records, self._clock, self._engines)
 
 
-async def serve(settings: Settings, engines: Mapping[str, MakeEngine] | None = None, file: Path | None = None) -> None:
+async def run_daemon(
+    settings: Settings, engines: Mapping[str, MakeEngine] | None = None, file: Path | None = None
+) -> None:
     """Run the daemon until a signal ends it; reload ``file``, the source of ``settings``, when it changes.
 
     Raises LockedError if another daemon uses the state directory, StateLostError if that is deleted meanwhile, and
@@ -163,13 +165,13 @@ async def serve(settings: Settings, engines: Mapping[str, MakeEngine] | None = N
                 loop.add_signal_handler(number, service.end)
             loop.add_signal_handler(signal.SIGHUP, service.on_sighup)
             socket.open(service.wake)
-            tracing.configure(settings.traces, settings.org)
+            tracing.configure_tracing(settings.traces, settings.org)
             log().info("started", state=str(settings.state), sources=[source.name for source in settings.sources])
             await service.run()
         finally:
             socket.close()
             records.close()
-            tracing.close()
+            tracing.close_exporter()
         log().info("stopped")
 
 
@@ -210,5 +212,5 @@ def _list_watched(daemon: Daemon) -> Iterator[Watched]:
         timers.after, "certificates", QUIET_SECONDS, partial(wakes.add, CERTIFICATES, "changed")
     )
     ingresses = [bound.ingress for bound in settings.locations.values() if bound.ingress is not None]
-    for directory in sorted({each.certificates for each in ingresses if each.certificates is not None}):
+    for directory in sorted({ingress.certificates for ingress in ingresses if ingress.certificates is not None}):
         yield watched_tree(directory, read_certificates)

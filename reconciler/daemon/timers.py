@@ -14,7 +14,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.schedulers.base import STATE_RUNNING
 from apscheduler.triggers.base import BaseTrigger
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 
 _SHORTEST = 0.001
 """The shortest interval in seconds: APScheduler would compute one of 0 for ever."""
@@ -121,5 +121,5 @@ class SchedulerTimers:
             return
         if not trigger.repeats:
             del self._triggers[name]
-        with contained(f"timer {name}"):
+        with contain_bugs(f"timer {name}"):
             call()

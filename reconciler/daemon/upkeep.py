@@ -44,11 +44,11 @@ class FreedMemory:
     """
 
     def __init__(self) -> None:
-        self._floor = resident()
+        self._floor = read_resident_bytes()
 
     def is_worth_returning(self) -> bool:
         """Whether the process has grown by GROWTH since it last returned memory."""
-        size = resident()
+        size = read_resident_bytes()
         self._floor = min(self._floor, size)
         return size - self._floor >= GROWTH
 
@@ -59,9 +59,9 @@ class FreedMemory:
         malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
         if malloc_trim is not None:
             malloc_trim(0)
-        self._floor = resident()
+        self._floor = read_resident_bytes()
 
 
-def resident() -> int:
+def read_resident_bytes() -> int:
     """The bytes of this process that are in memory."""
     return int(Path("/proc/self/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from reconciler.private_files import name_senders, receive, remove_own
+from reconciler.private_files import name_senders, receive_datagram, remove_own
 
 STATUS = "/status"
 """Wake-up name, in place of a source (whose name has no slash), that only writes status."""
@@ -108,13 +108,13 @@ class WakeSocket:
     def _receive(receiver: socket.socket, call: Callable[[str | None, str], None]) -> None:
         with contextlib.suppress(BlockingIOError):
             while True:
-                words, sender = receive(receiver, _LONGEST_MESSAGE)
+                words, sender = receive_datagram(receiver, _LONGEST_MESSAGE)
                 reason, _, source = words.decode(errors="replace").partition("\n")
                 if sender is not None and sender.uid in (0, os.geteuid()):
                     call(source or None, reason)
 
 
-def wake(state: Path, source: str | None = None, reason: str = "operator") -> bool:
+def wake_daemon(state: Path, source: str | None = None, reason: str = "operator") -> bool:
     """Wake the daemon on ``state`` for ``source`` (None: all); False if no daemon listens. Never blocks."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.setblocking(False)

@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.documents.ignore_comments import MOST_COMMENTS, UnusedComment
 from reconciler.documents.limits import LIMITS
-from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.decoder import Decoded, decode_manifests
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rule_check import MOST_FAULTS
 from reconciler.model.finding import Fault, Severity
@@ -49,24 +49,24 @@ def has_many_documents(raw: bytes) -> bool:
     return raw.count(_SEPARATOR) >= FEWEST
 
 
-def decode_by_document(raw: bytes, former: bytes, known: Decoded, dialect: ManifestContext) -> Decoded | None:
+def decode_by_document(raw: bytes, former: bytes, baseline: Decoded, dialect: ManifestContext) -> Decoded | None:
     """Decode ``raw``, with the manifests of equal documents of ``former``.
 
-    ``known`` is the decoded form of ``former``, or ``without_secrets`` of it. The result is that of ``decode``; None if
+    ``baseline`` is the decoded form of ``former``, or ``without_secrets`` of it. The result is that of all; None if
     only ``decode`` gives it: for a file with a fault, for example.
     """
-    parts = _parts(raw)
-    if not (_is_divisible(raw) and _is_divisible(former) and _is_mergeable(known)):
+    parts = _split_parts(raw)
+    if not (_is_divisible(raw) and _is_divisible(former) and _is_mergeable(baseline)):
         return None
     if len(parts) > LIMITS.documents or _most_nodes(raw) > LIMITS.file_nodes_at(len(parts)):
         return None
-    contents = _contents(former, known)
+    contents = _map_contents(former, baseline)
     manifests: list[Manifest] = []
     faults: list[Fault] = []
     unused: list[UnusedComment] = []
     for part in parts:
         if part.text not in contents:
-            decoded = decode(part.text, dialect)
+            decoded = decode_manifests(part.text, dialect)
             if decoded.documents > len(decoded.manifests) or not _is_mergeable(decoded):
                 return None
             manifest = decoded.manifests[0] if decoded.manifests else None
@@ -92,7 +92,7 @@ def without_secrets(decoded: Decoded) -> Decoded | None:
     return msgspec.structs.replace(decoded, manifests=manifests, faults=faults)
 
 
-def _parts(raw: bytes) -> list[_Part]:
+def _split_parts(raw: bytes) -> list[_Part]:
     *texts, last = raw.split(_SEPARATOR)
     parts, line = [], 1
     for text in (*(text + b"\n" for text in texts), last):
@@ -101,24 +101,24 @@ def _parts(raw: bytes) -> list[_Part]:
     return parts
 
 
-def _contents(raw: bytes, known: Decoded) -> dict[bytes, _Content]:
+def _map_contents(raw: bytes, decoded: Decoded) -> dict[bytes, _Content]:
     """The content of each part of ``raw`` that has a known manifest, by its text."""
-    parts = _parts(raw)
+    parts = _split_parts(raw)
     lines = [part.line for part in parts]
 
     def part_at(line: int) -> _Part:
         return parts[bisect_right(lines, line) - 1]
 
     faults: defaultdict[_Part, list[Fault]] = defaultdict(list)
-    for fault in known.faults:
+    for fault in decoded.faults:
         part = part_at(fault.line)
         faults[part].append(_moved_fault(fault, 1 - part.line))
     unused: defaultdict[_Part, list[UnusedComment]] = defaultdict(list)
-    for comment in known.unused_comments:
+    for comment in decoded.unused_comments:
         part = part_at(comment.line)
         unused[part].append(_moved_comment(comment, 1 - part.line))
     contents: dict[bytes, _Content] = {}
-    for manifest in known.manifests:
+    for manifest in decoded.manifests:
         part = part_at(manifest.line)
         moved = msgspec.structs.replace(manifest, line=manifest.line - part.line + 1)
         contents[part.text] = _Content(moved, tuple(faults[part]), tuple(unused[part]))

@@ -29,7 +29,7 @@ DecodedFiles = Generator[DecodedFile, None, None]
 """Writes to the cache while it runs; a caller that stops early closes it."""
 
 
-def unpack(packed: bytes) -> Decoded:
+def unpack_file(packed: bytes) -> Decoded:
     """A decoded file from its cached form. Raises CorruptRowError."""
     try:
         return msgspec.msgpack.decode(packed, type=Decoded)
@@ -71,5 +71,5 @@ def holds_secrets(decoded: Decoded) -> bool:
         return True
     if not decoded.broken and not decoded.faults:
         return False
-    broken = any(each.key.startswith(f"{Kind.SECRET}/") for each in decoded.broken)
+    broken = any(broken.key.startswith(f"{Kind.SECRET}/") for broken in decoded.broken)
     return broken or any(fault.rule in _OPENING for fault in decoded.faults)

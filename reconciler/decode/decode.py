@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reconciler.decode.by_document import decode_by_document, has_many_documents, without_secrets
-from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, public_id, unpack
+from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, public_id, unpack_file
 from reconciler.documents.limits import LIMITS
 from reconciler.errors import SourceError
-from reconciler.iteration import batches
-from reconciler.manifests.decoder import NO_MANIFEST, Decoded, decode
+from reconciler.iteration import iterate_batches
+from reconciler.manifests.decoder import NO_MANIFEST, Decoded, decode_manifests
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault
 from reconciler.model.revision import FileChange, is_json
@@ -23,18 +23,24 @@ MANY = 1500
 def decode_all(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:
     """Every change with its decoded file, in no particular order; each blob is read at most once."""
     missing: list[FileChange] = []
-    for chunk in batches(changes, 1000):
-        known = cache.get([change.after for change in chunk])
+    for chunk in iterate_batches(changes, 1000):
+        cached = cache.get([change.after for change in chunk])
         for change in chunk:
-            packed = known.get(change.after)
+            packed = cached.get(change.after)
             if packed is None:
                 missing.append(change)
             else:
-                yield change, unpack(packed)
-    yield from _many(missing, blobs, cache, dialect) if len(missing) >= MANY else _few(missing, blobs, cache, dialect)
+                yield change, unpack_file(packed)
+    yield from (
+        _decode_in_pool(missing, blobs, cache, dialect)
+        if len(missing) >= MANY
+        else _decode_in_process(missing, blobs, cache, dialect)
+    )
 
 
-def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:
+def _decode_in_process(
+    changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext
+) -> DecodedFiles:
     fresh = []
     for change in changes:
         if (large := _too_large(change, blobs)) is not None:
@@ -42,7 +48,7 @@ def _few(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Man
             continue
         raw = blobs.read(change.after)
         as_json = is_json(change.after)
-        decoded = _from_former(raw, change, blobs, cache, dialect) or decode(raw, dialect, is_json=as_json)
+        decoded = _from_former(raw, change, blobs, cache, dialect) or decode_manifests(raw, dialect, is_json=as_json)
         if not holds_secrets(decoded):
             fresh.append((change.after, pack(decoded)))
         elif not as_json and has_many_documents(raw) and (public := without_secrets(decoded)) is not None:
@@ -61,15 +67,17 @@ def _from_former(
     cached = cache.get([change.before, public_id(change.before)])
     if not cached:
         return None
-    [known] = cached.values()
+    [packed] = cached.values()
     try:
         former = blobs.read(change.before)
     except SourceError:  # a force push left it behind
         return None
-    return decode_by_document(raw, former, unpack(known), dialect)
+    return decode_by_document(raw, former, unpack_file(packed), dialect)
 
 
-def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext) -> DecodedFiles:
+def _decode_in_pool(
+    changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: ManifestContext
+) -> DecodedFiles:
     from reconciler.decode.pool import decode_in_processes
 
     large: list[FileChange] = []
@@ -81,7 +89,7 @@ def _many(changes: Sequence[FileChange], blobs: Blobs, cache: Cache, dialect: Ma
         return not is_large
 
     yield from decode_in_processes(filter(fits, changes), blobs, cache, dialect)
-    yield from _few(large, blobs, cache, dialect)
+    yield from _decode_in_process(large, blobs, cache, dialect)
 
 
 def _too_large(change: FileChange, blobs: Blobs) -> Decoded | None:

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, unpack
-from reconciler.decode.worker import WorkerBug, frame, read_frame
+from reconciler.decode.cache import Blobs, Cache, DecodedFiles, holds_secrets, pack, unpack_file
+from reconciler.decode.worker import WorkerBug, frame_body, read_frame
 from reconciler.errors import InternalError
 from reconciler.manifests.decoder import ManifestFile
 from reconciler.manifests.normalize import ManifestContext
@@ -43,8 +43,8 @@ def decode_in_processes(
 ) -> DecodedFiles:
     """Every change with its decoded file; files without secrets go to the cache."""
     with _CacheWriter(cache.put) as writer:
-        for change, packed in _decode(changes, blobs, dialect):
-            decoded = unpack(packed)
+        for change, packed in _decode_batches(changes, blobs, dialect):
+            decoded = unpack_file(packed)
             if not holds_secrets(decoded):
                 writer.add(change.after, packed)
             yield change, decoded
@@ -108,7 +108,7 @@ def read_in_batches(changes: Iterable[FileChange], blobs: Blobs) -> Iterator[Bat
         yield batch
 
 
-def _decode(changes: Iterable[FileChange], blobs: Blobs, dialect: ManifestContext) -> Iterator[EncodedFile]:
+def _decode_batches(changes: Iterable[FileChange], blobs: Blobs, dialect: ManifestContext) -> Iterator[EncodedFile]:
     """Each worker that answers gets the next batch; several batches wait at each worker, so that none is idle."""
     rest = read_in_batches(changes, blobs)
     answers: Answers = SimpleQueue()
@@ -173,7 +173,7 @@ class _Worker:
         assert self.process.stdin is not None
         with suppress(OSError, ValueError):  # _read reports a process that has ended
             while body := self.frames.get():
-                self.process.stdin.write(frame(body))
+                self.process.stdin.write(frame_body(body))
                 self.process.stdin.flush()
 
     def _read(self, answers: Answers) -> None:

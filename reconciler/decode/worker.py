@@ -35,7 +35,7 @@ def read_frame(stream: IO[bytes]) -> bytes | None:
     return body
 
 
-def frame(body: bytes) -> bytes:
+def frame_body(body: bytes) -> bytes:
     """``body`` after its length."""
     return LENGTH.pack(len(body)) + body
 
@@ -58,7 +58,7 @@ def main() -> None:
         except Exception as error:  # noqa: BLE001 - the process that asked contains it
             bug = internal_error(error)
             answer = encode(WorkerBug(bug.kind, bug.place, bug.trace))
-        stdout.write(frame(answer))
+        stdout.write(frame_body(answer))
         stdout.flush()
         gc.collect(0)
 

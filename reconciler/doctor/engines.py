@@ -57,6 +57,6 @@ class _Secrets:
         entry = records.desired.get(str(key))
         for source in self._settings.sources:
             if entry is not None and source.name == entry.source:
-                found = SourcePipeline(self._settings, source, records, self._clock).view().bodies.resource(str(key))
-                if found is not None:
-                    store.put(found)
+                resource = SourcePipeline(self._settings, source, records, self._clock).view().bodies.resource(str(key))
+                if resource is not None:
+                    store.put(resource)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from reconciler.checks import Check, problem
+from reconciler.checks import Check, make_problem
 
 ABOUT = "state directory"
 MOST = 10
@@ -23,14 +23,14 @@ def check_open_files(state: Path) -> Iterator[Check]:
         return
     for path in islice(_open_paths(state, owner), MOST):
         what = "every user of this host may write to"
-        yield problem(ABOUT, f"{what} {path} (mode {stat.S_IMODE(path.lstat().st_mode):o})", f"chmod o-w {path}")
+        yield make_problem(ABOUT, f"{what} {path} (mode {stat.S_IMODE(path.lstat().st_mode):o})", f"chmod o-w {path}")
 
 
 def _open_paths(directory: Path, owner: int) -> Iterator[Path]:
     """Paths below ``directory``; what is in a directory that others cannot enter, or of a workload, does not count."""
     try:
-        found = directory.stat()
-        if found.st_uid != owner or not found.st_mode & stat.S_IXOTH:
+        stat_result = directory.stat()
+        if stat_result.st_uid != owner or not stat_result.st_mode & stat.S_IXOTH:
             return
         entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
     except OSError:

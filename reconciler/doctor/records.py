@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.checks import Check, fine, problem, warning
+from reconciler.checks import Check, make_ok_check, make_problem, make_warning
 from reconciler.errors import RecordsError
 from reconciler.model.key import Kind
 from reconciler.planning.placement import locations_of
@@ -20,7 +20,7 @@ from reconciler.records.tables.conditions import HOST, ScopeCondition
 from reconciler.records.tables.runs import Run
 from reconciler.settings import Settings
 from reconciler.status.waiting import suspended_by
-from reconciler.times import ago
+from reconciler.times import format_duration
 
 SKEW = 60.0
 """Seconds that a record's time may be ahead of the clock."""
@@ -51,27 +51,27 @@ def check_records(settings: Settings, holder: str, now: float) -> Iterator[Check
     try:
         records = Records.open(path, read_only=True)
     except RecordsError as error:
-        if _missing(path):
-            yield _daemon(holder, "nothing is recorded yet")
+        if _is_path_missing(path):
+            yield _check_daemon(holder, "nothing is recorded yet")
         else:
-            yield problem("records", str(error), "see the message")
+            yield make_problem("records", str(error), "see the message")
         return
     try:
-        yield _daemon(holder, _progress(records, now))
-        yield from _settings(records, now)
-        yield from _requests(records, holder, now)
-        yield from _future(records, now)
+        yield _check_daemon(holder, _describe_progress(records, now))
+        yield from _check_settings(records, now)
+        yield from _check_requests(records, holder, now)
+        yield from _check_future_runs(records, now)
         for source in settings.sources:
-            yield from _source(records, source.name, now)
+            yield from _check_source(records, source.name, now)
         yield from _suspended_resources(records)
-        yield from _locations(records, settings)
+        yield from _check_locations(records, settings)
     except RecordsError as error:
-        yield problem("records", str(error), "see the message")
+        yield make_problem("records", str(error), "see the message")
     finally:
         records.close()
 
 
-def _missing(path: Path) -> bool:
+def _is_path_missing(path: Path) -> bool:
     try:
         path.stat()
     except OSError as error:
@@ -79,100 +79,114 @@ def _missing(path: Path) -> bool:
     return False
 
 
-def _daemon(holder: str, progress: str) -> Check:
+def _check_daemon(holder: str, progress: str) -> Check:
     if not holder:
-        return warning("daemon", f"no daemon runs; {progress}", "start it: systemctl start reconciler")
-    return fine("daemon", f"{holder}; {progress}")
+        return make_warning("daemon", f"no daemon runs; {progress}", "start it: systemctl start reconciler")
+    return make_ok_check("daemon", f"{holder}; {progress}")
 
 
-def _progress(records: Records, now: float) -> str:
+def _describe_progress(records: Records, now: float) -> str:
     last = next(iter(records.runs.list(1)), None)
     if last is None:
         return "no run was ever needed"
     if last.finished is None:
-        return f"a run of {last.source} began {ago(now - last.started)} ago and has not ended"
-    return f"the last run in the history ended {ago(now - last.finished)} ago ({last.source}: {last.outcome})"
+        return f"a run of {last.source} began {format_duration(now - last.started)} ago and has not ended"
+    return (
+        f"the last run in the history ended {format_duration(now - last.finished)} ago ({last.source}: {last.outcome})"
+    )
 
 
-def _requests(records: Records, holder: str, now: float) -> Iterator[Check]:
-    waiting = [each for each in records.requests.open() if now - each.at > SILENCE]
+def _check_requests(records: Records, holder: str, now: float) -> Iterator[Check]:
+    waiting = [request for request in records.requests.open() if now - request.at > SILENCE]
     if waiting and holder:
         first = waiting[0]
-        message = f"it has not answered `{first.kind}` of {first.by} for {ago(now - first.at)}"
-        yield warning("daemon", message, "see its log; it may be busy with a long run")
+        message = f"it has not answered `{first.kind}` of {first.by} for {format_duration(now - first.at)}"
+        yield make_warning("daemon", message, "see its log; it may be busy with a long run")
 
 
-def _settings(records: Records, now: float) -> Iterator[Check]:
-    for each in records.conditions.get(HOST):
-        if each.type == ConditionType.SETTINGS_LOADED and not each.status:
-            message = f"the daemon has used former settings for {ago(now - each.since)}: {each.message}"
-            yield problem("settings", message, "correct them; the daemon then loads them")
+def _check_settings(records: Records, now: float) -> Iterator[Check]:
+    for condition in records.conditions.get(HOST):
+        if condition.type == ConditionType.SETTINGS_LOADED and not condition.status:
+            message = (
+                f"the daemon has used former settings for {format_duration(now - condition.since)}: {condition.message}"
+            )
+            yield make_problem("settings", message, "correct them; the daemon then loads them")
 
 
-def _future(records: Records, now: float) -> Iterator[Check]:
+def _check_future_runs(records: Records, now: float) -> Iterator[Check]:
     last = next(iter(records.runs.list(1)), None)
     if last is not None and last.started - now > SKEW:
-        message = f"the last run was recorded {ago(last.started - now)} from now: the clock was set back"
-        yield warning("clock", message, "set the clock; retries and suspensions wait for it otherwise")
+        message = f"the last run was recorded {format_duration(last.started - now)} from now: the clock was set back"
+        yield make_warning("clock", message, "set the clock; retries and suspensions wait for it otherwise")
 
 
-def _source(records: Records, name: str, now: float) -> Iterator[Check]:
+def _check_source(records: Records, name: str, now: float) -> Iterator[Check]:
     about = f"source {name}"
-    found = {each.type: each for each in records.conditions.get(name)}
+    conditions = {condition.type: condition for condition in records.conditions.get(name)}
     row = records.sources.get(name)
     if row is None:
-        yield warning(about, "no revision of it was ever applied", "start the daemon, or: reconciler apply")
-    troubles = list(_troubles(about, found, now))
+        yield make_warning(about, "no revision of it was ever applied", "start the daemon, or: reconciler apply")
+    troubles = list(_check_conditions(about, conditions, now))
     yield from troubles
     if row is not None and not troubles:
         last = records.runs.last(name)
-        ended = f", its last run {_when(last, now)}" if last else ""
-        yield fine(about, f"{row.ref} at {row.commit[:12]} is applied{ended}")
+        ended = f", its last run {_describe_run_time(last, now)}" if last else ""
+        yield make_ok_check(about, f"{row.ref} at {row.commit[:12]} is applied{ended}")
 
 
-def _when(run: Run, now: float) -> str:
-    return f"{ago(now - (run.finished or run.started))} ago: {run.outcome or 'unfinished'}"
+def _describe_run_time(run: Run, now: float) -> str:
+    return f"{format_duration(now - (run.finished or run.started))} ago: {run.outcome or 'unfinished'}"
 
 
-def _troubles(about: str, found: dict[str, ScopeCondition], now: float) -> Iterator[Check]:
+def _check_conditions(about: str, conditions: dict[str, ScopeCondition], now: float) -> Iterator[Check]:
     for kind, long in _PROBLEMS:
-        bad = found.get(kind)
+        bad = conditions.get(kind)
         if bad is None or bad.status:
             continue
-        message = f"{bad.reason} for {ago(now - bad.since)}: {bad.message}"
-        grave = bad.reason == Reason.INVALID_REVISION or (long in found and found[long].status)
-        yield (problem if grave else warning)(about, message, _ADVICE.get(Reason.stored(bad.reason), "see the message"))
+        message = f"{bad.reason} for {format_duration(now - bad.since)}: {bad.message}"
+        grave = bad.reason == Reason.INVALID_REVISION or (long in conditions and conditions[long].status)
+        yield (make_problem if grave else make_warning)(
+            about, message, _ADVICE.get(Reason.stored(bad.reason), "see the message")
+        )
     for kind in (ConditionType.SUSPENDED, ConditionType.PINNED):
-        if kind in found and found[kind].status:
-            yield warning(about, found[kind].message, f"to end that: reconciler resume {about.split()[1]}")
+        if kind in conditions and conditions[kind].status:
+            yield make_warning(about, conditions[kind].message, f"to end that: reconciler resume {about.split()[1]}")
 
 
 def _suspended_resources(records: Records) -> Iterator[Check]:
     """Check for suspended resources that an operator may have forgotten."""
-    for each in records.suspensions.all():
-        if not each.target.startswith("source/"):
-            yield warning(each.target, suspended_by(each), f"to end that: reconciler resume {each.target}")
+    for suspension in records.suspensions.all():
+        if not suspension.target.startswith("source/"):
+            yield make_warning(
+                suspension.target, suspended_by(suspension), f"to end that: reconciler resume {suspension.target}"
+            )
 
 
-def _locations(records: Records, settings: Settings) -> Iterator[Check]:
-    known = [_body(each.body) for each in records.applied.items(Kind.LOCATION)]
+def _check_locations(records: Records, settings: Settings) -> Iterator[Check]:
+    bodies = [_decode_body(record.body) for record in records.applied.items(Kind.LOCATION)]
     asked: dict[str, list[str]] = defaultdict(list)
     for gvc in records.applied.items(Kind.GVC):
-        for place in locations_of(_body(gvc.body), lambda: known, settings.org):
-            asked[place].append(gvc.key.name)
-    for place in sorted(asked.keys() - settings.locations.keys()):
-        message = f"{', '.join(sorted(asked[place])[:5])} uses {place}, and the settings bind no engine to it"
-        yield warning("locations", message, f"add it under `locations`, or leave {place} to the host that has it")
+        for location in locations_of(_decode_body(gvc.body), lambda: bodies, settings.org):
+            asked[location].append(gvc.key.name)
+    for location_name in sorted(asked.keys() - settings.locations.keys()):
+        message = (
+            f"{', '.join(sorted(asked[location_name])[:5])} uses {location_name}, and the settings bind no engine to it"
+        )
+        yield make_warning(
+            "locations", message, f"add it under `locations`, or leave {location_name} to the host that has it"
+        )
     idle = sorted(settings.locations.keys() - asked.keys())
     bound = sorted(settings.locations.keys() & asked.keys())
     words = [f"{', '.join(bound)} in use"] if bound else []
     words += [f"no applied GVC uses {', '.join(idle)}"] if idle else []
     if words:
-        yield fine("locations", "; ".join(words))
+        yield make_ok_check("locations", "; ".join(words))
     else:
-        yield warning("locations", "the settings bind no location", "add one under `locations`; else nothing is placed")
+        yield make_warning(
+            "locations", "the settings bind no location", "add one under `locations`; else nothing is placed"
+        )
 
 
-def _body(body: bytes) -> dict[str, Any]:
+def _decode_body(body: bytes) -> dict[str, Any]:
     decoded: dict[str, Any] = msgspec.json.decode(body)
     return decoded

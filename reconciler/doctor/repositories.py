@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.checks import WRITE, Check, Identity, fine, problem, warning
+from reconciler.checks import WRITE, Check, Identity, make_ok_check, make_problem, make_warning
 from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, SourceError
 from reconciler.listing import list_paths
@@ -18,7 +18,7 @@ from reconciler.settings import Settings, SourceSettings
 from reconciler.source.remote import Remote
 from reconciler.source.source import Source, open_source
 from reconciler.source.url import Address, source_address, wanted_ref
-from reconciler.times import ago
+from reconciler.times import format_duration
 
 PATIENCE = 15.0
 """Timeout in seconds for a remote, unless its ``timeout`` is shorter."""
@@ -30,23 +30,25 @@ AHEAD = 60.0
 
 def check_sources(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
     """Check each source, as this process and as the daemon's user ``who``."""
-    for each in settings.sources:
-        patient = msgspec.structs.replace(each, timeout=min(each.timeout, PATIENCE))
-        about = f"source {each.name}"
+    for source_settings in settings.sources:
+        patient = msgspec.structs.replace(source_settings, timeout=min(source_settings.timeout, PATIENCE))
+        about = f"source {source_settings.name}"
         try:
-            address = source_address(each)
+            address = source_address(source_settings)
             if address.path is None:
-                yield _remote(patient, address, about)
-            mirror = settings.state / "mirrors" / f"{each.name}.git"
+                yield _check_remote(patient, address, about)
+            mirror = settings.state / "mirrors" / f"{source_settings.name}.git"
             if address.path is not None or os.path.isfile(mirror / "HEAD"):
                 source = open_source(patient, settings.state)
-                yield _revision(source, about, clock)
-                yield from _status(source, address, about, who)
-                yield from _objects(source, about)
+                yield _check_revision(source, about, clock)
+                yield from _check_status_branch(source, address, about, who)
+                yield from _check_loose_objects(source, about)
         except SourceError as error:
-            yield problem(about, _bare(error, each.name), _ADVICE.get(error.reason, "see the message"))
+            yield make_problem(
+                about, _strip_source_name(error, source_settings.name), _ADVICE.get(error.reason, "see the message")
+            )
         except ReconcilerError as error:
-            yield problem(about, _bare(error, each.name), "correct the settings")
+            yield make_problem(about, _strip_source_name(error, source_settings.name), "correct the settings")
 
 
 _ADVICE = {
@@ -62,48 +64,48 @@ def remote_tip(settings: SourceSettings, branch: str) -> str:
     patient = msgspec.structs.replace(settings, timeout=min(settings.timeout, PATIENCE))
     address = source_address(settings)
     remote = Remote(patient, address)
-    with tempfile.TemporaryDirectory(prefix="reconciler-") as place:
-        answer = remote.run(Path(place), ["ls-remote", "--", address.url, f"refs/heads/{branch}"])
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as directory:
+        answer = remote.run(Path(directory), ["ls-remote", "--", address.url, f"refs/heads/{branch}"])
     if answer.code:
         raise remote.failure(answer)
     return answer.output.partition("\t")[0]
 
 
-def _remote(settings: SourceSettings, address: Address, about: str) -> Check:
+def _check_remote(settings: SourceSettings, address: Address, about: str) -> Check:
     remote = Remote(settings, address)
     ref = "HEAD" if settings.commit else wanted_ref(settings)
-    with tempfile.TemporaryDirectory(prefix="reconciler-") as place:
-        answer = remote.run(Path(place), ["ls-remote", "--exit-code", "--", address.url, ref])
+    with tempfile.TemporaryDirectory(prefix="reconciler-") as directory:
+        answer = remote.run(Path(directory), ["ls-remote", "--exit-code", "--", address.url, ref])
     if answer.code == 2:
-        return problem(about, f"the remote answers and has no {ref}", "push it, or correct the settings")
+        return make_problem(about, f"the remote answers and has no {ref}", "push it, or correct the settings")
     if answer.code:
         raise remote.failure(answer)
-    return fine(about, f"the remote answers and has {ref}")
+    return make_ok_check(about, f"the remote answers and has {ref}")
 
 
-def _revision(source: Source, about: str, clock: Clock) -> Check:
+def _check_revision(source: Source, about: str, clock: Clock) -> Check:
     revision = source.revision()
     ahead = revision.time - clock.now()
     if ahead > AHEAD:
-        message = f"{revision.ref} at {revision.commit[:12]} was committed {ago(ahead)} from now"
-        return warning(about, message, "set the clock of this host, or of the author")
+        message = f"{revision.ref} at {revision.commit[:12]} was committed {format_duration(ahead)} from now"
+        return make_warning(about, message, "set the clock of this host, or of the author")
     signed = ", signed by a trusted key" if source.settings.verify is not None else ""
-    return fine(about, f"{revision.ref} is at {revision.commit[:12]}{signed}")
+    return make_ok_check(about, f"{revision.ref} is at {revision.commit[:12]}{signed}")
 
 
-def _status(source: Source, address: Address, about: str, who: Identity) -> Iterator[Check]:
+def _check_status_branch(source: Source, address: Address, about: str, who: Identity) -> Iterator[Check]:
     settings = source.settings
     branch = settings.status.branch
     if settings.read_only or (source.mirror is not None and not settings.status.push):
-        yield fine(about, f"{branch} is stored in the state directory")
+        yield make_ok_check(about, f"{branch} is stored in the state directory")
     elif source.mirror is None:
         folder = source.repository.commondir
         closed = [part for part in (folder / "refs", folder / "objects", folder) if not who.may(part, WRITE)]
         if closed:
             advice = f"allow {who.name} to write there, or set readOnly for the source"
-            yield problem(about, f"{branch} cannot be written: {who.name} may not write to {closed[0]}", advice)
+            yield make_problem(about, f"{branch} cannot be written: {who.name} may not write to {closed[0]}", advice)
         else:
-            yield fine(about, f"{branch} can be written")
+            yield make_ok_check(about, f"{branch} can be written")
     else:
         commit = source.repository.resolve().commit
         words = ["push", "--dry-run", "--porcelain", "--no-verify", "--", address.url, f"+{commit}:refs/heads/{branch}"]
@@ -111,12 +113,12 @@ def _status(source: Source, address: Address, about: str, who: Identity) -> Iter
         answer = remote.run(source.repository.gitdir, words)
         if answer.code:
             advice = "allow its login to push there, or set readOnly for the source"
-            yield problem(about, f"{branch} cannot be pushed: {remote.words(answer)}", advice)
+            yield make_problem(about, f"{branch} cannot be pushed: {remote.words(answer)}", advice)
         else:
-            yield fine(about, f"{branch} can be pushed")
+            yield make_ok_check(about, f"{branch} can be pushed")
 
 
-def _objects(source: Source, about: str) -> Iterator[Check]:
+def _check_loose_objects(source: Source, about: str) -> Iterator[Check]:
     """A warning if a repository that is not ours needs the garbage collection that only its owner runs."""
     if source.mirror is not None:
         return
@@ -126,8 +128,8 @@ def _objects(source: Source, about: str) -> Iterator[Check]:
     packs = len(list(list_paths(repository / "objects" / "pack", "*.pack")))
     if loose > MOST_LOOSE or packs > MOST_PACKS:
         message = f"{repository} has about {loose:,} objects in files of their own, and {packs} packs"
-        yield warning(about, message, "run `git gc` there, or set receive.autogc if it is pushed to")
+        yield make_warning(about, message, "run `git gc` there, or set receive.autogc if it is pushed to")
 
 
-def _bare(error: ReconcilerError, name: str) -> str:
+def _strip_source_name(error: ReconcilerError, name: str) -> str:
     return str(error).removeprefix(f"source {name}: ")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from reconciler.checks import Check, Identity, fine, problem, unreadable
+from reconciler.checks import Check, Identity, check_read_access, make_ok_check, make_problem
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError, SourceError
 from reconciler.pipeline.desired_view import DesiredStateView
@@ -28,10 +28,10 @@ def check_secrets(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
     Only ``who`` can check the secrets: for other users the permissions differ.
     """
     if settings.secrets.identity is not None:
-        yield _identity(settings.secrets.identity, who)
+        yield _check_identity_file(settings.secrets.identity, who)
     with readable_records(settings, who) as records:
         if records is not None:
-            yield from _secrets(settings, records, clock)
+            yield from _check_unrecorded_secrets(settings, records, clock)
 
 
 @contextmanager
@@ -48,17 +48,17 @@ def readable_records(settings: Settings, who: Identity) -> Iterator[Records | No
             records.close()
 
 
-def _identity(path: Path, who: Identity) -> Check:
+def _check_identity_file(path: Path, who: Identity) -> Check:
     about = "secrets"
-    if (missing := unreadable(path, about, who)) is not None:
+    if (missing := check_read_access(path, about, who)) is not None:
         return missing
-    found = path.stat()
-    if found.st_uid not in (0, who.uid):
-        return problem(about, f"{path} belongs neither to root nor to {who.name}", f"chown root {path}")
-    theirs = 0 if found.st_gid == who.gid else stat.S_IRGRP
-    if found.st_mode & (stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP | theirs):
-        mode = f"{stat.S_IMODE(found.st_mode):o}"
-        return problem(
+    stat_result = path.stat()
+    if stat_result.st_uid not in (0, who.uid):
+        return make_problem(about, f"{path} belongs neither to root nor to {who.name}", f"chown root {path}")
+    theirs = 0 if stat_result.st_gid == who.gid else stat.S_IRGRP
+    if stat_result.st_mode & (stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP | theirs):
+        mode = f"{stat.S_IMODE(stat_result.st_mode):o}"
+        return make_problem(
             about,
             f"{path} can be read or changed by others (mode {mode}), so it is not used",
             f"chgrp {who.name} {path}; chmod 640 {path}",
@@ -68,31 +68,35 @@ def _identity(path: Path, who: Identity) -> Check:
         identities_of(text)
     except (KeyringError, UnicodeDecodeError, OSError) as error:
         words = str(error) if isinstance(error, KeyringError) else "it cannot be read as text"
-        return problem(
+        return make_problem(
             about,
             f"{path}: {words}",
             "restore it, or make another one with age-keygen and add it with `reconciler secret rotate --add`",
         )
-    return fine(about, f"{path} decrypts what is encrypted for {', '.join(recipients_in(text)) or 'its SSH key'}")
+    return make_ok_check(
+        about, f"{path} decrypts what is encrypted for {', '.join(recipients_in(text)) or 'its SSH key'}"
+    )
 
 
-def _secrets(settings: Settings, records: Records, clock: Clock) -> Iterator[Check]:
+def _check_unrecorded_secrets(settings: Settings, records: Records, clock: Clock) -> Iterator[Check]:
     """Read the secrets without recorded values; ``check_sources`` reports a source that cannot be read."""
-    found: dict[str, str] = {}
+    results: dict[str, str] = {}
     for source in settings.sources:
         keys = records.secret_data.missing(source.name)[:MOST]
         if keys and (source.local or os.path.isfile(settings.state / "mirrors" / f"{source.name}.git" / "HEAD")):
             with suppress(SourceError):
                 view = SourcePipeline(settings, source, records, clock).view()
-                found |= {key: _fault(view, key) for key in keys}
-    faults = [fault for fault in found.values() if fault]
+                results |= {key: _find_secret_fault(view, key) for key in keys}
+    faults = [fault for fault in results.values() if fault]
     for fault in faults[:MOST_LISTED]:
-        yield problem("secrets", fault, "restore the identity or the file that it needs")
-    if count := len(found) - len(faults):
-        yield fine("secrets", f"{count} that {'are' if count > 1 else 'is'} encrypted or on this host can be opened")
+        yield make_problem("secrets", fault, "restore the identity or the file that it needs")
+    if count := len(results) - len(faults):
+        yield make_ok_check(
+            "secrets", f"{count} that {'are' if count > 1 else 'is'} encrypted or on this host can be opened"
+        )
 
 
-def _fault(view: DesiredStateView, key: str) -> str:
+def _find_secret_fault(view: DesiredStateView, key: str) -> str:
     try:
         view.bodies.resource(key)
     except SourceError as error:

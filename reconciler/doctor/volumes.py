@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.checks import Check, Identity, warning
+from reconciler.checks import Check, Identity, make_warning
 from reconciler.doctor.secrets import readable_records
 from reconciler.engines.engine_state import engine_conditions
 from reconciler.model.key import Kind
@@ -22,8 +22,10 @@ def check_volumes(settings: Settings, who: Identity) -> Iterator[Check]:
     """Check what the locations report of their volumes, each report of a location once."""
     with readable_records(settings, who) as records:
         items = records.applied.items(Kind.VOLUMESET) if records is not None else ()
-        found = {
-            (record.location, each.type, each.message) for record in items for each in engine_conditions(record.state)
+        reports = {
+            (record.location, engine_condition.type, engine_condition.message)
+            for record in items
+            for engine_condition in engine_conditions(record.state)
         }
-    for location, kind, message in sorted(each for each in found if each[1] in FOUND):
-        yield warning(ABOUT, f"at {location}, {message}", FOUND[kind])
+    for location, kind, message in sorted(report for report in reports if report[1] in FOUND):
+        yield make_warning(ABOUT, f"at {location}, {message}", FOUND[kind])

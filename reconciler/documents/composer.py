@@ -24,7 +24,16 @@ from reconciler.documents.events import (
 )
 from reconciler.documents.fault_sink import Sink
 from reconciler.documents.limits import Limits
-from reconciler.documents.scalars import MERGE_KEY, NUMERIC, WORDS, Problem, collection, literal, plain, tagged
+from reconciler.documents.scalars import (
+    MERGE_KEY,
+    NUMERIC,
+    WORDS,
+    Problem,
+    check_collection_tag,
+    parse_literal_scalar,
+    parse_plain_scalar,
+    parse_tagged_scalar,
+)
 from reconciler.documents.types import UNREADABLE, Document, Reading
 from reconciler.model.finding import Fault
 from reconciler.printable import is_name, may_hide
@@ -55,7 +64,7 @@ class _NeedKeyPositions(Exception):
     """A key is duplicate, and the place of the first one was not recorded."""
 
 
-def compose(
+def compose_documents(
     raw: bytes,
     limits: Limits,
     fields: frozenset[str],
@@ -208,7 +217,7 @@ class Composer:
         if self._unusual:
             self._anchors.open(event, filled, depth, self._nodes)
             if event.tag:
-                self._checked(event, collection(event.tag, "map" if type(filled) is dict else "seq"))
+                self._checked(event, check_collection_tag(event.tag, "map" if type(filled) is dict else "seq"))
 
     def _close(self, event: Any, filled: Any) -> None:
         if self._nodes > self._limits.nodes:
@@ -221,11 +230,17 @@ class Composer:
         text = resolved = event.value
         is_plain = not event.style and not event.tag
         if is_plain:
-            resolved = MERGE if as_key and text == MERGE_KEY else literal(text) if as_text else plain(text)
+            resolved = (
+                MERGE
+                if as_key and text == MERGE_KEY
+                else parse_literal_scalar(text)
+                if as_text
+                else parse_plain_scalar(text)
+            )
         elif event.style == '"' and _CONTROL.search(text):
             resolved = _ESCAPED_CONTROL
         elif event.tag:
-            resolved = tagged(event.tag, text)
+            resolved = parse_tagged_scalar(event.tag, text)
         if type(resolved) is Problem:
             resolved = self._checked(event, resolved, as_key)
         if event.anchor:
@@ -248,7 +263,7 @@ class Composer:
             too_many_nodes(self.faults, event)
         if anchor.text is None:
             return anchor.value
-        return self._checked(event, literal(anchor.text) if as_text else plain(anchor.text))
+        return self._checked(event, parse_literal_scalar(anchor.text) if as_text else parse_plain_scalar(anchor.text))
 
     def _key(self, event: Any, value: Any, filled: dict[Any, Any]) -> Any:
         if value is not MERGE and type(value) is not str:

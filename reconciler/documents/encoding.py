@@ -8,7 +8,7 @@ import re
 import msgspec
 
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.positions import position
+from reconciler.documents.positions import find_position
 from reconciler.model.finding import Fault
 
 _MOST_BYTES = 4 * LIMITS.document_bytes
@@ -46,16 +46,16 @@ def fix_json_surrogates(raw: bytes) -> bytes:
         msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return raw
-    return re.sub(_FROM_PAIR, _padded, raw)
+    return re.sub(_FROM_PAIR, _replace_pairs, raw)
 
 
-def _padded(found: re.Match[bytes]) -> bytes:
-    return re.sub(_PAIR, _joined, found[0]).ljust(len(found[0]))
+def _replace_pairs(match: re.Match[bytes]) -> bytes:
+    return re.sub(_PAIR, _join_surrogates, match[0]).ljust(len(match[0]))
 
 
-def _joined(found: re.Match[bytes]) -> bytes:
-    high, low = int(found[2], 16) - 0xD800, int(found[3], 16) - 0xDC00
-    return found[1] + b"\\U%08X" % (0x10000 + (high << 10) + low)
+def _join_surrogates(match: re.Match[bytes]) -> bytes:
+    high, low = int(match[2], 16) - 0xD800, int(match[3], 16) - 0xDC00
+    return match[1] + b"\\U%08X" % (0x10000 + (high << 10) + low)
 
 
 _BYTE_ORDERS = {
@@ -106,4 +106,4 @@ def too_large(characters: int, limits: Limits) -> str:
 def end_of(sound: bytes) -> tuple[int, int]:
     """Line and column, counted from 1, of the byte after ``sound``, the UTF-8 text before it."""
     text = sound.decode("utf-8-sig")
-    return position(text, len(text))
+    return find_position(text, len(text))

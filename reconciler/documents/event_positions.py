@@ -21,20 +21,20 @@ from reconciler.documents.events import (
     StreamEndEvent,
     is_empty,
 )
-from reconciler.documents.fault_sink import place
+from reconciler.documents.fault_sink import get_event_position
 from reconciler.documents.limits import LIMITS
 from reconciler.documents.positions import Parts, Place, Pointer, Position, Positions, add_place
 from reconciler.documents.scalars import NUMERIC, WORDS
 
 
-def walk(stream: EventStream, skipped: int, places: Positions) -> bool:
+def record_positions(stream: EventStream, skipped: int, places: Positions) -> bool:
     """Record the positions of the document after ``skipped`` more; False if it is missing or unreadable."""
     with suppress(*ENDS):
         for _ in range(skipped):
             stream.document()
         root = stream.document()
         if root is not None:
-            _walk(stream.next, root, places.root)
+            _record_places(stream.next, root, places.root)
             return True
     return False
 
@@ -49,15 +49,15 @@ class _Open(msgspec.Struct):
     key_position: Position | None = None
 
 
-def _walk(get: Callable[[], Any], event: Any, root: Place) -> None:
+def _record_places(get: Callable[[], Any], event: Any, root: Place) -> None:
     stack: list[_Open] = []
-    root.value = place(event)
+    root.value = get_event_position(event)
     while True:
         kind = type(event)
         if kind is MappingEndEvent or kind is SequenceEndEvent:
             stack.pop()
         else:
-            here = _step(stack[-1], event) if stack else root
+            here = _add_node_place(stack[-1], event) if stack else root
             if here is not None and (kind is MappingStartEvent or kind is SequenceStartEvent):
                 stack.append(_Open(here.open(), kind is SequenceStartEvent))
         if not stack:
@@ -65,7 +65,7 @@ def _walk(get: Callable[[], Any], event: Any, root: Place) -> None:
         event = get()
 
 
-def _written(event: Any) -> str | None:
+def _get_plain_text(event: Any) -> str | None:
     """The text of a plain scalar that may be a number, a boolean or null."""
     if type(event) is not ScalarEvent or event.style or event.tag:
         return None
@@ -73,9 +73,9 @@ def _written(event: Any) -> str | None:
     return text if text in WORDS or text[0] in NUMERIC else None
 
 
-def _step(parent: _Open, event: Any) -> Place | None:
+def _add_node_place(parent: _Open, event: Any) -> Place | None:
     """The place of the next node of ``parent``; None for a key, unless it is a list or mapping."""
-    position, text = place(event), _written(event)
+    position, text = get_event_position(event), _get_plain_text(event)
     if parent.is_list:
         parent.count += 1
         return add_place(parent.parts, parent.count - 1, position, None, text)
@@ -95,13 +95,15 @@ def pointers_by_position(raw: bytes, *, is_json: bool = False) -> dict[Position,
 
     A pointer is that in its own document of the file. It ends before a document that cannot be parsed.
     """
-    found: dict[Position, Pointer] = {}
+    pointers: dict[Position, Pointer] = {}
     stream, places = EventStream(raw, LIMITS, is_json=is_json), Positions()
-    while walk(stream, 0, places):
+    while record_positions(stream, 0, places):
         for at, here in _outermost_first(places.root):
-            found |= {each: at for each in (here.key, here.value) if each is not None and each not in found}
+            pointers |= {
+                position: at for position in (here.key, here.value) if position is not None and position not in pointers
+            }
         places = Positions()
-    return found
+    return pointers
 
 
 def _outermost_first(root: Place) -> Iterator[tuple[Pointer, Place]]:
@@ -120,17 +122,17 @@ TO_THE_END = 1 << 30
 """The end of a scalar that continues on the next line."""
 
 
-def spans(raw: bytes) -> dict[tuple[int, int], int]:
+def find_scalar_spans(raw: bytes) -> dict[tuple[int, int], int]:
     """Line and column where each scalar or alias begins, and the column after its end; as far as it can be parsed.
 
     All count from 1.
     """
-    found: dict[tuple[int, int], int] = {}
+    ends: dict[tuple[int, int], int] = {}
     stream = EventStream(raw, _NEAR)
     with suppress(*ENDS):
         while (kind := type(event := stream.next())) is not StreamEndEvent:
             if kind is ScalarEvent or kind is AliasEvent:
                 start, end = event.start_mark, event.end_mark
                 stop = end.column + 1 if end.line == start.line else TO_THE_END
-                found[start.line + 1, start.column + 1] = stop
-    return found
+                ends[start.line + 1, start.column + 1] = stop
+    return ends

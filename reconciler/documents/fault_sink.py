@@ -31,7 +31,7 @@ class Sink:
 
     def add(self, rule: str, event: Event, message: str, suggestion: str = "") -> None:
         """Add a fault at ``event``. Raises LimitReached at the maximum."""
-        line, column = place(event)
+        line, column = get_event_position(event)
         self.faults.append(Fault(rule, message, line, column, suggestion))
         if len(self.faults) >= self.limits.faults:
             raise LimitReached
@@ -42,7 +42,7 @@ class Sink:
         raise LimitReached
 
 
-def place(event: Event) -> tuple[int, int]:
+def get_event_position(event: Event) -> tuple[int, int]:
     """Line and column where ``event`` begins, counted from 1."""
     mark = event.start_mark
     return (mark.line + 1, mark.column + 1) if mark else (1, 1)

@@ -64,13 +64,13 @@ class IgnoreComments:
 
     def _read(self, text: str) -> None:
         block_end = below = 0
-        for marks, (number, start, found) in enumerate(_marked(text)):
+        for marks, (number, start, match) in enumerate(_list_marks(text)):
             if len(self.found) == MOST_COMMENTS or marks == _MOST_MARKS:
                 self.overflow = number
                 return
-            if found is None or (self.found and self.found[-1].line == number):
+            if match is None or (self.found and self.found[-1].line == number):
                 continue
-            comment = Comment(number, found.start(1) - start + 1, found[2], found[3] or "")
+            comment = Comment(number, match.start(1) - start + 1, match[2], match[3] or "")
             self.found.append(comment)
             if not comment.reason:
                 continue
@@ -91,7 +91,7 @@ class _Mark(NamedTuple):
     comment: re.Match[str] | None
 
 
-def _marked(text: str) -> Iterator[_Mark]:
+def _list_marks(text: str) -> Iterator[_Mark]:
     # Compiled here, since few files have such a comment.
     comment, break_or_end = re.compile(_COMMENT), re.compile(_END)
     number, start, at, last = 1, 0, 0, 0
@@ -100,7 +100,7 @@ def _marked(text: str) -> Iterator[_Mark]:
         if breaks := count_breaks(text, last, at):
             number, start = number + breaks, start_of_line(text, at, last)
         end = break_or_end.search(text, at, at + _BEHIND)
-        found = comment.search(text, max(start, at - _BEFORE), end.start() if end is not None else len(text))
-        yield _Mark(number, start, found)
+        match = comment.search(text, max(start, at - _BEFORE), end.start() if end is not None else len(text))
+        yield _Mark(number, start, match)
         last = at
         at += len(_TEXT)

@@ -72,7 +72,7 @@ def install_lean_events() -> bool:
         return False
     vars(_yaml).update(_LEAN)
     try:
-        taken = _taken()
+        taken = _uses_lean_events()
     except TypeError:
         taken = False
     if taken:
@@ -82,9 +82,9 @@ def install_lean_events() -> bool:
     return taken
 
 
-def _taken() -> bool:
+def _uses_lean_events() -> bool:
     """Whether the parser creates its events from the lean classes."""
     get = CParser(b"{a: [b]}").get_event
-    made = [type(get()) for _ in range(8)]
+    kinds = [type(get()) for _ in range(8)]
     lean = [_MappingStart, _Scalar, _SequenceStart, _Scalar, _SequenceEnd, _MappingEnd]
-    return made == [events.StreamStartEvent, events.DocumentStartEvent, *lean]
+    return kinds == [events.StreamStartEvent, events.DocumentStartEvent, *lean]

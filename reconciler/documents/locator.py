@@ -30,14 +30,16 @@ class Locator:
 
     def of(self, index: int) -> Positions:
         """The positions in the document ``index`` (``Document.index``), as far as it can be parsed."""
-        from reconciler.documents.event_positions import walk  # loads PyYAML, which files without faults do not need
+        from reconciler.documents.event_positions import (
+            record_positions,  # loads PyYAML, which files without faults do not need
+        )
 
         if index < self._passed:
             self._begin()
         if index > self._passed:
             self._places = Positions()
             skipped, self._passed = index - self._passed - 1, _ENDED
-            if walk(self._stream, skipped, self._places):
+            if record_positions(self._stream, skipped, self._places):
                 self._passed = index
         return self._places
 
@@ -48,6 +50,6 @@ class Locator:
         self._passed = -1
 
 
-def locate(raw: bytes, index: int, limits: Limits = LIMITS, *, is_json: bool = False) -> Positions:
+def locate_document(raw: bytes, index: int, limits: Limits = LIMITS, *, is_json: bool = False) -> Positions:
     """The positions in one document of a file."""
     return Locator(raw, limits, is_json=is_json).of(index)

@@ -8,19 +8,19 @@ import msgspec
 _BREAKS = "\n\r\x85\u2028\u2029"
 
 
-def position(text: str, index: int) -> tuple[int, int]:
+def find_position(text: str, index: int) -> tuple[int, int]:
     """Line and column, counted from 1, of the character at ``index``."""
     return count_breaks(text, 0, index) + 1, index - start_of_line(text, index) + 1
 
 
 def count_breaks(text: str, begin: int, end: int) -> int:
     """How many lines end between the two indices."""
-    return sum(text.count(each, begin, end) for each in _BREAKS) - text.count("\r\n", begin, end)
+    return sum(text.count(line_break, begin, end) for line_break in _BREAKS) - text.count("\r\n", begin, end)
 
 
 def start_of_line(text: str, index: int, after: int = 0) -> int:
     """The start of the line of the character at ``index``; 0 if no line ends after ``after``."""
-    return 1 + max(text.rfind(each, after, index) for each in _BREAKS)
+    return 1 + max(text.rfind(line_break, after, index) for line_break in _BREAKS)
 
 
 Pointer = tuple[str | int, ...]
@@ -53,10 +53,10 @@ def add_place(
     parts: Parts, step: str | int, value: Position | None, key: Position | None, written: str | None
 ) -> Place:
     """The place of the value at ``step``, with its positions and text; the first of two values wins."""
-    place = parts.get(step)
-    if place is None or place.value is None:
-        place = parts[step] = Place(value, key, written, place.parts if place is not None else None)
-    return place
+    node = parts.get(step)
+    if node is None or node.value is None:
+        node = parts[step] = Place(value, key, written, node.parts if node is not None else None)
+    return node
 
 
 class Positions:
@@ -74,24 +74,24 @@ class Positions:
 
         Without such a value, the key or item of the nearest ancestor.
         """
-        place = self._nearest(pointer)
-        return place.key or place.value or (1, 1)
+        node = self._nearest(pointer)
+        return node.key or node.value or (1, 1)
 
     def written(self, pointer: Pointer) -> str | None:
         """The written text of the number, boolean or null at ``pointer``; None if there is none."""
-        place: Place | None = self.root
+        node: Place | None = self.root
         for step in pointer:
-            place = place.parts.get(step) if place and place.parts else None
-        return place.written if place else None
+            node = node.parts.get(step) if node and node.parts else None
+        return node.written if node else None
 
     def _nearest(self, pointer: Pointer) -> Place:
         """The last recorded place on the way to ``pointer``."""
-        place = nearest = self.root
+        node = nearest = self.root
         for step in pointer:
-            if place.parts is not None and isinstance(step, int) and step not in place.parts:
+            if node.parts is not None and isinstance(step, int) and step not in node.parts:
                 step = str(step)  # a pointer that was a text does not tell an index from a key of digits
-            if place.parts is None or step not in place.parts:
+            if node.parts is None or step not in node.parts:
                 break
-            place = place.parts[step]
-            nearest = place if place.value else nearest
+            node = node.parts[step]
+            nearest = node if node.value else nearest
         return nearest

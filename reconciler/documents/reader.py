@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.documents.encoding import check_encoding, end_of, fix_json_surrogates
 from reconciler.documents.limits import LIMITS, Limits
-from reconciler.documents.positions import position
+from reconciler.documents.positions import find_position
 from reconciler.documents.types import TEXT_FIELDS, Document, Reading
 from reconciler.model.finding import Fault
 
@@ -24,7 +24,7 @@ SINGLE = frozenset({"ambiguous-scalar", "control-character", "duplicate-key", "k
 """Faults that leave the rest of a document usable."""
 
 
-def read(
+def parse_documents(
     raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS, *, is_json: bool = False
 ) -> Reading:
     """All documents of a file, in one pass that costs little more than parsing; no content of ``raw`` makes it raise.
@@ -38,10 +38,10 @@ def read(
         return Reading([], [fault], is_json=is_json)
     if is_json:
         return _read_json(raw, limits, text_fields)
-    from reconciler.documents.composer import compose  # loads PyYAML, which files in JSON do not need
+    from reconciler.documents.composer import compose_documents  # loads PyYAML, which files in JSON do not need
 
     raw = fix_json_surrogates(raw)
-    return compose(raw, limits, text_fields, partial(_read, raw))
+    return compose_documents(raw, limits, text_fields, partial(_collect_documents, raw))
 
 
 def _read_json(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> Reading:
@@ -54,15 +54,17 @@ def _read_json(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> Readi
 
 
 def read_json_events(raw: bytes, limits: Limits = LIMITS, text_fields: frozenset[str] = TEXT_FIELDS) -> Reading:
-    """What ``read`` gives for a file in JSON, by its events."""
-    from reconciler.documents.composer import compose
+    """What ``parse_documents`` gives for a file in JSON, by its events."""
+    from reconciler.documents.composer import compose_documents
     from reconciler.documents.json.events import JsonEvents
 
-    reading = compose(raw, limits, text_fields, partial(_read, raw), lambda raw: JsonEvents(raw.decode()))
+    reading = compose_documents(
+        raw, limits, text_fields, partial(_collect_documents, raw), lambda raw: JsonEvents(raw.decode())
+    )
     return replace(reading, is_json=True)
 
 
-def _read(raw: bytes, composer: Composer) -> Reading:
+def _collect_documents(raw: bytes, composer: Composer) -> Reading:
     from yaml import YAMLError
 
     from reconciler.documents.fault_sink import FormFault, LimitReached
@@ -81,9 +83,9 @@ def _read(raw: bytes, composer: Composer) -> Reading:
     except LimitReached:
         pass
     except YAMLError as error:
-        from reconciler.documents.syntax_errors import explain
+        from reconciler.documents.syntax_errors import explain_error
 
-        faults.append(explain(error, raw, composer.faults.limits))
+        faults.append(explain_error(error, raw, composer.faults.limits))
     if faults and (template := re.search(_TEMPLATE, raw)):
         return Reading([], [_template_fault(raw, template.start())])
     return Reading(documents, _in_order(faults, raw) if faults else faults, partial)
@@ -102,7 +104,7 @@ def _in_order(faults: list[Fault], raw: bytes) -> list[Fault]:
     For a file without a last line break the parser reports its end on a line that does not exist.
     """
     text = raw.decode("utf-8-sig")
-    end = position(text, len(text))
+    end = find_position(text, len(text))
     placed = (((fault.line, fault.column), fault) for fault in faults)
     bounded = (fault if at <= end else replace(fault, line=end[0], column=end[1]) for at, fault in placed)
     return sorted(bounded, key=lambda fault: (fault.line, fault.column))

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.errors import RefusedError
 from reconciler.model.key import KINDS
-from reconciler.printable import printable
+from reconciler.printable import escape_text
 
 UNIT_SUFFIXES = (".container", ".pod", ".volume", ".network", ".image", ".build", ".kube", ".timer")
 """How the names of quadlets end, and of the timers beside them."""
@@ -150,7 +150,7 @@ def form_of(path: str, raw: bytes) -> Form:
     name = posixpath.basename(path)
     if is_unit(path):
         return Form.TIMER if path.endswith(".timer") else Form.QUADLET
-    keys = _keys(raw)
+    keys = _collect_keys(raw)
     if not keys.kinds.isdisjoint(_OURS):
         return _of_kinds(keys)  # whatever its name is
     if named := _of_name(name):
@@ -184,7 +184,11 @@ def _form_of_keys(names: Collection[str]) -> Form:
 def suggest_command(names: Collection[str]) -> str:
     """What to do with a document among manifests that has no kind; "" where the keys at its root do not show it."""
     form = _form_of_keys(names)
-    return f"this {_verb(form)} {form}; {_advise('FILE', form)}, or list it in .reconcilerignore" if form else ""
+    return (
+        f"this {_get_verb(form)} {form}; {_describe_command('FILE', form)}, or list it in .reconcilerignore"
+        if form
+        else ""
+    )
 
 
 def _of_name(name: str) -> Form | None:
@@ -203,13 +207,13 @@ def _of_kinds(keys: _Keys) -> Form:
     return Form.KUSTOMIZATION if keys.kinds == {"Kustomization"} else Form.KUBERNETES
 
 
-def foreign(path: str, form: Form, program: str = "reconciler") -> str:
+def describe_foreign_file(path: str, form: Form, program: str = "reconciler") -> str:
     """A sentence that says what the file at ``path`` is, and which command of ``program`` takes it."""
-    place = "standard input" if path == _STDIN else path
-    return printable(f"{place} {_verb(form)} {form}; {_advise(path, form, program)}")
+    source = "standard input" if path == _STDIN else path
+    return escape_text(f"{source} {_get_verb(form)} {form}; {_describe_command(path, form, program)}")
 
 
-def _advise(path: str, form: Form, program: str = "reconciler") -> str:
+def _describe_command(path: str, form: Form, program: str = "reconciler") -> str:
     """Which command of ``program`` takes the file at ``path``, or that none does."""
     folder, name = posixpath.split(path)
     named = _DESTINATION.fullmatch(name)
@@ -221,10 +225,10 @@ def _advise(path: str, form: Form, program: str = "reconciler") -> str:
         "destination": named[1] if named else "",
     }
     convert = "reconciler convert" if program == "reconciler" else "platform convert --file"
-    return _TAKEN[form].format(convert=convert, **{key: shlex.quote(place) for key, place in places.items()})
+    return _TAKEN[form].format(convert=convert, **{key: shlex.quote(argument) for key, argument in places.items()})
 
 
-def _verb(form: Form) -> str:
+def _get_verb(form: Form) -> str:
     return "has" if form is Form.SETTINGS else "is"
 
 
@@ -237,7 +241,7 @@ class Recogniser(NamedTuple):
     def advice(self, path: str, raw: bytes) -> str:
         """The sentence for a file that the command does not take; "" where it does."""
         form = form_of(path, raw)
-        return "" if form in self.taken else foreign(path, form, self.program)
+        return "" if form in self.taken else describe_foreign_file(path, form, self.program)
 
     def refuse_others(self, contents: Mapping[str, bytes]) -> None:
         """Raise RefusedError for the first file that the command does not take, with the one that does."""
@@ -254,10 +258,10 @@ PROJECTS = frozenset({Form.COMPOSE, Form.UNKNOWN})
 """What `platform stack` takes."""
 
 
-def _keys(raw: bytes) -> _Keys:
+def _collect_keys(raw: bytes) -> _Keys:
     if raw.lstrip()[:1] in (b"{", b"[") and len(raw) <= _MOST_BYTES:
-        values = [each.value for each in read(raw).documents if isinstance(each.value, dict)]
+        values = [document.value for document in parse_documents(raw).documents if isinstance(document.value, dict)]
         names = frozenset(str(name) for value in values for name in value)
         return _Keys(names, frozenset(str(value["kind"]) for value in values if isinstance(value.get("kind"), str)))
-    names = frozenset(each.decode() for each in _KEY.findall(raw))
-    return _Keys(names, frozenset(each.decode() for each in _KIND.findall(raw)))
+    names = frozenset(value.decode() for value in _KEY.findall(raw))
+    return _Keys(names, frozenset(value.decode() for value in _KIND.findall(raw)))

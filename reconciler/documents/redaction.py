@@ -46,14 +46,14 @@ def visible_lines(raw: bytes) -> list[str | None]:
     are shown, without comments.
     """
     shown: list[str | None] = []
-    for document in _documents(lines_of(raw)):
-        head = list(_head(document))
-        is_open = _opens(head, document[len(head) :]) or _opens_in_flow(document)
+    for document in _split_documents(lines_of(raw)):
+        head = list(_list_head_lines(document))
+        is_open = _can_show_document(head, document[len(head) :]) or _opens_in_flow(document)
         shown += document if is_open else [*head, *[None] * (len(document) - len(head))]
     return shown
 
 
-def _documents(lines: Sequence[str]) -> Iterator[list[str]]:
+def _split_documents(lines: Sequence[str]) -> Iterator[list[str]]:
     """The lines of each document, with the separator before it."""
     document: list[str] = []
     for line in lines:
@@ -64,7 +64,7 @@ def _documents(lines: Sequence[str]) -> Iterator[list[str]]:
     yield document
 
 
-def _head(document: Sequence[str]) -> Iterator[str | None]:
+def _list_head_lines(document: Sequence[str]) -> Iterator[str | None]:
     """The first lines, as long as they have only plain fields, comments and a bare separator.
 
     A line with only a comment is None; other comments are cut off.
@@ -80,12 +80,12 @@ def _head(document: Sequence[str]) -> Iterator[str | None]:
             return
 
 
-def _opens(head: Sequence[str | None], rest: Sequence[str]) -> bool:
+def _can_show_document(head: Sequence[str | None], rest: Sequence[str]) -> bool:
     """Whether a document in block style with this head may be shown whole."""
     plain = (_PLAIN.fullmatch(line) for line in head if line)
-    fields = [found.group(2, 3) for found in plain if found is not None]
+    fields = [match.group(2, 3) for match in plain if match is not None]
     kinds = [str(value).strip("\"'") for name, value in fields if name == "kind"]
-    doubts = {found[1] for found in map(_DOUBTFUL.match, rest) if found is not None}
+    doubts = {match[1] for match in map(_DOUBTFUL.match, rest) if match is not None}
     if any(name == "apiVersion" for name, _ in fields):
         return len(kinds) == 1 and "secret" not in kinds[0].lower() and not doubts
     return len(kinds) == 1 and kinds[0] in _OPEN and doubts <= ({"data"} if kinds[0] in _HARMLESS else set())
@@ -113,6 +113,6 @@ def _opens_as_list(text: str) -> bool:
     if "\\" in text:  # an escape could write the kind of a secret
         return False
     try:
-        return all(each.kind in _OPEN for each in msgspec.json.decode(text, type=list[_Kind]))
+        return all(kind.kind in _OPEN for kind in msgspec.json.decode(text, type=list[_Kind]))
     except (msgspec.DecodeError, RecursionError):
         return False

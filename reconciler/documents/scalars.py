@@ -60,10 +60,10 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     key_suggestion: str = ""
 
 
-def plain(text: str) -> Scalar | Problem:
+def parse_plain_scalar(text: str) -> Scalar | Problem:
     """The value of an unquoted scalar without a tag: null, a boolean, a 64-bit integer, a finite float, or its text."""
     if text in WORDS:
-        return _word(text)
+        return _parse_word(text)
     if text[0] not in NUMERIC:
         return text
     # A file may hold hundreds of thousands of numbers, nearly all like these; the pattern takes longer.
@@ -74,25 +74,25 @@ def plain(text: str) -> Scalar | Problem:
         return text
     form = match.lastgroup or ""
     if form == "int":
-        return _integer(text, 10)
+        return _parse_integer(text, 10)
     if form == "hex":
-        return _integer(text[2:], 16)
+        return _parse_integer(text[2:], 16)
     if form == "float":
-        return _float(text)
+        return _parse_float(text)
     if form == "special":
         return Problem("nan", f"{text} is not a finite number", "write a finite number, or put the text in quotes")
     hint = "put it in quotes, or write the number in plain decimal"
     return Problem("ambiguous-scalar", _FORMER_NUMBERS[form], hint, "put the key in quotes")
 
 
-def literal(text: str) -> Scalar | Problem:
+def parse_literal_scalar(text: str) -> Scalar | Problem:
     """The value of an unquoted scalar in a field for text: ``1.10`` and ``true`` stay as written, null stays null."""
     if text in _NULLS:
         return None
-    return _word(text) if text in _FORMER_BOOLS else text
+    return _parse_word(text) if text in _FORMER_BOOLS else text
 
 
-def _word(text: str) -> Scalar | Problem:
+def _parse_word(text: str) -> Scalar | Problem:
     if text in _NULLS:
         return None
     if text in _BOOLS:
@@ -113,14 +113,14 @@ def former_boolean(text: str) -> bool | None:
     return _FORMER_BOOLS.get(text)
 
 
-def _integer(digits: str, base: int) -> int | Problem:
+def _parse_integer(digits: str, base: int) -> int | Problem:
     # The length first: converting a million digits takes seconds.
     if len(digits) <= _LONGEST and -_LARGEST - 1 <= (value := int(digits, base)) <= _LARGEST:
         return value
     return Problem("number-range", "this integer does not fit into 64 bits", "put it in quotes if it is text")
 
 
-def _float(text: str) -> float | Problem:
+def _parse_float(text: str) -> float | Problem:
     value = float(text)
     if value in (float("inf"), float("-inf")):
         return Problem("number-range", "this number is too large for 64 bits", "put it in quotes if it is text")
@@ -138,32 +138,32 @@ _UNKNOWN = Problem(
 _KINDS = _SCALARS.keys() | {"str", "map", "seq"}
 
 
-def tagged(tag: str, text: str) -> Scalar | Problem:
+def parse_tagged_scalar(tag: str, text: str) -> Scalar | Problem:
     """The value of a scalar under ``tag``, a tag in its long form; ``!`` alone makes it text."""
-    kind = _kind(tag)
+    kind = _get_tag_kind(tag)
     if kind == "str":
         return text
     if kind not in _KINDS:
         return _UNKNOWN
     if kind not in _SCALARS:
-        return _mismatch(kind)
-    value = plain(text)
+        return _make_mismatch(kind)
+    value = parse_plain_scalar(text)
     if kind == "float" and type(value) is int:
         return float(value)
-    return value if type(value) in (_SCALARS[kind], Problem) else _mismatch(kind)
+    return value if type(value) in (_SCALARS[kind], Problem) else _make_mismatch(kind)
 
 
-def collection(tag: str, kind: str) -> Problem | None:
+def check_collection_tag(tag: str, kind: str) -> Problem | None:
     """The problem of ``tag`` on a collection of ``kind`` (``map`` or ``seq``), None if there is none."""
-    found = _kind(tag)
-    if tag == "!" or found == kind:
+    text = _get_tag_kind(tag)
+    if tag == "!" or text == kind:
         return None
-    return _mismatch(found) if found in _KINDS else _UNKNOWN
+    return _make_mismatch(text) if text in _KINDS else _UNKNOWN
 
 
-def _kind(tag: str) -> str:
+def _get_tag_kind(tag: str) -> str:
     return "str" if tag == "!" else tag.removeprefix(_CORE) if tag.startswith(_CORE) else ""
 
 
-def _mismatch(kind: str) -> Problem:
+def _make_mismatch(kind: str) -> Problem:
     return Problem("tag-mismatch", f"the tag !!{kind} does not fit this value", "remove the tag, or correct the value")

@@ -7,7 +7,7 @@ import re
 from yaml import Mark, MarkedYAMLError, YAMLError
 
 from reconciler.documents.limits import Limits, depth_texts
-from reconciler.documents.positions import position, start_of_line
+from reconciler.documents.positions import find_position, start_of_line
 from reconciler.model.finding import Fault
 
 # Message of the parser → its replacement; {begin} is the line where the unfinished part begins.
@@ -88,24 +88,24 @@ _LAST_RESORT = "correct this line; text with special characters is safe in quote
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def explain(error: YAMLError, raw: bytes, limits: Limits) -> Fault:
+def explain_error(error: YAMLError, raw: bytes, limits: Limits) -> Fault:
     """The fault for ``error``, which the parser raised for ``raw`` (valid UTF-8)."""
     text = raw.decode("utf-8-sig")
     if isinstance(error, MarkedYAMLError) and error.problem_mark:
         if error.problem == _AT_DEPTH:
             message, suggestion = depth_texts(limits)
             return Fault("too-deep", message, error.problem_mark.line + 1, error.problem_mark.column + 1, suggestion)
-        return _explain(error.problem or "", error.problem_mark, error.context_mark or error.problem_mark, text)
-    found = _UNPRINTABLE.search(text)
-    line, column = position(text, found.start() if found else 0)
+        return _explain_problem(error.problem or "", error.problem_mark, error.context_mark or error.problem_mark, text)
+    match = _UNPRINTABLE.search(text)
+    line, column = find_position(text, match.start() if match else 0)
     message = "this file has a character that is neither printable nor a tab or line break"
     return Fault("control-character", message, line, column, "remove it")
 
 
-def _explain(problem: str, at: Mark, began: Mark, text: str) -> Fault:
+def _explain_problem(problem: str, at: Mark, began: Mark, text: str) -> Fault:
     mark = began if problem in _FROM_THE_BEGINNING else at
     line, column = mark.line + 1, mark.column + 1
-    before, character = _around(text, at.index)
+    before, character = _get_surroundings(text, at.index)
     rule = "syntax"
     if "\t" in before:
         rule, column, (message, suggestion) = "tab", before.index("\t") + 1, _TAB
@@ -121,7 +121,7 @@ def _explain(problem: str, at: Mark, began: Mark, text: str) -> Fault:
     return Fault(rule, message, line, column, suggestion)
 
 
-def _around(text: str, index: int) -> tuple[str, str]:
+def _get_surroundings(text: str, index: int) -> tuple[str, str]:
     """The indentation of the line of the character at ``index``, and that character."""
     line = text[start_of_line(text, index) :].partition("\n")[0]
     return line[: len(line) - len(line.lstrip())], text[index : index + 1]

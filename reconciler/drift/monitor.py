@@ -21,9 +21,9 @@ from reconciler.planning.drift import (
     Drift,
     DriftKind,
     ObservedState,
-    describe,
+    describe_drift,
     drift_of,
-    encode,
+    encode_drift,
     location_suffix,
     without_ignored,
 )
@@ -69,59 +69,67 @@ class DriftScan(msgspec.Struct, frozen=True):
         return location not in self.unreachable if self.complete else location in self.seen
 
 
-async def scan(
+async def scan_drift(
     settings: Settings, records: Records, engines: Mapping[str, Engine], only: Parts | None = None
 ) -> DriftScan:
     """Observe every location whose resources can drift; changes nothing. Raises RecordsError.
 
     ``only`` names locations, and resources there: without any, the location is observed as a whole.
     """
-    places = [place for place, engine in engines.items() if engine.can_drift and (only is None or place in only)]
-    parts = {place: keys for place, keys in (only or {}).items() if keys and place in places}
+    places = [
+        location for location, engine in engines.items() if engine.can_drift and (only is None or location in only)
+    ]
+    parts = {location: keys for location, keys in (only or {}).items() if keys and location in places}
     calls: list[EngineCall] = []
-    answers = await asyncio.gather(*(_observed(place, engines[place], calls, parts.get(place)) for place in places))
-    found: list[tuple[Drift, str]] = []
+    answers = await asyncio.gather(
+        *(_observe_location(location, engines[location], calls, parts.get(location)) for location in places)
+    )
+    drifts: list[tuple[Drift, str]] = []
     unseen, shown = {}, {}
-    for place, answer in zip(places, answers, strict=True):
+    for location, answer in zip(places, answers, strict=True):
         if isinstance(answer, str):
-            unseen[place] = answer
+            unseen[location] = answer
             continue
         try:
-            found += await asyncio.to_thread(_compared, settings, records, place, answer, parts.get(place))
-            shown[place] = answer
+            drifts += await asyncio.to_thread(
+                _compare_location, settings, records, location, answer, parts.get(location)
+            )
+            shown[location] = answer
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - nothing is concluded about this location; the others are compared
-            bug = internal_error(error, f"drift at {place}")
-            unseen[place] = f"{bug.reason}: {bug}"
-    parts = {place: keys for place, keys in parts.items() if place in shown}
+            bug = internal_error(error, f"drift at {location}")
+            unseen[location] = f"{bug.reason}: {bug}"
+    parts = {location: keys for location, keys in parts.items() if location in shown}
     seen = frozenset(shown.keys() - parts.keys())
-    return DriftScan(sorted(found), seen, unseen, shown, tuple(calls), parts, only is None)
+    return DriftScan(sorted(drifts), seen, unseen, shown, tuple(calls), parts, only is None)
 
 
 async def check_now(settings: Settings, records: Records, clock: Clock) -> DriftCheck:
     """Observe every location once and record nothing. Raises RefusedError if a location does not answer."""
     engines = engines_for(settings, records, clock, SecretStore(records, settings).read)
-    found = await scan(settings, records, engines)
-    if found.unreachable:
-        failures = "; ".join(f"{place}: {message}" for place, message in sorted(found.unreachable.items()))
+    drift_scan = await scan_drift(settings, records, engines)
+    if drift_scan.unreachable:
+        failures = "; ".join(f"{location}: {message}" for location, message in sorted(drift_scan.unreachable.items()))
         raise RefusedError(f"not every location can be observed: {failures}")
-    return DriftCheck(clock.now() if found.seen else None, rows_of(records, found, clock.now()))
+    return DriftCheck(clock.now() if drift_scan.seen else None, rows_of(records, drift_scan, clock.now()))
 
 
-def rows_of(records: Records, found: DriftScan, now: float) -> list[DriftRow]:
-    """``found`` as rows, with what is already recorded about each drift."""
-    known = {(row.key, row.location): row for row in records.drifts.all()}
-    return [_row(drift, source, known.get((str(drift.key), drift.location)), now) for drift, source in found.drifts]
+def rows_of(records: Records, scan: DriftScan, now: float) -> list[DriftRow]:
+    """``scan_drift`` as rows, with what is already recorded about each drift."""
+    drift_rows = {(row.key, row.location): row for row in records.drifts.all()}
+    return [
+        _make_row(drift, source, drift_rows.get((str(drift.key), drift.location)), now) for drift, source in scan.drifts
+    ]
 
 
-def _row(drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRow:
+def _make_row(drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRow:
     since, in_conflict = (old.since, old.in_conflict) if old is not None else (now, False)
-    return DriftRow(str(drift.key), drift.location, source, since, encode(drift), in_conflict)
+    return DriftRow(str(drift.key), drift.location, source, since, encode_drift(drift), in_conflict)
 
 
-async def _observed(
-    place: str, engine: Engine, calls: list[EngineCall], keys: frozenset[Key] | None
+async def _observe_location(
+    location: str, engine: Engine, calls: list[EngineCall], keys: frozenset[Key] | None
 ) -> list[Observation] | str:
     """The observed resources, of ``keys`` or all, or why that failed, after which the location counts as unknown."""
     try:
@@ -130,56 +138,60 @@ async def _observed(
                 seen = await engine.observe_some(keys)
             else:
                 seen = await engine.observe()
-        calls.append(EngineCall(place, "observe"))
+        calls.append(EngineCall(location, "observe"))
         return seen
     except EngineError as error:
-        calls.append(EngineCall(place, "observe", str(error.reason)))
+        calls.append(EngineCall(location, "observe", str(error.reason)))
         return f"{error.reason}: {error}"
     except TimeoutError:
-        calls.append(EngineCall(place, "observe", str(Reason.LOCATION_UNREACHABLE)))
+        calls.append(EngineCall(location, "observe", str(Reason.LOCATION_UNREACHABLE)))
         return f"no answer in {OBSERVE_TIMEOUT_SECONDS:.0f} s"
     except RecordsError:
         raise
     except Exception as error:  # noqa: BLE001 - an engine's bug must not take the daemon down
         bug = internal_error(error, f"engine {engine.name}")
-        calls.append(EngineCall(place, "observe", str(bug.reason)))
+        calls.append(EngineCall(location, "observe", str(bug.reason)))
         return f"{bug.reason}: {bug}"
 
 
-def _compared(
-    settings: Settings, records: Records, place: str, seen: Iterable[Observation], keys: frozenset[Key] | None
+def _compare_location(
+    settings: Settings, records: Records, location: str, seen: Iterable[Observation], keys: frozenset[Key] | None
 ) -> list[tuple[Drift, str]]:
-    there = {str(each.key): each for each in seen if each.location == place and (keys is None or each.key in keys)}
+    there = {
+        str(observation.key): observation
+        for observation in seen
+        if observation.location == location and (keys is None or observation.key in keys)
+    }
     suspects: dict[str, Observation | None] = {}
-    for key, digest, version in _recorded_at(records, place, settings.locations[place].engine, keys):
-        each = there.pop(key, None)
-        if each is None or each.digest != digest or each.version != version:
-            suspects[key] = each
+    for key, digest, version in _recorded_at(records, location, settings.locations[location].engine, keys):
+        observed = there.pop(key, None)
+        if observed is None or observed.digest != digest or observed.version != version:
+            suspects[key] = observed
     ignores = settings.drift.ignore
     return [
-        *_drifted(records, place, suspects, ignores),
-        *(_unmanaged(settings, records, there.values(), ignores) if there else ()),
+        *_find_drifts(records, location, suspects, ignores),
+        *(_find_unexpected_resources(settings, records, there.values(), ignores) if there else ()),
     ]
 
 
-def _recorded_at(records: Records, place: str, engine: str, keys: frozenset[Key] | None) -> Iterator[VersionRow]:
-    """What ``engine`` has at ``place``, of ``keys`` or all."""
+def _recorded_at(records: Records, location: str, engine: str, keys: frozenset[Key] | None) -> Iterator[VersionRow]:
+    """What ``engine`` has at ``location``, of ``keys`` or all."""
     if keys is None:
-        yield from records.applied.scan_at(place, engine)
+        yield from records.applied.scan_at(location, engine)
         return
     for key, found in records.applied.get_many(keys, bodies=False).items():
-        at_place = (record for record in found if (record.location, record.engine) == (place, engine))
+        at_place = (record for record in found if (record.location, record.engine) == (location, engine))
         yield from ((key, record.digest, record.version) for record in at_place)
 
 
-def _drifted(
-    records: Records, place: str, suspects: Mapping[str, Observation | None], ignores: Sequence[Ignore]
+def _find_drifts(
+    records: Records, location: str, suspects: Mapping[str, Observation | None], ignores: Sequence[Ignore]
 ) -> Iterator[tuple[Drift, str]]:
     """Drifts of resources that are applied as Git wants them; a change in progress is no drift."""
-    for key, found in records.applied.get_many(suspects).items():
-        record = next(each for each in found if each.location == place)
-        wanted = records.desired.get(key)
-        if wanted is None or wanted.digest != record.digest:
+    for key, candidates in records.applied.get_many(suspects).items():
+        record = next(record for record in candidates if record.location == location)
+        entry = records.desired.get(key)
+        if entry is None or entry.digest != record.digest:
             continue
         drift = drift_of(record, _observed_state(suspects[key]))
         drift = without_ignored(drift, record.body, ignores) if drift is not None else None
@@ -191,7 +203,7 @@ def _observed_state(seen: Observation | None) -> ObservedState | None:
     return None if seen is None else ObservedState(seen.digest, seen.version, seen.body)
 
 
-def _unmanaged(
+def _find_unexpected_resources(
     settings: Settings, records: Records, seen: Iterable[Observation], ignores: Sequence[Ignore]
 ) -> Iterator[tuple[Drift, str]]:
     """Unexpected resources: with our label, but neither recorded nor in Git. Requires that all sources have been read.
@@ -200,10 +212,12 @@ def _unmanaged(
     """
     if {source.name for source in settings.sources} - set(records.sources.names()):
         return
-    for each in seen:
-        if records.desired.get(each.key) is None and not records.applied.exists(each.key):
+    for observation in seen:
+        if records.desired.get(observation.key) is None and not records.applied.exists(observation.key):
             drift = without_ignored(
-                Drift(each.key, each.location, DriftKind.UNEXPECTED, each.digest), each.body, ignores
+                Drift(observation.key, observation.location, DriftKind.UNEXPECTED, observation.digest),
+                observation.body,
+                ignores,
             )
             if drift is not None:
                 yield drift, ""
@@ -225,10 +239,10 @@ class DriftMonitor:
         self._notes = ObservationRecorder(records, settings)
         self._noticed: dict[str, frozenset[Key]] = {}
 
-    def notice(self, place: str, keys: frozenset[Key]) -> None:
-        """Resources may have changed at ``place``; without ``keys``, any of them may have."""
-        known = self._noticed.get(place)
-        self._noticed[place] = keys if known is None else known | keys if known and keys else frozenset()
+    def notice(self, location: str, keys: frozenset[Key]) -> None:
+        """Resources may have changed at ``location``; without ``keys``, any of them may have."""
+        former = self._noticed.get(location)
+        self._noticed[location] = keys if former is None else former | keys if former and keys else frozenset()
 
     async def check(self) -> set[str]:
         """Scan all locations and record the drifts; returns the names of the sources that have something to heal."""
@@ -238,67 +252,75 @@ class DriftMonitor:
     async def check_noticed(self) -> set[str]:
         """As ``check``, of what was noticed since the last one. A location that is not known yet is observed whole."""
         noticed, self._noticed = self._noticed, {}
-        unknown = {place for place in noticed if place in self.unreachable or not self._notes.has_observed(place)}
-        return await self._check({place: frozenset() if place in unknown else noticed[place] for place in noticed})
+        unknown = {
+            location for location in noticed if location in self.unreachable or not self._notes.has_observed(location)
+        }
+        return await self._check(
+            {location: frozenset() if location in unknown else noticed[location] for location in noticed}
+        )
 
     async def _check(self, only: Parts | None) -> set[str]:
-        found = await scan(self._settings, self._records, self.engines, only)
-        self.calls.update(found.calls)
-        self._append_location_events(found)
+        drift_scan = await scan_drift(self._settings, self._records, self.engines, only)
+        self.calls.update(drift_scan.calls)
+        self._append_location_events(drift_scan)
         # A single failure of a location that was observed a moment ago says nothing about what runs there.
         lost = {
-            place: why
-            for place, why in found.unreachable.items()
-            if place in self.unreachable or not self._notes.has_observed(place)
+            location: why
+            for location, why in drift_scan.unreachable.items()
+            if location in self.unreachable or not self._notes.has_observed(location)
         }
-        others = {place: why for place, why in self.unreachable.items() if only is not None and place not in only}
-        self.unreachable = others | found.unreachable
-        drifting = {place: engine for place, engine in self.engines.items() if engine.can_drift}
-        reachable = {place: engine for place, engine in drifting.items() if place not in self.unreachable}
-        self.health_changed = await asyncio.to_thread(self._notes.record, found.answers, reachable, found.parts)
+        others = {
+            location: why for location, why in self.unreachable.items() if only is not None and location not in only
+        }
+        self.unreachable = others | drift_scan.unreachable
+        drifting = {location: engine for location, engine in self.engines.items() if engine.can_drift}
+        reachable = {location: engine for location, engine in drifting.items() if location not in self.unreachable}
+        self.health_changed = await asyncio.to_thread(
+            self._notes.record, drift_scan.answers, reachable, drift_scan.parts
+        )
         if lost:
             self.health_changed |= await asyncio.to_thread(self._notes.record_unknown, lost)
-        if not (found.seen or found.parts) and not self._records.drifts.all():
+        if not (drift_scan.seen or drift_scan.parts) and not self._records.drifts.all():
             return set()
-        return await asyncio.to_thread(self._keep, found)
+        return await asyncio.to_thread(self._keep, drift_scan)
 
-    def _keep(self, found: DriftScan) -> set[str]:
+    def _keep(self, scan: DriftScan) -> set[str]:
         records, now = self._records, self._clock.now()
-        known = {(row.key, row.location): row for row in records.drifts.all()}
+        drift_rows = {(row.key, row.location): row for row in records.drifts.all()}
         changed: list[DriftRow] = []
         events: list[NewEvent] = []
         to_heal: set[str] = set()
-        for drift, source in found.drifts:
-            old = known.pop((str(drift.key), drift.location), None)
-            row = self._judged(drift, _row(drift, source, old, now))
+        for drift, source in scan.drifts:
+            old = drift_rows.pop((str(drift.key), drift.location), None)
+            row = self._judged(drift, _make_row(drift, source, old, now))
             if row != old:
                 changed.append(row)
                 events += self._drift_events(drift, row, old)
             if self._worth_a_run(row, old):
                 to_heal.add(source)
-        over = [row for row in known.values() if found.covers(row.key, row.location)]
+        over = [row for row in drift_rows.values() if scan.covers(row.key, row.location)]
         events += [
             NewEvent(row.key, Reason.DRIFT_RESOLVED, f"nothing differs{location_suffix(row.location)}", row.location)
             for row in over
         ]
         with records.transaction() if changed or over else records.repeatable():
-            if found.seen:
+            if scan.seen:
                 records.drifts.check(now)
             records.drifts.put_many(changed)
             for row in over:
                 records.drifts.remove(row.key, row.location)
-            for row in (each for each in (*changed, *over) if each.source):
+            for row in (drift_row for drift_row in (*changed, *over) if drift_row.source):
                 records.status_queue.add_many(row.source, [row.key])
             self._append_events(events)
         return to_heal
 
-    def _append_location_events(self, found: DriftScan) -> None:
+    def _append_location_events(self, scan: DriftScan) -> None:
         """Append events for locations that became unreachable, and for those that are reachable again."""
-        lost = [(place, why) for place, why in found.unreachable.items() if place not in self.unreachable]
-        events = [NewEvent(f"location/{place}", Reason.LOCATION_UNREACHABLE, why) for place, why in lost]
-        back = sorted(self.unreachable.keys() & found.seen)
+        lost = [(location, why) for location, why in scan.unreachable.items() if location not in self.unreachable]
+        events = [NewEvent(f"location/{location}", Reason.LOCATION_UNREACHABLE, why) for location, why in lost]
+        back = sorted(self.unreachable.keys() & scan.seen)
         events += [
-            NewEvent(f"location/{place}", Reason.LOCATION_REACHABLE, "its engine answers again") for place in back
+            NewEvent(f"location/{location}", Reason.LOCATION_REACHABLE, "its engine answers again") for location in back
         ]
         if events:
             self._append_events(events)
@@ -314,7 +336,7 @@ class DriftMonitor:
 
     def _drift_events(self, drift: Drift, row: DriftRow, old: DriftRow | None) -> Iterator[NewEvent]:
         if old is None or old.packed != row.packed:
-            yield NewEvent(row.key, Reason.DRIFT_DETECTED, describe(drift), row.location)
+            yield NewEvent(row.key, Reason.DRIFT_DETECTED, describe_drift(drift), row.location)
         if row.in_conflict and (old is None or not old.in_conflict):
             often = f"healed {self._settings.drift.most_heals} times within an hour and changed again"
             message = f"{often}; it is left alone until: reconciler retry {row.key}"
@@ -335,5 +357,5 @@ class DriftMonitor:
         if not row.source or row.in_conflict or not self._settings.drift.heal:
             return False
         waits = self._settings.approval == "always" and row == old
-        failed = any(each.location == row.location for each in self._records.failures.get(row.key))
+        failed = any(failure.location == row.location for failure in self._records.failures.get(row.key))
         return not (waits or failed or self._records.suspensions.get(row.key))

@@ -48,18 +48,22 @@ class ObservationRecorder:
         """
         self._unknown -= answers.keys()
         turned = self._record_domains(engines)
-        gone = turned | any(self._gone(place, seen, parts.get(place)) for place, seen in answers.items())
-        news = [(place, each) for place in answers for each in self._news(engines[place])]
-        fresh = [each for place, seen in answers.items() for each in self._fresh(place, seen, parts.get(place))]
+        gone = turned | any(self._gone(location, seen, parts.get(location)) for location, seen in answers.items())
+        news = [(answer, event) for answer in answers for event in self._news(engines[answer])]
+        fresh = [
+            observation
+            for location, seen in answers.items()
+            for observation in self._fresh(location, seen, parts.get(location))
+        ]
         if not (news or fresh):
             return gone
         records = self._records
-        known = records.applied.get_many({each.key for each in fresh}, bodies=False)
+        many = records.applied.get_many({observation.key for observation in fresh}, bodies=False)
         turned = gone
         with records.transaction() if news else records.repeatable():
-            events = [NewEvent(each.key, each.reason, each.message, place) for place, each in news]
+            events = [NewEvent(event.key, event.reason, event.message, location) for location, event in news]
             for seen in fresh:
-                for record in known.get(str(seen.key), ()):
+                for record in many.get(str(seen.key), ()):
                     if _is_of(record, seen):
                         turned |= record.health is not _health_of(seen)
                         self._write(record, _health_of(seen), seen.state)
@@ -68,9 +72,9 @@ class ObservationRecorder:
             records.events.trim(self._settings.events.keep)
         return turned
 
-    def has_observed(self, place: str) -> bool:
-        """Whether the health that is recorded at ``place`` was observed by this process."""
-        return place in self._known
+    def has_observed(self, location: str) -> bool:
+        """Whether the health that is recorded at ``location`` was observed by this process."""
+        return location in self._known
 
     def record_unknown(self, unreachable: Mapping[str, str]) -> bool:
         """Record that nothing is known of the locations ``unreachable`` (location → reason); returns if that is news.
@@ -80,24 +84,24 @@ class ObservationRecorder:
         # Resources without a location need none to be reached.
         records, lost = self._records, (unreachable.keys() & self._settings.locations.keys()) - self._unknown
         self._unknown |= lost
-        found = [
+        affected = [
             record
-            for place in sorted(lost)
-            for record in records.applied.items_at(place, self._settings.locations[place].engine)
+            for location in sorted(lost)
+            for record in records.applied.items_at(location, self._settings.locations[location].engine)
             # An observation without a state would not be recorded when the location is back.
             if record.health is not Health.UNKNOWN and record.state != b"{}"
         ]
-        for place in lost:
-            self._known.pop(place, None)
-        if found:
+        for location in lost:
+            self._known.pop(location, None)
+        if affected:
             with records.repeatable():
-                for record in found:
+                for record in affected:
                     state = _unknown_state(
                         record.state, f"the location cannot be observed: {unreachable[record.location]}"
                     )
                     records.applied.update_seen(record.key, record.location, Health.UNKNOWN, state)
                     records.status_queue.add_many(record.source, [record.key])
-        return bool(found)
+        return bool(affected)
 
     def _record_domains(self, engines: Mapping[str, Engine]) -> bool:
         """Record what the locations of ``engines`` report about domains; whether the health of any changed.
@@ -106,24 +110,24 @@ class ObservationRecorder:
 
         Domains that nothing is reported about any more are compared once; the first time all with a former report.
         """
-        found: dict[Key, list[DomainReport]] = {}
+        reported: dict[Key, list[DomainReport]] = {}
         unknown = self._settings.locations.keys() - engines.keys()
-        for place, engine in engines.items():
+        for location, engine in engines.items():
             reports = engine.domains() if isinstance(engine, SupportsDomains) else {}
             if reports is None:
-                unknown.add(place)
+                unknown.add(location)
                 continue
             for key, report in reports.items():
-                found.setdefault(key, []).append(report)
+                reported.setdefault(key, []).append(report)
         if self._domains is None:
             self._domains = set(map(Key.parse, self._records.applied.keys_with_state(Kind.DOMAIN)))
-        keys, self._domains = found.keys() | self._domains, set(found)
-        known = self._records.applied.get_many(keys, bodies=False).values() if keys else ()
+        keys, self._domains = reported.keys() | self._domains, set(reported)
+        recorded = self._records.applied.get_many(keys, bodies=False).values() if keys else ()
         changed = [
-            (each, state)
-            for same in known
-            for each in same
-            if (state := update_domain_state(each.state, found.get(each.key, ()), unknown)) != each.state
+            (record, state)
+            for same in recorded
+            for record in same
+            if (state := update_domain_state(record.state, reported.get(record.key, ()), unknown)) != record.state
         ]
         if not changed:
             return False
@@ -137,20 +141,22 @@ class ObservationRecorder:
             self._records.events.append_many(events)
         return any(record.health is not found_health[str(record.key)] for record, _ in changed)
 
-    def _gone(self, place: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> bool:
-        known = self._known.get(place, {}).keys()
-        asked = known if part is None else known & set(map(str, part))
-        return bool(asked - {str(each.key) for each in answer})
+    def _gone(self, location: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> bool:
+        keys = self._known.get(location, {}).keys()
+        asked = keys if part is None else keys & set(map(str, part))
+        return bool(asked - {str(observation.key) for observation in answer})
 
-    def _fresh(self, place: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> list[Observation]:
+    def _fresh(self, location: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> list[Observation]:
         """New or changed observations; those of resources without a record yet count as new every time."""
-        known = self._known.get(place, {})
-        fresh = [each for each in answer if known.get(str(each.key)) != each]
-        there = {str(each.key): each for each in answer}
-        asked = set(map(str, part)) if part is not None else known.keys()
-        others = {key: each for key, each in known.items() if key not in asked}
-        self._known[place] = others | {
-            key: each for key, each in there.items() if key in known or self._records.applied.exists(key)
+        observations = self._known.get(location, {})
+        fresh = [observation for observation in answer if observations.get(str(observation.key)) != observation]
+        there = {str(observation.key): observation for observation in answer}
+        asked = set(map(str, part)) if part is not None else observations.keys()
+        others = {key: observation for key, observation in observations.items() if key not in asked}
+        self._known[location] = others | {
+            key: observation
+            for key, observation in there.items()
+            if key in observations or self._records.applied.exists(key)
         }
         return fresh
 
@@ -174,13 +180,13 @@ def _health_of(seen: Observation) -> Health:
 
 def _unknown_state(state: bytes, message: str) -> bytes:
     """``state``, the JSON of a deployment or a volume set, as far as it does not claim that anything runs."""
-    found = msgspec.json.decode(state)
-    found["status"] = {**found.get("status", {}), "message": message}
-    if "ready" in found["status"]:
-        found["status"]["ready"] = False
-    if "workload" in found:
-        found["workload"] = {**found["workload"], "health": str(Health.UNKNOWN)}
-    return msgspec.json.encode(found)
+    content = msgspec.json.decode(state)
+    content["status"] = {**content.get("status", {}), "message": message}
+    if "ready" in content["status"]:
+        content["status"]["ready"] = False
+    if "workload" in content:
+        content["workload"] = {**content["workload"], "health": str(Health.UNKNOWN)}
+    return msgspec.json.encode(content)
 
 
 def _health_events(record: Record, health: Health, state: bytes) -> Iterator[NewEvent]:
@@ -190,5 +196,5 @@ def _health_events(record: Record, health: Health, state: bytes) -> Iterator[New
         return  # a location that is back is one event
     reason, word = _HEALTH_NEWS[health]
     message = message_of(state)
-    place = f" at {record.location}" if record.location else ""
-    yield NewEvent(record.key, reason, f"{word}{place}" + (f": {message}" if message else ""), record.location)
+    suffix = f" at {record.location}" if record.location else ""
+    yield NewEvent(record.key, reason, f"{word}{suffix}" + (f": {message}" if message else ""), record.location)

@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.engines.run_command import RUN, RunCronWorkload, check_run, parse_run
 from reconciler.engines.volume_commands import CLONE, VERIFY, VOLUME_COMMANDS, parse_volume_command
-from reconciler.engines.volumes import rejection
+from reconciler.engines.volumes import make_rejection
 from reconciler.manifests.secret_values import MASK
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import read_specification
@@ -55,7 +55,7 @@ def check_command(record: Record, name: str, spec: Mapping[str, Any]) -> None:
     elif record.key.kind is Kind.VOLUMESET:
         parse_volume_command(name, spec)
     else:
-        raise rejection(f"a {record.key.kind} takes no commands")
+        raise make_rejection(f"a {record.key.kind} takes no commands")
 
 
 def is_text(kind: Kind, name: str, path: Sequence[str]) -> bool:
@@ -66,7 +66,7 @@ def is_text(kind: Kind, name: str, path: Sequence[str]) -> bool:
     return types == [str] if len(path) == 1 else types == [dict[str, str]]
 
 
-def destroys(name: str, spec: Mapping[str, Any]) -> str:
+def describe_destruction(name: str, spec: Mapping[str, Any]) -> str:
     """What the command destroys, "" if nothing."""
     return DESTROYS.get(name, "").format_map(spec)
 
@@ -81,12 +81,12 @@ def without_secrets(spec: Mapping[str, Any]) -> dict[str, Any]:
     plain = dict(spec)
     overrides = plain.get("containerOverrides")
     if isinstance(overrides, list | tuple):
-        plain["containerOverrides"] = [_masked(each) for each in overrides]
+        plain["containerOverrides"] = [_mask_variables(override) for override in overrides]
     return plain
 
 
-def _masked(override: Any) -> Any:
+def _mask_variables(override: Any) -> Any:
     if not isinstance(override, dict) or "env" not in override:
         return override
-    variables = [{"name": each.get("name", ""), "value": MASK} for each in override["env"] or () if each]
+    variables = [{"name": value.get("name", ""), "value": MASK} for value in override["env"] or () if value]
     return {**override, "env": variables}

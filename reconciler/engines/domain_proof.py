@@ -33,11 +33,11 @@ async def find_proof(domain: str, org: str, resolver: str = "") -> Proof:
             host, _, port = resolver.rpartition(":")
             asking.nameservers, asking.port = [host.strip("[]")], int(port)
         asking.lifetime = SECONDS
-        found = await asking.resolve(proof_name(domain), "TXT", search=False)
+        answer = await asking.resolve(proof_name(domain), "TXT", search=False)
     except (NXDOMAIN, NoAnswer):
         return Proof(f"{expected} does not exist")
     except (DNSException, OSError, ValueError):
         return Proof(f"{expected} cannot be read: DNS gives no answer", answered=False)
-    if any(b"".join(each.strings) == proof_value(org).encode() for each in found):
+    if any(b"".join(value.strings) == proof_value(org).encode() for value in answer):
         return Proof("")
     return Proof(f"{expected} does not exist; another value is there")

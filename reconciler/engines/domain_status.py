@@ -52,7 +52,7 @@ def update_domain_state(state: bytes, reports: Iterable[DomainReport], unknown: 
 
     Locations without an ingress count only where none has one.
     """
-    stay = (each for each in read_domain_state(state).locations if each.location in unknown)
-    found = sorted([*stay, *reports], key=lambda each: each.location)
-    serving = [each for each in found if each.ingress]
-    return msgspec.json.encode(DomainState(tuple(serving or found)))
+    stay = (location for location in read_domain_state(state).locations if location.location in unknown)
+    merged = sorted([*stay, *reports], key=lambda location_report: location_report.location)
+    serving = [report for report in merged if report.ingress]
+    return msgspec.json.encode(DomainState(tuple(serving or merged)))

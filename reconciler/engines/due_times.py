@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.model.cron import Cron
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 AHEAD = 5
 """Minutes by which the clock may be set back before a schedule begins anew; it knows what has run."""
@@ -72,9 +72,10 @@ def missed_message(times: DueTimes, then: str) -> str:
     if not count:
         return ""
     number = f"more than {count}" if due < times.newest else str(count)
-    return f"{number} scheduled executions since {at(times.first)} were missed; {at(times.newest)} {then}"
+    first, newest = format_minute(times.first), format_minute(times.newest)
+    return f"{number} scheduled executions since {first} were missed; {newest} {then}"
 
 
-def at(minute: int) -> str:
+def format_minute(minute: int) -> str:
     """``minute`` since the epoch as a time."""
-    return iso(minute * 60.0)
+    return format_iso_time(minute * 60.0)

@@ -54,14 +54,16 @@ def message_of(state: bytes) -> str:
 
     Without one, why a condition makes it Unhealthy.
     """
-    own = (_read(state).status or _Status()).message
-    found = (each.message for each in engine_conditions(state) if each.type.degrades)
-    return own or "; ".join(dict.fromkeys(found))
+    own = (_decode_state(state).status or _Status()).message
+    messages = (
+        engine_condition.message for engine_condition in engine_conditions(state) if engine_condition.type.degrades
+    )
+    return own or "; ".join(dict.fromkeys(messages))
 
 
 def health_with_conditions(health: Health, state: bytes) -> Health:
     """The health of what an engine runs, as it is recorded: Unhealthy too with a condition that degrades it."""
-    if health.is_good and any(each.type.degrades for each in engine_conditions(state)):
+    if health.is_good and any(engine_condition.type.degrades for engine_condition in engine_conditions(state)):
         return Health.UNHEALTHY
     return health
 
@@ -70,13 +72,15 @@ def engine_conditions(state: bytes) -> list[EngineCondition]:
     """The conditions that engines report; most states have none and need no decoding for this."""
     if not _SHOWN.search(state):
         return []
-    found = _read(state)
-    reports = [_Report("", (found.status or _Status()).conditions), *found.locations]
+    engine_state = _decode_state(state)
+    reports = [_Report("", (engine_state.status or _Status()).conditions), *engine_state.locations]
     return [
-        EngineCondition(ConditionType(each.type), Reason.stored(each.reason), each.message, report.location)
+        EngineCondition(
+            ConditionType(condition.type), Reason.stored(condition.reason), condition.message, report.location
+        )
         for report in reports
-        for each in report.conditions
-        if each.type in _TYPES
+        for condition in report.conditions
+        if condition.type in _TYPES
     ]
 
 
@@ -85,14 +89,16 @@ def record_conditions(record: Record) -> list[EngineCondition]:
 
     Those of a workload are in the report of the engine that runs it.
     """
-    found = engine_conditions(record.state)
+    conditions = engine_conditions(record.state)
     if record.key.kind in SHOWN_BY_BODY and record.health is not Health.RECORDED:
         sentences = recorded_sentences(str(record.key.kind), record.body)
-        found += [EngineCondition(ConditionType.NOT_ENFORCED, Reason.NOT_ENFORCED, each) for each in sentences]
-    return found
+        conditions += [
+            EngineCondition(ConditionType.NOT_ENFORCED, Reason.NOT_ENFORCED, sentence) for sentence in sentences
+        ]
+    return conditions
 
 
-def _read(state: bytes) -> _State:
+def _decode_state(state: bytes) -> _State:
     try:
         return msgspec.json.decode(state, type=_State)
     except (msgspec.DecodeError, msgspec.ValidationError):

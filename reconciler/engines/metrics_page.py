@@ -52,33 +52,33 @@ def render_page(targets: Iterable[TargetMetrics]) -> Iterator[bytes]:
     """
     members: dict[str, list[tuple[str, Family]]] = {}
     for target in targets:
-        for name, family in (*_report(target), *target.families.items()):
+        for name, family in (*_build_target_families(target), *target.families.items()):
             members.setdefault(name, []).append((target.labels, family))
         yield b""
     groups: dict[str, _Group] = {}
-    for name, found in members.items():
-        _add(groups, name, found)
+    for name, families in members.items():
+        _add_families(groups, name, families)
     yield b""
     for name in sorted(groups):
         yield from groups[name].lines(name, typed=not _belongs_to_another(name, groups))
 
 
-def _report(target: TargetMetrics) -> Iterator[tuple[str, Family]]:
+def _build_target_families(target: TargetMetrics) -> Iterator[tuple[str, Family]]:
     values = {UP: f"{int(not target.error)}", SECONDS: f"{target.seconds:.6g}", SAMPLES: f"{target.samples}"}
     for name, value in values.items():
         yield name, Family(f"{name}{{{GAP}}} {value}\n".encode(), "gauge", _HELP[name])
 
 
-def _add(groups: dict[str, _Group], name: str, found: list[tuple[str, Family]]) -> None:
-    if len({family.type for _, family in found}) == 1:
+def _add_families(groups: dict[str, _Group], name: str, families: list[tuple[str, Family]]) -> None:
+    if len({family.type for _, family in families}) == 1:
         group = groups.setdefault(name, _Group())
-        group.declare(found[0][1].type, next((family.help for _, family in found if family.help), ""))
-        for labels, family in found:
+        group.declare(families[0][1].type, next((family.help for _, family in families if family.help), ""))
+        for labels, family in families:
             group.add(labels, family.samples)
         return
-    for labels, family in found:
-        for each, samples in _by_name(family.samples).items():
-            groups.setdefault(each, _Group()).add(labels, samples)
+    for labels, family in families:
+        for text, samples in _by_name(family.samples).items():
+            groups.setdefault(text, _Group()).add(labels, samples)
 
 
 def _by_name(samples: bytes) -> dict[str, bytes]:
@@ -86,7 +86,7 @@ def _by_name(samples: bytes) -> dict[str, bytes]:
     lines: dict[bytes, list[bytes]] = {}
     for line in samples.split(b"\n")[:-1]:
         lines.setdefault(line.partition(b"{")[0], []).append(line)
-    return {name.decode(): b"\n".join((*found, b"")) for name, found in lines.items()}
+    return {name.decode(): b"\n".join((*name_lines, b"")) for name, name_lines in lines.items()}
 
 
 def _belongs_to_another(name: str, groups: Mapping[str, _Group]) -> bool:

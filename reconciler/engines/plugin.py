@@ -108,16 +108,16 @@ class SupportsHostPrograms(EnginePlugin, Protocol):
 
 def list_engines() -> tuple[str, ...]:
     """The names of all engines, sorted."""
-    found = (path for folder in engines.__path__ for path in list_paths(Path(folder), "*/plugin.py"))
-    return tuple(sorted({path.parent.name for path in found}))
+    paths = (path for folder in engines.__path__ for path in list_paths(Path(folder), "*/plugin.py"))
+    return tuple(sorted({path.parent.name for path in paths}))
 
 
 def find_plugin(name: str) -> EnginePlugin | None:
     """The plugin of the engine ``name``; None if there is none."""
     if name not in list_engines():
         return None
-    found: EnginePlugin = import_module(f"{engines.__name__}.{name}.plugin").PLUGIN
-    return found
+    plugin: EnginePlugin = import_module(f"{engines.__name__}.{name}.plugin").PLUGIN
+    return plugin
 
 
 def list_plugins() -> list[EnginePlugin]:
@@ -147,8 +147,8 @@ def make_reader(settings: Settings, location: str) -> LocationReader:
 
 def make_readers(settings: Settings) -> list[LocationReader]:
     """A reader of each location that the settings bind, sorted by location."""
-    found = ((location, find_plugin(bound.engine)) for location, bound in sorted(settings.locations.items()))
-    return [plugin.make_reader(settings, location) for location, plugin in found if plugin is not None]
+    plugins = ((location, find_plugin(bound.engine)) for location, bound in sorted(settings.locations.items()))
+    return [plugin.make_reader(settings, location) for location, plugin in plugins if plugin is not None]
 
 
 def make_all_readers(settings: Settings) -> list[LocationReader]:
@@ -157,5 +157,5 @@ def make_all_readers(settings: Settings) -> list[LocationReader]:
     for plugin in list_plugins():
         if isinstance(plugin, SupportsLeftovers):
             pairs |= {(location, plugin.name) for location in plugin.list_locations(settings)}
-    found = ((location, find_plugin(name)) for location, name in sorted(pairs))
-    return [plugin.make_reader(settings, location) for location, plugin in found if plugin is not None]
+    plugins = ((location, find_plugin(name)) for location, name in sorted(pairs))
+    return [plugin.make_reader(settings, location) for location, plugin in plugins if plugin is not None]

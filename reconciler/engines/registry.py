@@ -39,21 +39,21 @@ def engines_for(
     records: Records,
     clock: Clock,
     reveal: SecretReader,
-    known: Mapping[str, MakeEngine] | None = None,
+    makers: Mapping[str, MakeEngine] | None = None,
 ) -> dict[str, Engine]:
     """One engine for each location in the settings, and the recorded engine for resources without a location.
 
-    ``known`` are the engines that there are, None for all plugins. Raises UsageError for one that does not exist.
+    ``makers`` are the engines that there are, None for all plugins. Raises UsageError for one that does not exist.
     """
-    known = engine_makers() if known is None else known
+    makers = engine_makers() if makers is None else makers
 
     def make(name: str, location: str) -> Engine:
         tables = records if name == RECORDED else None
-        return known[name](EngineContext(LocationRecords(records, location), settings, clock, reveal, tables=tables))
+        return makers[name](EngineContext(LocationRecords(records, location), settings, clock, reveal, tables=tables))
 
-    made = {"": make(RECORDED, "")}
+    engines = {"": make(RECORDED, "")}
     for location, bound in settings.locations.items():
-        if bound.engine not in known:
-            raise UsageError(f"location {location}: there is no engine {bound.engine!r}; known are {', '.join(known)}")
-        made[location] = make(bound.engine, location)
-    return made
+        if bound.engine not in makers:
+            raise UsageError(f"location {location}: there is no engine {bound.engine!r}; known are {', '.join(makers)}")
+        engines[location] = make(bound.engine, location)
+    return engines

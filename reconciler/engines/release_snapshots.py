@@ -49,7 +49,7 @@ def workload_of(snapshot: Snapshot, volumeset: Key) -> Key | None:
 
 def version_of(snapshot: Snapshot) -> int:
     """The version before which ``snapshot`` was taken."""
-    return _number(snapshot.tags)
+    return _parse_version_number(snapshot.tags)
 
 
 def commit_of(snapshot: Snapshot) -> str:
@@ -57,29 +57,33 @@ def commit_of(snapshot: Snapshot) -> str:
     return snapshot.tags.get(_COMMIT, "")
 
 
-def outdated(tags: Mapping[str, Mapping[str, str]], workload: str) -> list[str]:
+def list_outdated_snapshots(tags: Mapping[str, Mapping[str, str]], workload: str) -> list[str]:
     """The names of snapshots before versions of ``workload`` but the newest KEEP; ``tags`` are those of a volume."""
-    found = [
-        name for name, each in tags.items() if each.get(SNAPSHOT_ON) == NEW_VERSION and each.get(_WORKLOAD) == workload
+    texts = [
+        name
+        for name, snapshot_tags in tags.items()
+        if snapshot_tags.get(SNAPSHOT_ON) == NEW_VERSION and snapshot_tags.get(_WORKLOAD) == workload
     ]
-    return sorted(found, key=lambda name: _number(tags[name]))[:-KEEP]
+    return sorted(texts, key=lambda name: _parse_version_number(tags[name]))[:-KEEP]
 
 
 def with_snapshot(state: VolumeSetState, snapshot: Snapshot) -> VolumeSetState:
     """``state`` with ``snapshot`` of every volume in use that has none of its name, and without outdated ones."""
-    return msgspec.structs.replace(state, volumes=tuple(_snapshotted(each, snapshot) for each in state.volumes))
+    return msgspec.structs.replace(
+        state, volumes=tuple(_add_release_snapshot(volume, snapshot) for volume in state.volumes)
+    )
 
 
-def _snapshotted(volume: Volume, snapshot: Snapshot) -> Volume:
-    known = {each.name: each.tags for each in volume.volume_snapshots}
-    if volume.lifecycle is not Lifecycle.BOUND or snapshot.name in known:
+def _add_release_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
+    snapshot_tags = {volume_snapshot.name: volume_snapshot.tags for volume_snapshot in volume.volume_snapshots}
+    if volume.lifecycle is not Lifecycle.BOUND or snapshot.name in snapshot_tags:
         return volume
-    gone = outdated(known, snapshot.tags[_WORKLOAD])
+    gone = list_outdated_snapshots(snapshot_tags, snapshot.tags[_WORKLOAD])
     taken = add_snapshot(volume, snapshot)
-    remaining = tuple(each for each in taken.volume_snapshots if each.name not in gone)
+    remaining = tuple(volume_snapshot for volume_snapshot in taken.volume_snapshots if volume_snapshot.name not in gone)
     return msgspec.structs.replace(taken, volume_snapshots=remaining)
 
 
-def _number(tags: Mapping[str, str]) -> int:
+def _parse_version_number(tags: Mapping[str, str]) -> int:
     text = tags.get(_VERSION, "")
     return int(text) if text.isdecimal() else 0

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.command_spec import read_spec
-from reconciler.engines.volumes import rejection
+from reconciler.engines.volumes import make_rejection
 from reconciler.errors import RefusedError
 from reconciler.model.finding import Finding
 from reconciler.model.key import Key
@@ -29,7 +29,9 @@ class OverridesRefused(RefusedError):
 
 def refusal_text(findings: Sequence[Finding]) -> str:
     """The refusal of overrides because of ``findings``, each with its advice."""
-    worded = [f"{each.message}; {each.suggestion}" if each.suggestion else each.message for each in findings]
+    worded = [
+        f"{finding.message}; {finding.suggestion}" if finding.suggestion else finding.message for finding in findings
+    ]
     more = f"; and {len(worded) - MOST_SHOWN} more" if len(worded) > MOST_SHOWN else ""
     return f"the overrides are refused: {'; '.join(worded[:MOST_SHOWN])}{more}"
 
@@ -60,25 +62,27 @@ class RunCronWorkload(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
 def parse_run(name: str, spec: Mapping[str, Any]) -> RunCronWorkload:
     """Parse a command on a workload. Raises EngineError for an unknown name or an invalid spec."""
     if name != RUN:
-        raise rejection(f"a workload has no command {name}; there is: {RUN}")
+        raise make_rejection(f"a workload has no command {name}; there is: {RUN}")
     return read_spec(name, spec, RunCronWorkload)
 
 
 def check_run(key: Key, spec: Specification, ask: RunCronWorkload) -> int:
     """Check ``ask`` against the workload; returns the limit of its history. Raises EngineError if it is impossible."""
     if spec.type != "cron" or spec.job is None:
-        raise rejection(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
-    known = {container.name for container in spec.containers}
+        raise make_rejection(f"{key} is a {spec.type} workload; only a cron workload can be run on demand")
+    container_names = {container.name for container in spec.containers}
     names = [override.name for override in ask.container_overrides]
     if len(set(names)) < len(names):
-        raise rejection("each container has one override at most; write all that changes in it into one")
-    strange = sorted(set(names) - known)
+        raise make_rejection("each container has one override at most; write all that changes in it into one")
+    strange = sorted(set(names) - container_names)
     if strange:
-        raise rejection(f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(known))}")
+        raise make_rejection(
+            f"{key} has no container {', '.join(strange)}; it has: {', '.join(sorted(container_names))}"
+        )
     return spec.job.history_limit
 
 
-def overridden(manifest: Mapping[str, Any], ask: RunCronWorkload) -> dict[str, Any]:
+def apply_overrides(manifest: Mapping[str, Any], ask: RunCronWorkload) -> dict[str, Any]:
     """``manifest``, of a workload, with the overrides of ``ask``: what the execution runs.
 
     Variables of an override win over those of the same name.

@@ -55,8 +55,8 @@ class SupportsMetrics(Protocol):
 
 def label_text(labels: Mapping[str, str]) -> str:
     """``org="acme",gvc="shop"``, with escaped values."""
-    return ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return ",".join(f'{name}="{_escape_label_value(value)}"' for name, value in labels.items())
 
 
-def _escaped(value: str) -> str:
+def _escape_label_value(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace(GAP, "")

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.engines.context import LocationRecords
 from reconciler.engines.protocol import Observation
-from reconciler.engines.volumes import VolumeSetState, bind, read_volumes, release
+from reconciler.engines.volumes import VolumeSetState, bind_volumes, read_volumes, release_volumes
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.volumeset import read_capacity
 from reconciler.model.kinds.workload import Specification, mounted_volumesets, read_specification, replicas_at
@@ -43,8 +43,8 @@ class VolumeClaims:
         capacity = read_capacity(body)
         user = self._user(key, there.used_by_workload if there else "")
         if user is None:
-            return _encode(release(state, capacity))
-        return _encode(bind(state, self._link(user.key), self._replicas(user), capacity))
+            return _encode(release_volumes(state, capacity))
+        return _encode(bind_volumes(state, self._link(user.key), self._replicas(user), capacity))
 
     def affected_volumesets(self, step: Step, spec: Specification | None, past: Record | None) -> Iterator[Observation]:
         """The volume sets that change with the workload of ``step``: bound to its replicas, or released.
@@ -52,7 +52,7 @@ class VolumeClaims:
         ``spec`` is the step's desired spec, None for a delete; ``past`` is the earlier record at the location.
         """
         after = mounted_volumesets(spec) if spec is not None else ()
-        before = _mounts(past.body) if past else ()
+        before = _list_mounted_volumesets(past.body) if past else ()
         for name in sorted({*after, *before}):
             record = self.record(Key(Kind.VOLUMESET, step.key.gvc, name))
             state = read_volumes(record.state) if record else None
@@ -61,7 +61,7 @@ class VolumeClaims:
             user = spec if name in after else None
             changed = self._rebound(state, step.key, user, read_capacity(record.body))
             if changed != state:
-                yield _observation(record, changed)
+                yield _make_observation(record, changed)
 
     def record(self, key: Key) -> Record | None:
         """The record of ``key`` at this location."""
@@ -75,14 +75,14 @@ class VolumeClaims:
         """The revision that ``source`` applies now."""
         return self._records.revision(source)
 
-    def _user(self, volumeset: Key, known: str) -> Record | None:
+    def _user(self, volumeset: Key, user: str) -> Record | None:
         """The workload that uses ``volumeset`` here: the known one, or else one that refers to it."""
-        candidates = [known.rpartition("/")[2]] if known else []
+        candidates = [user.rpartition("/")[2]] if user else []
         referrers = self._records.referrers(volumeset)
         candidates += [key.name for key in referrers if key.kind is Kind.WORKLOAD and key.gvc == volumeset.gvc]
         for name in candidates:
             record = self.record(Key(Kind.WORKLOAD, volumeset.gvc, name))
-            if record is not None and volumeset.name in _mounts(record.body):
+            if record is not None and volumeset.name in _list_mounted_volumesets(record.body):
                 return record
         return None
 
@@ -93,17 +93,17 @@ class VolumeClaims:
         """``state`` bound to the replicas of ``user``, the workload ``key``; None: it does not mount the set."""
         link = self._link(key)
         if user is not None:
-            return bind(state, link, replicas_at(user, self._location), capacity)
-        return release(state, capacity) if state.used_by_workload == link else state
+            return bind_volumes(state, link, replicas_at(user, self._location), capacity)
+        return release_volumes(state, capacity) if state.used_by_workload == link else state
 
     def _link(self, key: Key) -> str:
         return f"/org/{self._org}/gvc/{key.gvc}/{key.kind}/{key.name}"
 
 
-def _observation(record: Record, state: VolumeSetState) -> Observation:
+def _make_observation(record: Record, state: VolumeSetState) -> Observation:
     return Observation(record.key, record.location, record.health, _encode(state), record.digest, record.version)
 
 
-def _mounts(body: bytes) -> tuple[str, ...]:
+def _list_mounted_volumesets(body: bytes) -> tuple[str, ...]:
     """The volume sets that a workload mounts; most mount none, which is detected without decoding the body."""
     return mounted_volumesets(read_specification(body)) if _MOUNT in body else ()

@@ -11,10 +11,10 @@ import msgspec
 
 from reconciler.engines import volumes
 from reconciler.engines.command_spec import read_spec
-from reconciler.engines.volumes import Snapshot, VolumeSetState, rejection
-from reconciler.manifests.rules.text import quoted
+from reconciler.engines.volumes import Snapshot, VolumeSetState, make_rejection
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.key import Key, Kind
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 VERIFY = "verifyVolumeSnapshot"
 CLONE = "cloneVolumeSnapshot"
@@ -109,9 +109,9 @@ def parse_volume_command(name: str, spec: Mapping[str, Any]) -> VolumeCommand:
     """Parse a command on a volume set. Raises EngineError for an unknown name or an invalid spec."""
     form = VOLUME_COMMANDS.get(name)
     if form is None:
-        near = closest(name, VOLUME_COMMANDS)
+        near = find_closest_word(name, VOLUME_COMMANDS)
         hint = f"did you mean {near}?" if near else f"there are: {', '.join(VOLUME_COMMANDS)}"
-        raise rejection(f"a volume set has no command {name}; {hint}")
+        raise make_rejection(f"a volume set has no command {name}; {hint}")
     ask: VolumeCommand = read_spec(name, spec, form)
     _check_volume(ask)
     return ask
@@ -122,9 +122,9 @@ def apply_command(state: VolumeSetState, ask: VolumeCommand, capacity: float, at
     index = ask.volume_index
     match ask:
         case ExpandVolume(new_storage_capacity=size):
-            return volumes.on_volume(state, index, lambda volume: volumes.expand(volume, size))
+            return volumes.on_volume(state, index, lambda volume: volumes.expand_volume(volume, size))
         case DeleteVolume():
-            return volumes.on_volume(state, index, lambda volume: volumes.clear(volume, capacity))
+            return volumes.on_volume(state, index, lambda volume: volumes.clear_volume(volume, capacity))
         case CreateVolumeSnapshot(snapshot_name=name, snapshot_expiration_date=expires, tags=tags):
             snapshot = Snapshot(name, at, 0, expires, tags)
             return volumes.on_volume(state, index, lambda volume: volumes.add_snapshot(volume, snapshot))
@@ -141,27 +141,29 @@ def apply_command(state: VolumeSetState, ask: VolumeCommand, capacity: float, at
 
 def parse_source(text: str) -> Key:
     """The volume set that ``text`` names as a link or as a key. Raises EngineError."""
-    found = _SOURCE.fullmatch(text)
-    if found is None:
-        raise rejection(f"source is {quoted(text)}; it is a volume set like //gvc/shop/volumeset/data")
-    return Key(Kind.VOLUMESET, found[1] or found[2], found[3])
+    match = _SOURCE.fullmatch(text)
+    if match is None:
+        raise make_rejection(f"source is {quote_text(text)}; it is a volume set like //gvc/shop/volumeset/data")
+    return Key(Kind.VOLUMESET, match[1] or match[2], match[3])
 
 
 def check_expiration(name: str, spec: Mapping[str, Any], now: float) -> None:
     """Raise EngineError if the command ``name`` takes a snapshot that expired before ``now``, in seconds."""
     text = spec.get("snapshotExpirationDate") if VOLUME_COMMANDS.get(name) is CreateVolumeSnapshot else None
-    if text and _moment(text).timestamp() <= now:
-        raise rejection(f"snapshotExpirationDate is {text}, which is past: the snapshot would be deleted at once")
+    if text and _parse_timestamp(text).timestamp() <= now:
+        raise make_rejection(f"snapshotExpirationDate is {text}, which is past: the snapshot would be deleted at once")
 
 
 def _check_volume(ask: VolumeCommand) -> None:
     """Check the fields of ``ask`` that need no volume. Raises EngineError."""
     if ask.volume_index < 0:
-        raise rejection(f"volumeIndex is {ask.volume_index}; the first volume has the index 0")
+        raise make_rejection(f"volumeIndex is {ask.volume_index}; the first volume has the index 0")
     match ask:
         case ExpandVolume(new_storage_capacity=size):
             if not 0 < size <= volumes.MOST_CAPACITY:  # also false for what is no number
-                raise rejection(f"newStorageCapacity is {size:g}; a volume holds at most {volumes.MOST_CAPACITY} GB")
+                raise make_rejection(
+                    f"newStorageCapacity is {size:g}; a volume holds at most {volumes.MOST_CAPACITY} GB"
+                )
         case CreateVolumeSnapshot():
             _check_snapshot(ask)
         case CloneVolumeSnapshot(snapshot_name=snapshot, source=source):
@@ -178,32 +180,34 @@ def _check_volume(ask: VolumeCommand) -> None:
 def _check_segment(snapshot: str) -> None:
     # A snapshot of an earlier version may have a name that no new one gets.
     if snapshot in ("", ".", "..") or not _is_path_segment(snapshot):
-        raise rejection(f"snapshotName is the name of a snapshot, not {quoted(snapshot)}")
+        raise make_rejection(f"snapshotName is the name of a snapshot, not {quote_text(snapshot)}")
 
 
 def _check_snapshot(ask: CreateVolumeSnapshot) -> None:
     name = ask.snapshot_name
     if not 0 < len(name) <= LONGEST_NAME or name != name.strip() or name[0] in ".-" or not _is_path_segment(name):
-        raise rejection(
-            f"snapshotName is {quoted(name)}; a name has up to {LONGEST_NAME} printable characters without /, and "
+        raise make_rejection(
+            f"snapshotName is {quote_text(name)}; a name has up to {LONGEST_NAME} printable characters without /, and "
             "begins with neither . nor -"
         )
     if len(ask.tags) > MOST_TAGS or "" in ask.tags:
-        raise rejection(f"a snapshot has at most {MOST_TAGS} tags, each with a key")
+        raise make_rejection(f"a snapshot has at most {MOST_TAGS} tags, each with a key")
     if ask.snapshot_expiration_date:
-        _moment(ask.snapshot_expiration_date)
+        _parse_timestamp(ask.snapshot_expiration_date)
 
 
 def _is_path_segment(name: str) -> bool:
     return "/" not in name and name.isprintable()
 
 
-def _moment(text: str) -> datetime:
+def _parse_timestamp(text: str) -> datetime:
     """The time that ``text`` names. Raises EngineError if it is not ISO 8601 in UTC."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
     if moment is None or moment.utcoffset() != timedelta(0):
-        raise rejection(f"snapshotExpirationDate is {quoted(text)}; it is a UTC timestamp like 2026-01-31T12:00:00Z")
+        raise make_rejection(
+            f"snapshotExpirationDate is {quote_text(text)}; it is a UTC timestamp like 2026-01-31T12:00:00Z"
+        )
     return moment

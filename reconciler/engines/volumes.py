@@ -87,25 +87,25 @@ def read_volumes(state: bytes) -> VolumeSetState | None:
         return None
 
 
-def bind(state: VolumeSetState, workload: str, replicas: int, capacity: float) -> VolumeSetState:
+def bind_volumes(state: VolumeSetState, workload: str, replicas: int, capacity: float) -> VolumeSetState:
     """``state`` with a volume for each of ``replicas`` of ``workload``; further volumes remain, unbound or unused.
 
     Every volume has at least ``capacity``; a volume that a command or autoscaling expanded beyond it keeps its size.
     """
     free = Lifecycle.UNBOUND if workload else Lifecycle.UNUSED
-    there = {volume.index: _resize(volume, replicas, capacity, free) for volume in state.volumes}
+    there = {volume.index: _resize_volume(volume, replicas, capacity, free) for volume in state.volumes}
     for index in range(replicas):
         there.setdefault(index, Volume(index, Lifecycle.BOUND, capacity))
     volumes = tuple(there[index] for index in sorted(there))
     return VolumeSetState(state.name, volumes, workload)
 
 
-def release(state: VolumeSetState, capacity: float) -> VolumeSetState:
+def release_volumes(state: VolumeSetState, capacity: float) -> VolumeSetState:
     """``state`` without a workload: its volumes and their data remain."""
-    return bind(state, "", 0, capacity)
+    return bind_volumes(state, "", 0, capacity)
 
 
-def _resize(volume: Volume, replicas: int, capacity: float, free: Lifecycle) -> Volume:
+def _resize_volume(volume: Volume, replicas: int, capacity: float, free: Lifecycle) -> Volume:
     bound = volume.index < replicas
     if volume.lifecycle is Lifecycle.DELETED and not bound:
         return volume
@@ -117,21 +117,23 @@ def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volu
     """``state`` with one volume changed. Raises EngineError if there is no such volume."""
     if all(volume.index != index for volume in state.volumes):
         indexes = ", ".join(str(volume.index) for volume in state.volumes) or "none"
-        raise rejection(f"there is no volume {index} at {state.name}; there are: {indexes}", Reason.VOLUME_NOT_FOUND)
+        raise make_rejection(
+            f"there is no volume {index} at {state.name}; there are: {indexes}", Reason.VOLUME_NOT_FOUND
+        )
     volumes = tuple(change(volume) if volume.index == index else volume for volume in state.volumes)
     return msgspec.structs.replace(state, volumes=volumes)
 
 
-def expand(volume: Volume, size: float) -> Volume:
+def expand_volume(volume: Volume, size: float) -> Volume:
     """``volume`` expanded to ``size`` (docs/platform/volumeset.md#growth). Raises EngineError for any other size."""
     if volume.current_size >= size:
-        raise rejection(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
+        raise make_rejection(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
     if size > MOST_CAPACITY:
-        raise rejection(f"newStorageCapacity is {size:g}; a volume holds at most {MOST_CAPACITY} GB")
+        raise make_rejection(f"newStorageCapacity is {size:g}; a volume holds at most {MOST_CAPACITY} GB")
     return msgspec.structs.replace(_with_data(volume), current_size=size)
 
 
-def clear(volume: Volume, capacity: float) -> Volume:
+def clear_volume(volume: Volume, capacity: float) -> Volume:
     """``volume`` without data; in use, it gets a device of its size, ``capacity`` at least.
 
     See docs/platform/volumeset.md#commands.
@@ -145,48 +147,48 @@ def clear(volume: Volume, capacity: float) -> Volume:
 def add_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
     """``volume`` with one more snapshot. Raises EngineError if the name exists."""
     if any(one.name == snapshot.name for one in volume.volume_snapshots):
-        raise rejection(f"volume {volume.index} has a snapshot {snapshot.name} already", Reason.SNAPSHOT_EXISTS)
+        raise make_rejection(f"volume {volume.index} has a snapshot {snapshot.name} already", Reason.SNAPSHOT_EXISTS)
     taken = msgspec.structs.replace(snapshot, size=_with_data(volume).current_size)
     return msgspec.structs.replace(volume, volume_snapshots=(*volume.volume_snapshots, taken))
 
 
 def without_snapshot(volume: Volume, name: str) -> Volume:
     """``volume`` without the snapshot ``name``. Raises EngineError if there is none."""
-    gone = _snapshot(volume, name)
+    gone = _find_snapshot(volume, name)
     remaining = tuple(one for one in volume.volume_snapshots if one is not gone)
     return msgspec.structs.replace(volume, volume_snapshots=remaining, last_proven=last_proof(remaining))
 
 
 def prove_snapshot(volume: Volume, name: str, at: str) -> Volume:
     """``volume`` whose snapshot ``name`` was proven ``at`` that time. Raises EngineError if there is none."""
-    proven = _snapshot(volume, name)
+    proven = _find_snapshot(volume, name)
     proven = msgspec.structs.replace(proven, tags={**proven.tags, PROVEN: at})
-    found = tuple(proven if one.name == name else one for one in volume.volume_snapshots)
-    return msgspec.structs.replace(volume, volume_snapshots=found, last_proven=last_proof(found))
+    snapshots = tuple(proven if one.name == name else one for one in volume.volume_snapshots)
+    return msgspec.structs.replace(volume, volume_snapshots=snapshots, last_proven=last_proof(snapshots))
 
 
 def last_proof(snapshots: Iterable[Snapshot]) -> str | msgspec.UnsetType:
     """When one of ``snapshots`` was last proven, ISO 8601; not set if none was."""
-    return max((each.tags[PROVEN] for each in snapshots if PROVEN in each.tags), default=msgspec.UNSET)
+    return max((snapshot.tags[PROVEN] for snapshot in snapshots if PROVEN in snapshot.tags), default=msgspec.UNSET)
 
 
 def restore_snapshot(volume: Volume, name: str) -> Volume:
     """``volume`` as it was at the snapshot ``name``, never smaller than now. Raises EngineError if there is none."""
-    snapshot = _snapshot(volume, name)
+    snapshot = _find_snapshot(volume, name)
     lifecycle = Lifecycle.UNBOUND if volume.lifecycle is Lifecycle.DELETED else volume.lifecycle
     return msgspec.structs.replace(volume, lifecycle=lifecycle, current_size=max(volume.current_size, snapshot.size))
 
 
 def find_snapshot(state: VolumeSetState, index: int, name: str) -> Snapshot:
     """The snapshot ``name`` of a volume. Raises EngineError if there is none."""
-    found = next((each for each in state.volumes if each.index == index), None)
-    return _snapshot(found or Volume(index, Lifecycle.DELETED, 0), name)
+    match = next((volume for volume in state.volumes if volume.index == index), None)
+    return _find_snapshot(match or Volume(index, Lifecycle.DELETED, 0), name)
 
 
 def data_in_words(state: VolumeSetState) -> str:
     """The volumes with data, how much they hold, and their newest snapshots; "" if there is none."""
-    found = [volume for volume in state.volumes if volume.lifecycle is not Lifecycle.DELETED and volume.current_size]
-    return "; ".join(_in_words(volume) for volume in found)
+    volumes = [volume for volume in state.volumes if volume.lifecycle is not Lifecycle.DELETED and volume.current_size]
+    return "; ".join(_in_words(volume) for volume in volumes)
 
 
 def _in_words(volume: Volume) -> str:
@@ -198,7 +200,7 @@ def _in_words(volume: Volume) -> str:
 
 def newest_snapshot(volume: Volume) -> str:
     """The time of the newest snapshot of ``volume``, ISO 8601; "" if it has none."""
-    return max((each.created for each in volume.volume_snapshots), default="")
+    return max((volume_snapshot.created for volume_snapshot in volume.volume_snapshots), default="")
 
 
 def size_in_words(size: int) -> str:
@@ -209,19 +211,21 @@ def size_in_words(size: int) -> str:
     return f"{size} bytes"
 
 
-def rejection(message: str, reason: Reason = Reason.INVALID_COMMAND) -> EngineError:
+def make_rejection(message: str, reason: Reason = Reason.INVALID_COMMAND) -> EngineError:
     """The error for a command that can never succeed as requested."""
     return EngineError(message, reason=reason, retry=False)
 
 
 def _with_data(volume: Volume) -> Volume:
     if volume.lifecycle is Lifecycle.DELETED:
-        raise rejection(f"the storage of volume {volume.index} is deleted; restore a snapshot or let a replica use it")
+        raise make_rejection(
+            f"the storage of volume {volume.index} is deleted; restore a snapshot or let a replica use it"
+        )
     return volume
 
 
-def _snapshot(volume: Volume, name: str) -> Snapshot:
+def _find_snapshot(volume: Volume, name: str) -> Snapshot:
     for snapshot in volume.volume_snapshots:
         if snapshot.name == name:
             return snapshot
-    raise rejection(f"volume {volume.index} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)
+    raise make_rejection(f"volume {volume.index} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)

@@ -23,14 +23,16 @@ class AddressRange(msgspec.Struct, frozen=True):
     def contains(self, text: str) -> bool:
         """Whether ``text`` is an address of the range."""
         try:
-            found = ipaddress.ip_address(text)
+            address = ipaddress.ip_address(text)
         except ValueError:
             return False
-        return found.version == self.first.version and int(self.first) <= int(found) <= int(self.last)
+        return address.version == self.first.version and int(self.first) <= int(address) <= int(self.last)
 
     def is_in(self, line: str) -> bool:
         """Whether ``line`` has an address of the range anywhere, with a port behind it or not."""
-        return any(self.contains(each) for found in _CANDIDATE.findall(line) for each in _forms(found))
+        return any(
+            self.contains(form) for candidate in _CANDIDATE.findall(line) for form in _list_address_forms(candidate)
+        )
 
 
 def parse_addresses(text: str) -> AddressRange:
@@ -45,8 +47,8 @@ def parse_addresses(text: str) -> AddressRange:
     return AddressRange(network[0], network[-1])
 
 
-def _forms(found: str) -> Iterator[str]:
-    """``found`` as it is, without marks at its ends, and without a port."""
-    yield found
-    yield found.strip(".:")
-    yield found.partition(":")[0]
+def _list_address_forms(text: str) -> Iterator[str]:
+    """``text`` as it is, without marks at its ends, and without a port."""
+    yield text
+    yield text.strip(".:")
+    yield text.partition(":")[0]

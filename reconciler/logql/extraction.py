@@ -40,12 +40,12 @@ class Extraction(msgspec.Struct, frozen=True):
     def filter_line(self, line: bytes, labels: Labels, stream: Mapping[str, str]) -> bytes | None:
         """Add the labels of ``line`` to ``labels``; returns the line."""
         try:
-            found = self.extract(as_text(line))
+            fields = self.extract(as_text(line))
         except (ValueError, RecursionError):
             if self.failure:
                 labels[ERROR] = self.failure
             return line
-        for name, value in found.items():
+        for name, value in fields.items():
             labels[f"{name}{EXTRACTED}" if name in stream else name] = value
         return line
 
@@ -59,12 +59,12 @@ def logfmt_extraction(names: Mapping[str, Path], *, strict: bool, keep_empty: bo
     """The pairs of a line such as ``level=info msg="all is well"``, or those that ``names`` chooses."""
 
     def extract(line: str) -> Mapping[str, str]:
-        found = dict(_pairs(line, strict=strict))
+        fields = dict(_parse_pairs(line, strict=strict))
         if not keep_empty:
-            found = {name: value for name, value in found.items() if value}
+            fields = {name: value for name, value in fields.items() if value}
         if not names:
-            return {_label(name): value for name, value in found.items()}
-        return {label: found.get(str(path[0]), "") for label, path in names.items()}
+            return {_to_label_name(name): value for name, value in fields.items()}
+        return {label: fields.get(str(path[0]), "") for label, path in names.items()}
 
     return Extraction(extract, "LogfmtParserErr" if strict else "")
 
@@ -73,8 +73,8 @@ def expression_extraction(pattern: re.Pattern[str]) -> Extraction:
     """The named groups of an expression."""
 
     def extract(line: str) -> Mapping[str, str]:
-        found = pattern.search(line)
-        return {} if found is None else {name: value or "" for name, value in found.groupdict().items()}
+        match = pattern.search(line)
+        return {} if match is None else {name: value or "" for name, value in match.groupdict().items()}
 
     return Extraction(extract)
 
@@ -85,14 +85,14 @@ def pattern_expression(text: str, *, whole: bool) -> re.Pattern[str]:
     Raises ParseError.
     """
     parts, names, at = list[str](), set[str](), 0
-    for found in _CAPTURE.finditer(text):
-        if found.start() == at and at:
+    for match in _CAPTURE.finditer(text):
+        if match.start() == at and at:
             raise ParseError("between two captures there has to be a text")
-        if found[1] != "_" and found[1] in names:
-            raise ParseError(f"the capture <{found[1]}> is there twice")
-        names.add(found[1])
-        parts += [re.escape(text[at : found.start()]), "(?:.*?)" if found[1] == "_" else f"(?P<{found[1]}>.*?)"]
-        at = found.end()
+        if match[1] != "_" and match[1] in names:
+            raise ParseError(f"the capture <{match[1]}> is there twice")
+        names.add(match[1])
+        parts += [re.escape(text[at : match.start()]), "(?:.*?)" if match[1] == "_" else f"(?P<{match[1]}>.*?)"]
+        at = match.end()
     if not whole and names <= {"_"}:
         raise ParseError("a pattern has at least one capture with a name, such as <level>")
     rest = re.escape(text[at:])
@@ -105,11 +105,11 @@ def parse_path(text: str) -> Path:
     steps: list[str | int] = []
     at = 0
     while at < len(text):
-        found = _STEP.match(text, at)
-        if found is None:
+        match = _STEP.match(text, at)
+        if match is None:
             raise ParseError(f"`{text[:40]}` names no field; write such as request.method or tags[0]")
-        steps.append(int(found["index"]) if found["index"] is not None else found["name"] or found["quoted"] or "")
-        at = found.end()
+        steps.append(int(match["index"]) if match["index"] is not None else match["name"] or match["quoted"] or "")
+        at = match.end()
     if not steps:
         raise ParseError("a field is missing here, such as request.method")
     return tuple(steps)
@@ -121,26 +121,26 @@ def _json_labels(line: str, paths: Mapping[str, Path]) -> Mapping[str, str]:
     if not isinstance(document, dict):
         raise ValueError("the line is no object")
     if not paths:
-        return dict(_scalars("", document))
-    return {label: _chosen(line, document, path) for label, path in paths.items()}
+        return dict(_list_scalars("", document))
+    return {label: _extract_field(line, document, path) for label, path in paths.items()}
 
 
-def _chosen(line: str, document: Any, path: Path) -> str:
+def _extract_field(line: str, document: Any, path: Path) -> str:
     """The field at ``path``; an object or a list is its JSON without spaces."""
-    value = _at(document, path)
-    return _as_label(_at(json.loads(line), path) if isinstance(value, dict | list) else value)
+    value = _get_value_at(document, path)
+    return _as_label(_get_value_at(json.loads(line), path) if isinstance(value, dict | list) else value)
 
 
-def _scalars(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _list_scalars(prefix: str, document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in document.items():
         label = f"{prefix}_{name}" if prefix else name
         if isinstance(value, dict):
-            yield from _scalars(label, value)
+            yield from _list_scalars(label, value)
         elif not isinstance(value, list):
-            yield _label(label), _as_label(value)
+            yield _to_label_name(label), _as_label(value)
 
 
-def _at(document: Any, path: Path) -> Any:
+def _get_value_at(document: Any, path: Path) -> Any:
     for step in path:
         if isinstance(step, int):
             document = document[step] if isinstance(document, list) and step < len(document) else None
@@ -157,25 +157,27 @@ def _as_label(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _label(name: str) -> str:
+def _to_label_name(name: str) -> str:
     """``name`` as the name of a label."""
     plain = _ODD.sub("_", name)
     return f"_{plain}" if plain[:1].isdigit() else plain
 
 
-def _pairs(line: str, *, strict: bool) -> Iterator[tuple[str, str]]:
+def _parse_pairs(line: str, *, strict: bool) -> Iterator[tuple[str, str]]:
     at = 0
     while at < len(line):
         if line[at].isspace():
             at += 1
             continue
-        found = _PAIR.match(line, at)
-        if found is None:
+        match = _PAIR.match(line, at)
+        if match is None:
             if strict:
                 raise ValueError(f"no pair begins at {at}")
             at += 1
             continue
-        quoted = found["quoted"]
-        value = _ESCAPE.sub(lambda each: _CONTROL.get(each[1], each[1]), quoted) if quoted else found["plain"] or ""
-        yield found["key"], value
-        at = found.end()
+        quoted = match["quoted"]
+        value = (
+            _ESCAPE.sub(lambda escape: _CONTROL.get(escape[1], escape[1]), quoted) if quoted else match["plain"] or ""
+        )
+        yield match["key"], value
+        at = match.end()

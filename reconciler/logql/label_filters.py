@@ -65,11 +65,11 @@ class Comparison(msgspec.Struct, frozen=True):
         if self.label not in labels:
             return False
         try:
-            found = self.read(labels[self.label])
+            number = self.read(labels[self.label])
         except ValueError:
             labels[ERROR] = "LabelFilterErr"
             return True
-        return COMPARISONS[self.op](found, self.value)
+        return COMPARISONS[self.op](number, self.value)
 
 
 class Both(msgspec.Struct, frozen=True):
@@ -114,24 +114,24 @@ def read_number(text: str) -> float:
 
 def read_duration(text: str) -> float:
     """The seconds of a duration such as ``1h30m`` or ``1.5s``. Raises ValueError."""
-    found = _DURATION.findall(text)
-    if not found or "".join(found) != text:
+    parts = _DURATION.findall(text)
+    if not parts or "".join(parts) != text:
         raise ValueError(f"{text[:40]} is no duration")
-    return sum(_seconds(each) for each in found)
+    return sum(_parse_seconds(value) for value in parts)
 
 
-def _seconds(part: str) -> float:
+def _parse_seconds(part: str) -> float:
     unit = part.lstrip("-.0123456789")
     return float(part.removesuffix(unit)) * _SECONDS[unit]
 
 
 def read_size(text: str) -> float:
     """The bytes of a size such as ``20MB`` or ``1.5 KiB``. Raises ValueError."""
-    found = _SIZE.fullmatch(text)
-    unit = _BYTES.get(found[2].lower()) if found is not None else None
-    if found is None or unit is None:
+    match = _SIZE.fullmatch(text)
+    unit = _BYTES.get(match[2].lower()) if match is not None else None
+    if match is None or unit is None:
         raise ValueError(f"{text[:40]} is no size")
-    return float(found[1]) * unit
+    return float(match[1]) * unit
 
 
 def reader_of(text: str) -> Callable[[str], float] | None:

@@ -38,21 +38,21 @@ class LineFilter(msgspec.Struct, frozen=True):
 
     def filter_lines(self, lines: Sequence[bytes]) -> Sequence[bytes]:
         """The ``lines`` that match."""
-        first, wanted = self.alternatives[0], self.wanted
+        first, expected = self.alternatives[0], self.wanted
         if len(self.alternatives) > 1:
             return [line for line in lines if self.passes(line)]
         if first.pattern is None and first.addresses is None:
             text = as_bytes(first.value)
-            return [line for line in lines if (text in line) is wanted]
-        return [line for line in lines if first.is_in(line) is wanted]
+            return [line for line in lines if (text in line) is expected]
+        return [line for line in lines if first.is_in(line) is expected]
 
     def passes(self, line: bytes) -> bool:
         """Whether ``line`` matches."""
-        return any(each.is_in(line) for each in self.alternatives) is self.wanted
+        return any(alternative.is_in(line) for alternative in self.alternatives) is self.wanted
 
     def may_match(self, text: bytes) -> bool:
         """Whether a line of ``text`` can match. Cheap, since it splits no lines; False is certain."""
-        return not self.wanted or any(each.may_be_in(text) for each in self.alternatives)
+        return not self.wanted or any(alternative.may_be_in(text) for alternative in self.alternatives)
 
 
 def as_bytes(text: str) -> bytes:

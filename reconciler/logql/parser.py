@@ -33,7 +33,7 @@ from reconciler.logql.line_filters import Alternative, LineFilter, as_bytes
 from reconciler.logql.query import LABELS, LogQuery, Stage
 from reconciler.logql.regex import ExpressionError, compile_expression
 from reconciler.logql.tokens import QueryError, Quoted, Tokens
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 LONGEST = 10_000
 """Characters of a query."""
@@ -92,7 +92,7 @@ class LineStage(msgspec.Struct, frozen=True):
         return line if self.condition.passes(line) else None
 
 
-def parse(text: str) -> LogQuery:
+def parse_log_query(text: str) -> LogQuery:
     """Parse ``{gvc="shop", workload=~"web|api"} |= "error" | json | status >= 500``.
 
     Raises QueryError and nothing else.
@@ -123,11 +123,11 @@ class _Parser:
         stages: list[Stage] = []
         while not self._tokens.ended():
             if self._tokens.peek(_FILTERING):
-                found = self._line_filter()
+                line_filter = self._line_filter()
                 if stages:
-                    stages.append(LineStage(found))
+                    stages.append(LineStage(line_filter))
                 else:
-                    filters.append(found)
+                    filters.append(line_filter)
                 continue
             self._tokens.expect("|", _FILTER_HINT)
             stages.append(self._stage())
@@ -141,16 +141,16 @@ class _Parser:
 
     def _matchers(self) -> tuple[LabelMatcher, ...]:
         begin = self._tokens.at - 1
-        found: list[LabelMatcher] = []
+        matchers: list[LabelMatcher] = []
         if not self._tokens.taken("}"):
-            found.append(self._matcher())
+            matchers.append(self._matcher())
             while self._tokens.taken(","):
-                found.append(self._matcher())
+                matchers.append(self._matcher())
             self._tokens.expect("}", "`,` and another label, or `}`, is missing here")
-        if all(each.matches("") for each in found):
+        if all(matcher.matches("") for matcher in matchers):
             hint = 'such as gvc="shop" or workload=~".+"'
             raise QueryError(f"at least one label has to be asked for that is not empty, {hint}", begin)
-        return tuple(found)
+        return tuple(matchers)
 
     def _matcher(self) -> LabelMatcher:
         self._tokens.skip()
@@ -159,30 +159,32 @@ class _Parser:
         self._tokens.skip()
         op = self._tokens.take(_MATCHING, "after a label comes one of = != =~ !~")
         quoted = self._tokens.quoted()
-        return LabelMatcher(name, op, quoted.value, _expression(quoted) if "~" in op else None)
+        return LabelMatcher(name, op, quoted.value, _compile_quoted_expression(quoted) if "~" in op else None)
 
     def _check_label(self, name: str, at: int, hint: str) -> None:
         if name not in LABELS:
-            close = closest(name, LABELS)
+            close = find_closest_word(name, LABELS)
             advice = f"did you mean {close}?" if close else f"there are {', '.join(LABELS)}{hint}"
             raise QueryError(f"there is no label {name}; {advice}", at)
 
     def _line_filter(self) -> LineFilter:
         op = self._tokens.take(_FILTERING, _FILTER_HINT)
-        found = [self._alternative(op)]
+        alternatives = [self._alternative(op)]
         while self._tokens.peek(_JOINING) == "or":
             self._tokens.take(_JOINING, "")
-            found.append(self._alternative(op))
-        return LineFilter(op.startswith("|"), tuple(found))
+            alternatives.append(self._alternative(op))
+        return LineFilter(op.startswith("|"), tuple(alternatives))
 
     def _alternative(self, op: str) -> Alternative:
         if op in ("|=", "!=") and (addresses := self._addresses()) is not None:
             return Alternative("", addresses=addresses)
         quoted = self._tokens.quoted()
         if op.endswith("~"):
-            return Alternative(quoted.value, _expression(quoted))
+            return Alternative(quoted.value, _compile_quoted_expression(quoted))
         if op.endswith(">"):
-            return Alternative(quoted.value, _worded(quoted, lambda text: pattern_expression(text, whole=True)))
+            return Alternative(
+                quoted.value, _read_quoted_value(quoted, lambda text: pattern_expression(text, whole=True))
+            )
         return Alternative(quoted.value)
 
     def _addresses(self) -> AddressRange | None:
@@ -192,12 +194,12 @@ class _Parser:
         self._tokens.take(_IP, "")
         quoted = self._tokens.quoted()
         try:
-            found = parse_addresses(quoted.value)
+            addresses = parse_addresses(quoted.value)
         except ValueError:
             message = 'ip() takes an address, a range or a network: "10.0.0.1", "10.0.0.1-10.0.0.9", "10.0.0.0/8"'
             raise QueryError(message, quoted.at) from None
         self._tokens.expect(")", "`)` is missing here")
-        return found
+        return addresses
 
     def _stage(self) -> Stage:
         self._tokens.skip()
@@ -226,14 +228,14 @@ class _Parser:
 
     def _regexp(self) -> Extraction:
         quoted = self._tokens.quoted()
-        pattern = _expression(quoted)
+        pattern = _compile_quoted_expression(quoted)
         if not pattern.groupindex:
             raise QueryError("the expression has at least one group with a name, such as (?P<level>[a-z]+)", quoted.at)
         return expression_extraction(pattern)
 
     def _pattern(self) -> Extraction:
         quoted = self._tokens.quoted()
-        return expression_extraction(_worded(quoted, lambda text: pattern_expression(text, whole=False)))
+        return expression_extraction(_read_quoted_value(quoted, lambda text: pattern_expression(text, whole=False)))
 
     _parsers: Mapping[str, Callable[[_Parser], Extraction]] = {
         "json": _json,
@@ -245,42 +247,42 @@ class _Parser:
 
     def _fields(self) -> dict[str, Path]:
         """The fields that a parser chooses, by label; {} for all of them."""
-        found: dict[str, Path] = {}
+        fields: dict[str, Path] = {}
         while label := self._tokens.peek(_NAME):
             self._tokens.take(_NAME, "")
             if self._tokens.taken("="):
-                found[label] = _worded(self._tokens.quoted(), parse_path)
+                fields[label] = _read_quoted_value(self._tokens.quoted(), parse_path)
             else:
-                found[label] = (label,)
+                fields[label] = (label,)
             if not self._tokens.taken(","):
                 break
-        return found
+        return fields
 
     def _either(self) -> Condition:
-        found = self._both()
+        condition = self._both()
         while self._tokens.peek(_JOINING) == "or":
             self._tokens.take(_JOINING, "")
-            found = Either(found, self._both())
-        return found
+            condition = Either(condition, self._both())
+        return condition
 
     def _both(self) -> Condition:
-        found = self._condition()
+        condition = self._condition()
         while True:
             if self._tokens.peek(_JOINING) == "and":
                 self._tokens.take(_JOINING, "")
             elif not self._tokens.taken(",") and (self._tokens.peek(_JOINING) or not self._tokens.peek(_CONDITION)):
-                return found
-            found = Both(found, self._condition())
+                return condition
+            condition = Both(condition, self._condition())
 
     def _condition(self) -> Condition:
         if self._tokens.taken("("):
             self._depth += 1
             if self._depth > DEEPEST:
                 raise QueryError(f"at most {DEEPEST} parentheses within one another", self._tokens.at - 1)
-            found = self._either()
+            condition = self._either()
             self._depth -= 1
             self._tokens.expect(")", "`)` is missing here")
-            return found
+            return condition
         self._tokens.skip()
         name = self._tokens.take(_NAME, "a stage is missing here, such as json, or a label with a condition")
         if not self._has_labels and not name.startswith("__"):
@@ -302,17 +304,17 @@ class _Parser:
         if op not in ("=", "!=", "=~", "!~"):
             raise QueryError(f"{op} compares with a number, a duration (1.5s) or a size (20MB)", self._tokens.at)
         quoted = self._tokens.quoted()
-        return LabelMatcher(name, op, quoted.value, _expression(quoted) if "~" in op else None)
+        return LabelMatcher(name, op, quoted.value, _compile_quoted_expression(quoted) if "~" in op else None)
 
 
-def _expression(quoted: Quoted) -> re.Pattern[str]:
+def _compile_quoted_expression(quoted: Quoted) -> re.Pattern[str]:
     try:
         return compile_expression(quoted.value)
     except ExpressionError as error:
         raise QueryError(str(error), quoted.at + (1 + error.at if quoted.plain else 0)) from None
 
 
-def _worded(quoted: Quoted, read: Callable[[str], Read]) -> Read:
+def _read_quoted_value(quoted: Quoted, read: Callable[[str], Read]) -> Read:
     try:
         return read(quoted.value)
     except ParseError as error:

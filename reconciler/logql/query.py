@@ -43,22 +43,22 @@ class LogQuery(msgspec.Struct, frozen=True):
 
     def may_match(self, text: bytes) -> bool:
         """Whether a line of ``text`` can match. Cheap, since it splits no lines; False is certain."""
-        return all(each.may_match(text) for each in self.filters)
+        return all(line_filter.may_match(text) for line_filter in self.filters)
 
     def filter_lines(self, lines: Sequence[bytes], stream: Mapping[str, str]) -> Sequence[bytes]:
         """The ``lines`` of a stream with the labels ``stream`` that pass all filters and stages."""
-        for each in self.filters:
-            lines = each.filter_lines(lines)
+        for line_filter in self.filters:
+            lines = line_filter.filter_lines(lines)
         if not self.stages:
             return lines
-        found = (self._filter_line(line, stream) for line in lines)
-        return [line for line in found if line is not None]
+        filtered_lines = (self._filter_line(line, stream) for line in lines)
+        return [line for line in filtered_lines if line is not None]
 
     def _filter_line(self, line: bytes, stream: Mapping[str, str]) -> bytes | None:
-        labels, found = dict(stream), line
+        labels, raw = dict(stream), line
         for stage in self.stages:
-            passed = stage.filter_line(found, labels, stream)
+            passed = stage.filter_line(raw, labels, stream)
             if passed is None:
                 return None
-            found = passed
-        return found
+            raw = passed
+        return raw

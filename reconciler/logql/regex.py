@@ -44,7 +44,7 @@ def compile_expression(text: str) -> re.Pattern[str]:
     """
     if len(text) > LONGEST:
         raise ExpressionError(f"an expression has at most {LONGEST:,} characters, and this one {len(text):,}")
-    for at, what in _foreign(text):
+    for at, what in _list_unsupported_constructs(text):
         raise ExpressionError(f"expressions have no {what}", at)
     try:
         with warnings.catch_warnings():
@@ -56,7 +56,7 @@ def compile_expression(text: str) -> re.Pattern[str]:
         raise ExpressionError(f"this is no regular expression: {error}") from None
 
 
-def _foreign(text: str) -> Iterator[tuple[int, str]]:
+def _list_unsupported_constructs(text: str) -> Iterator[tuple[int, str]]:
     """The constructs of ``text`` that RE2 does not accept, each with its index."""
     at, inside = 0, False
     while at < len(text):

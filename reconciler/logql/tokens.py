@@ -118,5 +118,5 @@ class Tokens:
 
     def _matched(self, pattern: re.Pattern[str]) -> int:
         """The end of ``pattern`` at this position; this position where it does not match."""
-        found = pattern.match(self.text, self.at)
-        return self.at if found is None else found.end()
+        match = pattern.match(self.text, self.at)
+        return self.at if match is None else match.end()

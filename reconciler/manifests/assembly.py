@@ -17,7 +17,7 @@ from reconciler.iteration import first_of
 from reconciler.manifests.change_set import ChangeSet, Index, IndexedResource, PartialDocument
 from reconciler.manifests.decoder import NO_MANIFEST, Broken, Decoded
 from reconciler.manifests.gvc_resolution import reference_in_gvc, request_in_gvc, resource_of
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.text import quote_text
 from reconciler.manifests.shared import Shared
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import GVC_SCOPED, Kind
@@ -65,7 +65,7 @@ _UNREADABLE = frozenset(rule.id for rule in READING)
 Decode = Callable[[Sequence[FileChange]], Iterator[tuple[FileChange, Decoded]]]
 
 
-def assemble(source: str, changes: Sequence[FileChange], decode: Decode, index: Index) -> ChangeSet:
+def assemble_changes(source: str, changes: Sequence[FileChange], decode: Decode, index: Index) -> ChangeSet:
     """Decode the changed files, find each manifest's GVC, and report duplicate declarations."""
     return _Assembly(source, index, decode).run(changes)
 
@@ -114,7 +114,7 @@ class _Assembly:
         if moved:
             self._take(self._affected(moved))
         # In order of place, not of decoding: of two declarations of a key, the first counts.
-        self.manifests.sort(key=lambda found: (found.path, found.manifest.position), reverse=True)
+        self.manifests.sort(key=lambda entry: (entry.path, entry.manifest.position), reverse=True)
         while self.manifests:
             # Each manifest is freed when its resource is made, so that 100,000 bodies are not in memory twice.
             self._place(self.manifests.pop())
@@ -127,9 +127,9 @@ class _Assembly:
     def _take(self, changes: Sequence[FileChange]) -> set[str]:
         """Decode ``changes``; returns the directories whose set of GVCs has changed."""
         self.changed.update(change.path for change in changes)
-        known = self.index.at_paths(self.source, [change.path for change in changes if change.before])
-        self.change_set.previous.update((entry.key, entry) for entry in known)
-        in_json = {entry.path: entry for entry in known if is_json(entry.path)}
+        resources = self.index.at_paths(self.source, [change.path for change in changes if change.before])
+        self.change_set.previous.update((entry.key, entry) for entry in resources)
+        in_json = {entry.path: entry for entry in resources if is_json(entry.path)}
         fresh: dict[str, list[str]] = defaultdict(list)
         for change, decoded in self.decode([change for change in changes if change.after]):
             self.change_set.documents += decoded.documents
@@ -140,19 +140,19 @@ class _Assembly:
             if names:
                 self.in_file[change.path] = names
         stale: dict[str, list[str]] = defaultdict(list)
-        for entry in known:
-            name, place = entry.key.removeprefix("gvc/"), directory_of(entry.path)
+        for entry in resources:
+            name, folder = entry.key.removeprefix("gvc/"), directory_of(entry.path)
             if name != entry.key:
-                stale[place].append(name)
+                stale[folder].append(name)
         for directory, names in fresh.items():
             self.declared[directory].extend(names)
-        return {place for place in {*fresh, *stale} if sorted(fresh[place]) != sorted(stale[place])}
+        return {folder for folder in {*fresh, *stale} if sorted(fresh[folder]) != sorted(stale[folder])}
 
     def _collect(self, change: FileChange, decoded: Decoded) -> list[str]:
         """Add the manifests of one file; returns the names of the GVCs that it declares, valid or not."""
         for manifest in decoded.manifests:
             self.manifests.append(_Found(change.path, change.after, self._interned(manifest)))
-        self.change_set.unused_comments += [(change.path, each) for each in decoded.unused_comments]
+        self.change_set.unused_comments += [(change.path, unused_comment) for unused_comment in decoded.unused_comments]
         names = [manifest.name for manifest in decoded.manifests if manifest.kind is Kind.GVC]
         if decoded.faults or decoded.broken or decoded.documents > len(decoded.manifests):
             names += self._note_faults(change, decoded)
@@ -170,8 +170,8 @@ class _Assembly:
         lost = decoded.documents > len(decoded.manifests) + len(decoded.broken)
         if lost or any(fault.rule in _UNREADABLE for fault in decoded.faults):
             self.unclear.add(directory_of(change.path))
-        self.broken.extend((change, each) for each in decoded.broken)
-        return [each.key.removeprefix("gvc/") for each in decoded.broken if each.key.startswith("gvc/")]
+        self.broken.extend((change, broken) for broken in decoded.broken)
+        return [broken.key.removeprefix("gvc/") for broken in decoded.broken if broken.key.startswith("gvc/")]
 
     def _interned(self, manifest: Manifest) -> Manifest:
         """``manifest`` with the references and questions of equal ones, which saves 1 KB of memory for each manifest.
@@ -184,27 +184,27 @@ class _Assembly:
         )
 
     def _record_unresolved(self) -> None:
-        for change, each in self.broken:
+        for change, broken in self.broken:
             _, names = self._gvcs_for(change.path)
-            kind, gvc, *name = each.key.split("/", 2)
-            if gvc == GVC_PLACEHOLDER and len(names) != 1 and not each.guessed:
-                self._inferred(change.path, each.line, f"{kind} {name[0]}")
-            for place in names[:MOST_GVCS] or [""]:
-                self._unresolved(each, place)
-            if (each.references or each.questions) and (len(names) == 1 or GVC_PLACEHOLDER not in each.key):
+            kind, gvc, *name = broken.key.split("/", 2)
+            if gvc == GVC_PLACEHOLDER and len(names) != 1 and not broken.guessed:
+                self._inferred(change.path, broken.line, f"{kind} {name[0]}")
+            for gvc_name in names[:MOST_GVCS] or [""]:
+                self._unresolved(broken, gvc_name)
+            if (broken.references or broken.questions) and (len(names) == 1 or GVC_PLACEHOLDER not in broken.key):
                 gvc = names[0] if names else ""
-                references = tuple(reference_in_gvc(reference, gvc) for reference in each.references)
-                key = each.key.replace(GVC_PLACEHOLDER, gvc)
-                asked = tuple(request_in_gvc(question, gvc) for question in each.questions)
+                references = tuple(reference_in_gvc(reference, gvc) for reference in broken.references)
+                key = broken.key.replace(GVC_PLACEHOLDER, gvc)
+                asked = tuple(request_in_gvc(question, gvc) for question in broken.questions)
                 self.change_set.partial_documents.append(
-                    PartialDocument(key, change.path, change.after, each.position, references, asked)
+                    PartialDocument(key, change.path, change.after, broken.position, references, asked)
                 )
 
     def _unresolved(self, broken: Broken, gvc: str) -> None:
         key = broken.key.replace(GVC_PLACEHOLDER, gvc)
-        mentions = broken.mentions and tuple(each.replace(GVC_PLACEHOLDER, gvc) for each in broken.mentions)
-        known = self.change_set.unresolved.get(key, ())
-        self.change_set.unresolved[key] = None if known is None or mentions is None else (*known, *mentions)
+        mentions = broken.mentions and tuple(mention.replace(GVC_PLACEHOLDER, gvc) for mention in broken.mentions)
+        former = self.change_set.unresolved.get(key, ())
+        self.change_set.unresolved[key] = None if former is None or mentions is None else (*former, *mentions)
 
     def _affected(self, directories: Iterable[str]) -> list[FileChange]:
         """Unchanged files that may now belong to another GVC."""
@@ -214,8 +214,8 @@ class _Assembly:
             blobs.update((entry.path, entry.blob) for entry in self.index.at_paths(self.source, paths))
         return [FileChange(path, blob, blob) for path, blob in sorted(blobs.items())]
 
-    def _place(self, found: _Found) -> None:
-        path, blob, manifest = found
+    def _place(self, entry: _Found) -> None:
+        path, blob, manifest = entry
         gvc = manifest.gvc
         if manifest.kind in GVC_SCOPED and gvc == GVC_PLACEHOLDER:
             gvc = self._inferred(path, manifest.line, f"{manifest.kind} {manifest.name}")
@@ -232,21 +232,21 @@ class _Assembly:
         """The declaration of ``key`` in an unchanged file or another source, None if there is none."""
         if self.first or key in self.change_set.previous:
             return None
-        known = self.index.get(key)
-        if known is None or (known.source == self.source and known.path in self.changed):
+        resource = self.index.get(key)
+        if resource is None or (resource.source == self.source and resource.path in self.changed):
             return None
-        return known
+        return resource
 
     def _report_duplicate(self, key: str, claims: list[_Claim]) -> None:
         """Report every declaration but the first, with the place of the first; another source counts as first."""
-        known, placed = self._other_declaration(key), self.change_set.added.pop(key, None)
+        resource, placed = self._other_declaration(key), self.change_set.added.pop(key, None)
         where = ""
         if placed is not None:
             claims.append(_Claim(placed.path, placed.line, placed))
-        elif known is not None and known.source == self.source:
-            claims.append(_Claim(known.path, known.line, None))
-        elif known is not None:
-            where = f"{known.path}:{known.line} of source {known.source}"
+        elif resource is not None and resource.source == self.source:
+            claims.append(_Claim(resource.path, resource.line, None))
+        elif resource is not None:
+            where = f"{resource.path}:{resource.line} of source {resource.source}"
         claims.sort(key=lambda claim: (claim.path, claim.line))
         if not where:
             first = claims.pop(0)
@@ -265,17 +265,17 @@ class _Assembly:
 
     def _inferred(self, path: str, line: int, what: str) -> str:
         """The GVC that the directory decides for ``what``; "", with a finding, if it decides none."""
-        place, names = self._gvcs_for(path)
+        directory, names = self._gvcs_for(path)
         if len(names) == 1:
             return names[0]
         if len(what) > MAX_LISTED or not what.isprintable():
-            what = quoted(what)
+            what = quote_text(what)
         if names:
             self._finding(
                 path,
                 line,
                 "gvc-ambiguous",
-                f"{what} could belong to any GVC of {place or 'the root'}: {first_of(names)}",
+                f"{what} could belong to any GVC of {directory or 'the root'}: {first_of(names)}",
                 f"write gvc: {names[0]}, or give each GVC its own directory",
             )
         elif not self._unclear(directory_of(path)):
@@ -296,21 +296,21 @@ class _Assembly:
 
     def _gvcs_for(self, path: str) -> tuple[str, list[str]]:
         """The directory that decides the GVC of ``path``, and its GVCs; a GVC in the file itself comes first."""
-        place, names = self._gvcs_at(directory_of(path))
+        directory, names = self._gvcs_at(directory_of(path))
         own = self.in_file.get(path, [])
-        return place, own if len(own) == 1 else names
+        return directory, own if len(own) == 1 else names
 
     def _gvcs_at(self, directory: str) -> tuple[str, list[str]]:
         """The nearest directory at or above ``directory`` that declares GVCs, and their names, sorted."""
-        found = self.nearest.get(directory)
-        if found is None:
+        decision = self.nearest.get(directory)
+        if decision is None:
             unchanged = self.index.gvcs_in(self.source, directory)
             names = [name for name in unchanged if f"gvc/{name}" not in self.change_set.previous]
             names += self.declared.get(directory, [])
             above = directory_of(directory)
-            found = (directory, sorted(names)) if names or not directory else self._gvcs_at(above)
-            self.nearest[directory] = found
-        return found
+            decision = (directory, sorted(names)) if names or not directory else self._gvcs_at(above)
+            self.nearest[directory] = decision
+        return decision
 
     def _finding(self, path: str, line: int, rule: str, message: str, suggestion: str, key: str = "") -> None:
         self.change_set.findings.append(

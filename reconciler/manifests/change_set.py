@@ -104,7 +104,7 @@ def keys_touched(delta: ChangeSet) -> Mapping[str, Resource | None]:
     """Every changed key with its new resource, None if it was removed."""
     touched: dict[str, Resource | None] = dict.fromkeys(delta.removed())
     for key, resource in delta.added.items():
-        known = delta.previous.get(key)
-        if known is None or known.digest != resource.digest:
+        indexed_resource = delta.previous.get(key)
+        if indexed_resource is None or indexed_resource.digest != resource.digest:
             touched[key] = resource
     return touched

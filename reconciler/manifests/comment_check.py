@@ -9,7 +9,7 @@ from typing import NamedTuple
 from reconciler.documents.ignore_comments import MOST_COMMENTS, Comment, IgnoreComments, UnusedComment
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.rule import Rule
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 from reconciler.sops.rules import PLAIN_TEXT
 from reconciler.sops.rules import RULES as SECRET_RULES
 
@@ -24,10 +24,12 @@ def check_comments(
     Also the comments that may still silence findings between resources. ``own`` are the rules of the decoder;
     ``secrets`` is the policy for secrets in plain text.
     """
-    used = {id(each): ignored.silencing(each.line, each.rule) for each in faults if each.severity is not Severity.ERROR}
-    left = [each for each in faults if not used.get(id(each))]
+    used = {
+        id(fault): ignored.silencing(fault.line, fault.rule) for fault in faults if fault.severity is not Severity.ERROR
+    }
+    left = [fault for fault in faults if not used.get(id(fault))]
     # An error may hide a warning.
-    whole = all(each.severity is not Severity.ERROR for each in faults)
+    whole = all(fault.severity is not Severity.ERROR for fault in faults)
     check = _Check(_mild_rules(own), secrets, set(used.values()), whole=whole)
     for comment in ignored.found:
         left.extend(check.faults(comment))
@@ -46,9 +48,9 @@ class _MildRules(NamedTuple):
 
 @cache
 def _mild_rules(own: tuple[Rule, ...]) -> _MildRules:
-    from reconciler.manifests.rules import cross_check_rules, rules
+    from reconciler.manifests.rules import cross_check_rules, load_rules
 
-    every = (*own, *SECRET_RULES, *rules().values())
+    every = (*own, *SECRET_RULES, *load_rules().values())
     mild = frozenset(rule.id for rule in every if rule.severity is not Severity.ERROR)
     return _MildRules(mild, mild & cross_check_rules())
 
@@ -66,15 +68,15 @@ class _Check:
         """The faults of ``comment``; none yet if other resources decide."""
         message = self._malformed(comment)
         if message:
-            near = closest(comment.rule[:60], self.mild) or "RULE"
+            near = find_closest_word(comment.rule[:60], self.mild) or "RULE"
             name = comment.rule if comment.rule in self.mild else near
-            yield _fault(comment, message, f"write `# reconciler: ignore {name} REASON`")
+            yield _make_fault(comment, message, f"write `# reconciler: ignore {name} REASON`")
         elif comment.line in self.used or not self.whole or comment.rule in self.host_dependent:
             return
         elif comment.rule in self.among_neighbours:
             self.pending.append(UnusedComment(comment.line, comment.column, comment.rule))
         else:
-            yield _fault(comment, *unused_advice(comment.rule))
+            yield _make_fault(comment, *unused_advice(comment.rule))
 
     def _malformed(self, comment: Comment) -> str:
         if not comment.rule:
@@ -89,5 +91,5 @@ def unused_advice(rule: str) -> tuple[str, str]:
     return f"this comment silences nothing: `{rule}` does not warn here", "remove the comment"
 
 
-def _fault(comment: Comment, message: str, hint: str) -> Fault:
+def _make_fault(comment: Comment, message: str, hint: str) -> Fault:
     return Fault("ignore-comment", message, comment.line, comment.column, hint, Severity.WARNING)

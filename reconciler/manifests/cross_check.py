@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.iteration import batches
+from reconciler.iteration import iterate_batches
 from reconciler.manifests.change_set import ChangeSet, keys_touched
 from reconciler.manifests.comment_check import unused_advice
 from reconciler.manifests.cross_findings import CrossFinding, CrossFindings
 from reconciler.manifests.desired_state import DesiredState, ResourceLocation
-from reconciler.manifests.rules import cross_check_of, rules, trivially_passes
+from reconciler.manifests.rules import cross_check_of, load_rules, trivially_passes
 from reconciler.manifests.rules.context import RuleContext
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Kind
@@ -57,22 +57,22 @@ def cross_check(delta: ChangeSet, world: DesiredState, findings: CrossFindings) 
     def left(questions: tuple[LookupRequest, ...]) -> list[LookupRequest]:
         return [question for question in questions if not trivially_passes(question, context)]
 
-    for key, site, questions in _expected(delta, world):
+    for key, site, questions in _list_prefetched_checks(delta, world):
         for question in left(questions):
-            _answer(question, key, site, context, findings)
+            _answer_question(question, key, site, context, findings)
 
 
-def _answer(
+def _answer_question(
     question: LookupRequest, key: str, site: ResourceLocation | None, world: RuleContext, findings: CrossFindings
 ) -> None:
     """Add the findings for one question of ``key``; ``site`` is as in ``PendingCheck``."""
-    rule = rules()[question.rule]
+    rule = load_rules()[question.rule]
     if findings.any_full and findings.is_full((site or world.index.site(key)).path, rule.severity):
         return
     for message, suggestion in cross_check_of(rule.id)(question, key, world):
-        place = site or world.index.site(key)
-        findings.add(CrossFinding(place, question.pointer, rule.id, rule.severity, message, suggestion, key))
-        if findings.is_full(place.path, rule.severity):
+        location = site or world.index.site(key)
+        findings.add(CrossFinding(location, question.pointer, rule.id, rule.severity, message, suggestion, key))
+        if findings.is_full(location.path, rule.severity):
             return
 
 
@@ -81,16 +81,16 @@ def unused_comments(delta: ChangeSet, used: Container[tuple[str, int]]) -> Itera
 
     ``used`` has the path and the line of each comment that silences a finding between resources.
     """
-    faulty = {each.path for each in delta.findings if each.severity is Severity.ERROR}
-    for path, each in delta.unused_comments:
-        if path not in faulty and (path, each.line) not in used:
-            advice = unused_advice(each.rule)
-            yield Finding(path, each.line, each.column, "ignore-comment", Severity.WARNING, *advice)
+    faulty = {finding.path for finding in delta.findings if finding.severity is Severity.ERROR}
+    for path, comment in delta.unused_comments:
+        if path not in faulty and (path, comment.line) not in used:
+            advice = unused_advice(comment.rule)
+            yield Finding(path, comment.line, comment.column, "ignore-comment", Severity.WARNING, *advice)
 
 
-def _expected(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
+def _list_prefetched_checks(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
     """The questions, with their targets prefetched."""
-    for batch in batches(_asking(delta, world), LOOKUP_BATCH):
+    for batch in iterate_batches(_list_pending_checks(delta, world), LOOKUP_BATCH):
         asked = [question for pending in batch for question in pending.questions]
         # The detail of some questions is a key too. Those about an identity are answered by its policies.
         targets = {key for question in asked for key in (question.target, question.detail)}
@@ -99,7 +99,7 @@ def _expected(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
         yield from batch
 
 
-def _asking(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
+def _list_pending_checks(delta: ChangeSet, world: DesiredState) -> Iterator[PendingCheck]:
     """Keys with their questions; documents with faults have their place."""
     for key, resource in resources_to_check(delta, world):
         yield PendingCheck(key, None, resource.questions)
@@ -115,26 +115,28 @@ def resources_to_check(delta: ChangeSet, world: DesiredState) -> Iterator[tuple[
             yield key, resource
     if world.index.is_first_load():
         return
-    for batch in batches(sorted(_concerned(delta, world)), LOOKUP_BATCH):
+    for batch in iterate_batches(sorted(_collect_affected_keys(delta, world)), LOOKUP_BATCH):
         world.index.prefetch(batch)
         for key in batch:
-            found = world.bodies.resource(key)
-            if found is not None and found.questions:
-                yield key, found
+            candidate = world.bodies.resource(key)
+            if candidate is not None and candidate.questions:
+                yield key, candidate
 
 
-def _concerned(delta: ChangeSet, world: DesiredState) -> set[str]:
+def _collect_affected_keys(delta: ChangeSet, world: DesiredState) -> set[str]:
     """Unchanged resources that refer to a changed resource, or to a target of one."""
     touched = keys_touched(delta)
-    changed = [key for batch in batches(touched, LOOKUP_BATCH) for key in _affecting_referrers(batch, delta, world)]
+    changed = [
+        key for batch in iterate_batches(touched, LOOKUP_BATCH) for key in _affecting_referrers(batch, delta, world)
+    ]
     middle: set[str] = set()
     if locations := [*_of_kinds(_PLACES, touched)]:
         middle.update(world.bodies.gvcs_moved_by(locations))
     for key in changed:
         if key.partition("/")[0] in DEPENDENT_KINDS:
             middle.update(_dependent_targets(key, world.index.references(key)))
-            known = delta.previous.get(key)
-            before = world.index.references_before(key) if known is None else known.references
+            resource = delta.previous.get(key)
+            before = world.index.references_before(key) if resource is None else resource.references
             middle.update(_dependent_targets(key, before))
     return {*(middle - delta.added.keys()), *world.index.referrers_of_any({*changed, *middle})}
 
@@ -161,7 +163,9 @@ def _affecting_referrers(keys: Iterable[str], delta: ChangeSet, world: DesiredSt
 
 def _dependent_targets(key: str, references: Iterable[Reference]) -> Iterator[str]:
     """The targets of ``references`` that are checked again, with their referrers, if their referrer ``key`` changes."""
-    return _of_kinds(DEPENDENT_KINDS.get(key.partition("/")[0], frozenset()), (each.target for each in references))
+    return _of_kinds(
+        DEPENDENT_KINDS.get(key.partition("/")[0], frozenset()), (reference.target for reference in references)
+    )
 
 
 def _of_kinds(kinds: frozenset[str], targets: Iterable[str]) -> Iterator[str]:
@@ -176,7 +180,7 @@ def _without_words(body: bytes) -> dict[str, Any]:
 def _read_of_gvc(body: bytes) -> object:
     left = _without_words(body)
     spec = left.get("spec") or {}
-    return {**left, "spec": {**spec, "env": [(each["name"], _read_value(each)) for each in spec.get("env") or ()]}}
+    return {**left, "spec": {**spec, "env": [(value["name"], _read_value(value)) for value in spec.get("env") or ()]}}
 
 
 def _read_of_secret(body: bytes) -> object:

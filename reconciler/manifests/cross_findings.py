@@ -40,32 +40,32 @@ class CrossFindings:
         """Whether the file at ``path`` has the maximum for ``severity``; ``any_full``: whether any file has."""
         return self.any_full and self._counts[path, severity is Severity.ERROR] > self._most
 
-    def add(self, found: CrossFinding) -> None:
-        """Add ``found``, or at the limit a finding about the limit."""
-        path, severity = found.site.path, found.severity
+    def add(self, finding: CrossFinding) -> None:
+        """Add ``finding``, or at the limit a finding about the limit."""
+        path, severity = finding.site.path, finding.severity
         if self.is_full(path, severity):
             return
         is_error = severity is Severity.ERROR
         self._counts[path, is_error] += 1
         is_last = self._counts[path, is_error] > self._most
         self.any_full |= is_last
-        self._found.append(_too_many(found) if is_last else found)
+        self._found.append(_too_many(finding) if is_last else finding)
 
     def placed(self, positions: Positions) -> Iterator[tuple[Finding, int]]:
         """Each finding with its line and column, and the line of the comment that silences it, 0 for none."""
         # In the order of the documents: each place before the last one parses the file again.
-        for found in sorted(self._found, key=lambda each: (each.site.path, each.site.blob, each.site.position)):
-            yield _placed(found, positions)
+        for finding in sorted(self._found, key=lambda entry: (entry.site.path, entry.site.blob, entry.site.position)):
+            yield _locate_finding(finding, positions)
 
 
-def _too_many(found: CrossFinding) -> CrossFinding:
-    word = "errors" if found.severity is Severity.ERROR else "warnings"
+def _too_many(finding: CrossFinding) -> CrossFinding:
+    word = "errors" if finding.severity is Severity.ERROR else "warnings"
     message = f"this file has more than {MOST_IN_FILE:,} {word} between its resources and others; the rest is not shown"
-    return found._replace(rule="too-many-faults", message=message, suggestion="correct those above first")
+    return finding._replace(rule="too-many-faults", message=message, suggestion="correct those above first")
 
 
-def _placed(found: CrossFinding, positions: Positions) -> tuple[Finding, int]:
-    site, pointer, rule, severity, message, suggestion, key = found
+def _locate_finding(finding: CrossFinding, positions: Positions) -> tuple[Finding, int]:
+    site, pointer, rule, severity, message, suggestion, key = finding
     line, column = (0, 0) if pointer is None else positions.position(site, pointer_parts(pointer))
     comment = 0 if severity is Severity.ERROR else positions.silenced_by(site, line, rule)
     return Finding(

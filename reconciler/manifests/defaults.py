@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from reconciler.manifests.normalize import ManifestContext, translate
+from reconciler.manifests.normalize import ManifestContext, translate_text
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import RESOURCE_METRICS
 
@@ -33,17 +33,17 @@ def upgrade_deprecated(kind: Kind, body: Body) -> Body:
     return {**body, "spec": spec}
 
 
-def variables(kind: Kind, body: Body) -> Iterator[tuple[tuple[str | int, ...], str]]:
+def list_variables(kind: Kind, body: Body) -> Iterator[tuple[tuple[str | int, ...], str]]:
     """The name of every environment variable that ``body`` sets, and its pointer; ``body`` may lack fields."""
     holders: list[tuple[tuple[str | int, ...], Body]] = []
     if kind is Kind.GVC:
         holders = [(("spec",), body.get("spec", {}))]
     elif kind is Kind.WORKLOAD:
         containers = body.get("spec", {}).get("containers", ())
-        holders = [(("spec", "containers", index), each) for index, each in enumerate(containers)]
-    for place, holder in holders:
+        holders = [(("spec", "containers", index), value) for index, value in enumerate(containers)]
+    for pointer, holder in holders:
         for index, variable in enumerate(holder.get("env", ())):
-            yield (*place, "env", index, "name"), variable.get("name", "")
+            yield (*pointer, "env", index, "name"), variable.get("name", "")
 
 
 def _with_ports(container: Body) -> Body:
@@ -67,10 +67,10 @@ def _with_metric(options: Body, workload_type: str) -> Body:
     return {**options, "autoscaling": autoscaling, "capacityAI": capacity_ai}
 
 
-def _workload(body: Body, dialect: ManifestContext) -> None:
+def _set_workload_defaults(body: Body, dialect: ManifestContext) -> None:
     spec = body["spec"]
     for container in spec["containers"]:
-        _container(container, dialect)
+        _set_container_defaults(container, dialect)
     first = _first_port(spec["containers"])
     for container in spec["containers"]:
         for probe in ("readinessProbe", "livenessProbe"):
@@ -96,14 +96,14 @@ _PROBE = {
 }
 
 
-def _container(container: Body, dialect: ManifestContext) -> None:
+def _set_container_defaults(container: Body, dialect: ManifestContext) -> None:
     image = container["image"]
     if image.startswith("//"):
         container["image"] = f"/org/{dialect.org}/{image[2:]}"
     if dialect.scheme != "platform":
-        container["args"] = [translate(arg, dialect.scheme) for arg in container["args"]]
+        container["args"] = [translate_text(arg, dialect.scheme) for arg in container["args"]]
         if "command" in container:
-            container["command"] = translate(container["command"], dialect.scheme)
+            container["command"] = translate_text(container["command"], dialect.scheme)
 
 
 def _first_port(containers: list[Body]) -> int:
@@ -116,9 +116,12 @@ def _probe_port(probe: Body, port: int) -> None:
             probe[form] = {"port": port, **probe[form]}
 
 
-def _policy(body: Body, _: ManifestContext) -> None:
+def _set_policy_defaults(body: Body, _: ManifestContext) -> None:
     if "targetQuery" in body:
         body["targetQuery"].setdefault("kind", body["targetKind"])
 
 
-_COMPLETE: dict[Kind, Callable[[Body, ManifestContext], None]] = {Kind.WORKLOAD: _workload, Kind.POLICY: _policy}
+_COMPLETE: dict[Kind, Callable[[Body, ManifestContext], None]] = {
+    Kind.WORKLOAD: _set_workload_defaults,
+    Kind.POLICY: _set_policy_defaults,
+}

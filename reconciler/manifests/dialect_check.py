@@ -8,13 +8,13 @@ from typing import Any
 from reconciler.manifests import defaults
 from reconciler.manifests.field_schema import find_unmodelled
 from reconciler.manifests.normalize import ManifestContext, NormalizeProblem
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Severity
 from reconciler.model.image_names import full_name, is_allowed
 from reconciler.model.key import KINDS, Kind
 from reconciler.model.kinds.table import UNMODELLED_PERMISSIONS
 from reconciler.model.platform import BUILT_IN_TAGS, MARK_TAGS, SPELLING, TAG_PREFIX, UNMODELLED_TAGS
-from reconciler.model.resource import escaped, pointer_text
+from reconciler.model.resource import escape_pointer_step, pointer_text
 
 MOST_PATTERNS = 5
 """Patterns that a finding lists."""
@@ -22,26 +22,28 @@ MOST_PATTERNS = 5
 
 def dialect_problems(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
     """The problems of ``value``, a document of ``kind`` with tags in normal spelling, under ``context``."""
-    yield from _tags(value, context)
-    yield from _variables(kind, value, context)
-    yield from _unmodelled(kind, value, context)
+    yield from _check_tags(value, context)
+    yield from _check_variables(kind, value, context)
+    yield from _check_unmodelled_fields(kind, value, context)
     if kind is Kind.POLICY:
-        yield from _permissions(value, context)
+        yield from _check_permissions(value, context)
     if kind is Kind.ORG:
-        yield from _org(value, context)
+        yield from _check_org_name(value, context)
     if kind is Kind.WORKLOAD and context.images:
-        yield from _images(value, context)
+        yield from _check_images(value, context)
 
 
-def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+def _check_tags(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
     for tag, text in (value.get("tags") or {}).items():
         if tag in UNMODELLED_TAGS or tag.startswith(MARK_TAGS):
             yield _unmodelled_tag(tag, str(text).lower(), context)
         elif tag.startswith(TAG_PREFIX) and tag not in BUILT_IN_TAGS:
-            written, *allowed = (context.scheme + each.removeprefix(SPELLING) for each in (tag, *sorted(BUILT_IN_TAGS)))
+            written, *allowed = (
+                context.scheme + value.removeprefix(SPELLING) for value in (tag, *sorted(BUILT_IN_TAGS))
+            )
             yield NormalizeProblem(
-                f"/tags/{escaped(written)}",
-                f"the tag {quoted(written)} is the platform's own",
+                f"/tags/{escape_pointer_step(written)}",
+                f"the tag {quote_text(written)} is the platform's own",
                 f"allowed: {', '.join(allowed)}",
                 "built-in-tag",
             )
@@ -49,7 +51,7 @@ def _tags(value: dict[str, Any], context: ManifestContext) -> Iterator[Normalize
 
 def _unmodelled_tag(tag: str, text: str, context: ManifestContext) -> NormalizeProblem:
     name = context.scheme + tag.removeprefix(SPELLING)
-    pointer, meaning = f"/tags/{escaped(name)}", UNMODELLED_TAGS.get(tag, "")
+    pointer, meaning = f"/tags/{escape_pointer_step(name)}", UNMODELLED_TAGS.get(tag, "")
     return _without_effect(name, pointer, "" if text == "false" else meaning, context)
 
 
@@ -63,7 +65,7 @@ def _without_effect(name: str, pointer: str, meaning: str, context: ManifestCont
     return NormalizeProblem(pointer, message, hint, "field-not-enforced", Severity(context.unknown_fields))
 
 
-def _permissions(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+def _check_permissions(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
     """The permissions of a policy that allow nothing here."""
     unmodelled = UNMODELLED_PERMISSIONS.get(KINDS.get(str(value.get("targetKind")), Kind.POLICY), frozenset())
     bindings = value.get("bindings")
@@ -75,41 +77,41 @@ def _permissions(value: dict[str, Any], context: ManifestContext) -> Iterator[No
                 yield _without_effect(name, pointer, "has the command that it allows", context)
 
 
-def _unmodelled(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+def _check_unmodelled_fields(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
     """Fields of the platform that have no effect here: the first of each name, since lists repeat them."""
     seen: set[tuple[str, bool]] = set()
-    for found in find_unmodelled(str(kind), value):
-        name, pointer = found.name, pointer_text(found.path)
-        if (name, found.inert) in seen:
+    for field in find_unmodelled(str(kind), value):
+        name, pointer = field.name, pointer_text(field.path)
+        if (name, field.inert) in seen:
             continue
-        seen.add((name, found.inert))
-        yield _without_effect(name, pointer, "" if found.inert else found.meaning, context)
+        seen.add((name, field.inert))
+        yield _without_effect(name, pointer, "" if field.inert else field.meaning, context)
 
 
-def _variables(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+def _check_variables(kind: Kind, value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
     """The schema reserves the prefix PLATFORM_; this check reserves that of another spelling."""
     prefix = f"{context.scheme.upper()}_"
     if context.scheme == SPELLING:
         return
-    for at, name in defaults.variables(kind, value):
+    for at, name in defaults.list_variables(kind, value):
         if name.startswith(prefix):
             pointer = pointer_text(at)
-            message = f"{quoted(name)} is refused: the platform sets names beginning {prefix}"
+            message = f"{quote_text(name)} is refused: the platform sets names beginning {prefix}"
             yield NormalizeProblem(pointer, message, rule="env-reserved")
 
 
-def _org(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+def _check_org_name(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
     name = value.get("name")
     if context.org_known and isinstance(name, str) and name and name != context.org:
         yield NormalizeProblem(
             "/name",
-            f"these are settings of the org {quoted(name)}, and this repository is for the org `{context.org}`",
+            f"these are settings of the org {quote_text(name)}, and this repository is for the org `{context.org}`",
             f"write `name: {context.org}`, or move the manifest to the repository of that org",
             "org-name",
         )
 
 
-def _images(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
+def _check_images(value: dict[str, Any], context: ManifestContext) -> Iterator[NormalizeProblem]:
     """The schema has its own faults of names; what is no name at all is left to it."""
     for number, container in enumerate(value.get("spec", {}).get("containers") or ()):
         image = container.get("image")
@@ -117,7 +119,7 @@ def _images(value: dict[str, Any], context: ManifestContext) -> Iterator[Normali
         if name and not is_allowed(name, context.images):
             yield NormalizeProblem(
                 f"/spec/containers/{number}/image",
-                f"the image {quoted(image)} is not allowed: no pattern of `images.allowed` in the settings fits it",
+                f"the image {quote_text(image)} is not allowed: no pattern of `images.allowed` in the settings fits it",
                 f"allowed: {', '.join(context.images[:MOST_PATTERNS])}, and images of the org (//image/NAME:TAG)",
                 "image-allowed",
             )

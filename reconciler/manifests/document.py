@@ -11,26 +11,47 @@ import msgspec
 from reconciler.documents.locator import Locator
 from reconciler.documents.positions import Position, Positions
 from reconciler.documents.recognition import suggest_command
-from reconciler.documents.schema.validator import MOST, checker
+from reconciler.documents.schema.validator import MOST, get_checker
 from reconciler.documents.types import Document, unreadable_paths
 from reconciler.manifests import defaults
 from reconciler.manifests.dialect_check import dialect_problems
-from reconciler.manifests.encrypted import encryption_findings, hidden_in, is_on_key, is_readable, known_name, seen
+from reconciler.manifests.encrypted import (
+    encryption_findings,
+    hidden_in,
+    is_on_key,
+    is_readable,
+    known_name,
+    select_visible_errors,
+)
 from reconciler.manifests.field_schema import secret_shape, shape_of
 from reconciler.manifests.normalize import (
     ManifestContext,
     Normalizer,
     depends_on,
-    respelled,
+    translate_all_texts,
     whole_numbers,
 )
-from reconciler.manifests.rule_check import InvalidValue, check_rules, invalid_of, missing, within, without_invalid
-from reconciler.manifests.secret_values import encode_secret_data, masked
+from reconciler.manifests.rule_check import (
+    InvalidValue,
+    check_rules,
+    invalid_of,
+    is_within_places,
+    list_missing_parts,
+    without_invalid,
+)
+from reconciler.manifests.secret_values import encode_secret_data, mask_values
 from reconciler.manifests.torn_files import guessed_key, kind_like, named_key
 from reconciler.model.finding import Fault, Pointer, Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import SPELLING, TAG_PREFIX
-from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, escaped, pointer_parts
+from reconciler.model.resource import (
+    GVC_PLACEHOLDER,
+    LookupRequest,
+    Manifest,
+    Reference,
+    escape_pointer_step,
+    pointer_parts,
+)
 from reconciler.printable import printable_finding
 from reconciler.sops.metadata import FIELD
 from reconciler.sops.result import LOCKED, DecryptedDocument, SopsProblem
@@ -88,8 +109,8 @@ class DocumentDecoder:
             if kind is not Kind.SECRET:
                 return None
         hidden = hidden_in(self.opened)
-        check = checker(str(kind))
-        breaches = [] if check.valid(value) else seen(check.breaches(value), hidden)
+        check = get_checker(str(kind))
+        breaches = [] if check.valid(value) else select_visible_errors(check.breaches(value), hidden)
         if not breaches:
             return self._formed(kind, value, self._judged(kind, value, [InvalidValue(at) for at in hidden]))
         self._report_breaches(kind, value, breaches, [InvalidValue(at) for at in hidden])
@@ -99,8 +120,10 @@ class DocumentDecoder:
         """Check the rest of a document with unreadable values."""
         value = self.document.value
         places = frozenset(unreadable_paths(value))
-        missed = missing(places)
-        if not isinstance(value, dict) or any(each.at in ((), ("kind",), (FIELD,)) for each in missed):
+        missed = list_missing_parts(places)
+        if not isinstance(value, dict) or any(
+            invalid_value.at in ((), ("kind",), (FIELD,)) for invalid_value in missed
+        ):
             return
         kind = self._kind(value) if FIELD not in value else None
         if kind is None:
@@ -109,7 +132,7 @@ class DocumentDecoder:
         self.intended_key = (
             "" if InvalidValue(("gvc",), ("string",)) in missed else named_key(kind, without_invalid(value, missed))
         )
-        breaches = checker(str(kind)).breaches(value, lambda at: within(at, places))
+        breaches = get_checker(str(kind)).breaches(value, lambda at: is_within_places(at, places))
         self._report_breaches(kind, value, breaches, missed)
 
     def _report_breaches(
@@ -122,10 +145,10 @@ class DocumentDecoder:
         torn = [*missed, *(invalid_of(breach) for breach in breaches)]
         rest = without_invalid(value, torn)
         self.key = self._key_text(kind, rest)
-        phrased = checker(str(kind)).phrased(breaches, self._positions) if breaches else []
+        phrased = get_checker(str(kind)).phrased(breaches, self._positions) if breaches else []
         for fault in phrased:
-            place = fault.line, fault.column
-            self._add_fault(fault.rule, place, fault.message, fault.suggestion, fault.severity, self.key)
+            position = fault.line, fault.column
+            self._add_fault(fault.rule, position, fault.message, fault.suggestion, fault.severity, self.key)
         if len(breaches) >= MOST:
             # There may be more faults, so the valid part is unknown.
             return
@@ -133,10 +156,10 @@ class DocumentDecoder:
         former = Normalizer(self.dialect, self._gvc(kind, rest))
         if kind is not Kind.SECRET:
             former.normalize(shape_of(str(kind)), rest)
-        reported = {each.at for each in torn}
+        reported = {invalid_value.at for invalid_value in torn}
         self._report(former, kind, rest, reported)
         self.partial_references = tuple(
-            sorted({each for each in former.references if pointer_parts(each.pointer) not in reported})
+            sorted({reference for reference in former.references if pointer_parts(reference.pointer) not in reported})
         )
         self.links_known = not any(map(_may_hide_links, reported))
 
@@ -150,18 +173,20 @@ class DocumentDecoder:
         return is_readable(opened) and all(trouble.rule == LOCKED for trouble in opened.troubles)
 
     def _sealed(self, trouble: SopsProblem, severity: Severity) -> None:
-        place = self._position(trouble.at, on_key=is_on_key(trouble))
-        self._add_fault(trouble.rule, place, trouble.message, trouble.suggestion, severity, self.key)
+        position = self._position(trouble.at, on_key=is_on_key(trouble))
+        self._add_fault(trouble.rule, position, trouble.message, trouble.suggestion, severity, self.key)
 
     def _judged(
         self, kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] = ()
     ) -> tuple[LookupRequest, ...]:
         """Check ``value`` by the rules of its kind; returns their questions about other resources."""
         scheme = self.dialect.scheme
-        judgement = check_rules(kind, value if scheme == SPELLING else respelled(value, scheme), torn)
+        judgement = check_rules(kind, value if scheme == SPELLING else translate_all_texts(value, scheme), torn)
         for rule, flaw in judgement.flaws:
-            place = self._position(_as_written(flaw.at, scheme), on_key=flaw.on_key)
-            self._add_fault(rule.id, place, flaw.message, flaw.suggestion, rule.severity, self._key_text(kind, value))
+            position = self._position(_as_written(flaw.at, scheme), on_key=flaw.on_key)
+            self._add_fault(
+                rule.id, position, flaw.message, flaw.suggestion, rule.severity, self._key_text(kind, value)
+            )
         return tuple(judgement.questions)
 
     @staticmethod
@@ -176,13 +201,13 @@ class DocumentDecoder:
             return kind
         if "kind" not in value:
             # A file of another tool may lie beside manifests.
-            hint = suggest_command(value) or f"one of {_listed()}"
+            hint = suggest_command(value) or f"one of {_format_kinds()}"
             self._fault("missing-field", (), "the field `kind` is missing", hint)
         else:
             # If there are several words, the others may be part of a secret.
             text = written if isinstance(written, str) and len(written.split()) == 1 else ""
             near = kind_like(text)
-            hint = f"did you mean {near}?" if near else f"one of {_listed()}"
+            hint = f"did you mean {near}?" if near else f"one of {_format_kinds()}"
             if "apiVersion" in value:
                 hint = "this is a manifest of Kubernetes: `reconciler convert FILE` converts it"
             message = f"unknown kind {text[:60]!r}" if text else "the kind of a manifest is one word"
@@ -210,7 +235,7 @@ class DocumentDecoder:
         if kind is Kind.SECRET:
             content = former.normalize(secret_shape(value["type"]), value["data"])
             secret_data = encode_secret_data(content) if self.opened is None or not self.opened.locked else b""
-            value = {**value, "data": masked(content, self.dialect.secret_key)}
+            value = {**value, "data": mask_values(content, self.dialect.secret_key)}
         body = former.normalize(shape_of(str(kind)), defaults.upgrade_deprecated(kind, value))
         defaults.apply_defaults(kind, body, self.dialect)
         if gvc:
@@ -221,7 +246,7 @@ class DocumentDecoder:
         written = _encode(body)
         if _WHOLE_FLOAT(written):
             written = _encode(whole_numbers(body))
-        mixed = gvc == GVC_PLACEHOLDER and _mixed(references)
+        mixed = gvc == GVC_PLACEHOLDER and _has_mixed_targets(references)
         return Manifest(
             kind,
             gvc,
@@ -249,7 +274,9 @@ class DocumentDecoder:
     def _dependencies(self, value: dict[str, Any], former: Normalizer) -> None:
         text = (value.get("tags") or {}).get(DEPENDS_ON)
         if text is not None:
-            references, troubles = depends_on(text, self.dialect, former.gvc, f"/tags/{escaped(DEPENDS_ON)}")
+            references, troubles = depends_on(
+                text, self.dialect, former.gvc, f"/tags/{escape_pointer_step(DEPENDS_ON)}"
+            )
             former.references.extend(references)
             former.troubles.extend(troubles)
 
@@ -274,9 +301,9 @@ class DocumentDecoder:
         self._add_fault(rule, self._position(pointer), message, suggestion, severity, self.key)
 
     def _add_fault(
-        self, rule: str, place: Position, message: str, suggestion: str, severity: Severity, key: str
+        self, rule: str, position: Position, message: str, suggestion: str, severity: Severity, key: str
     ) -> None:
-        line, column = place
+        line, column = position
         # A rule may quote text of the document as it is, however long it is.
         self.faults.append(
             Fault(rule, printable_finding(message), line, column, printable_finding(suggestion), severity, key)
@@ -294,10 +321,10 @@ def _as_written(at: Pointer, scheme: str) -> Pointer:
     return ("tags", scheme + tag.removeprefix(SPELLING)) if tag.startswith(TAG_PREFIX) else at
 
 
-def _mixed(references: tuple[Reference, ...]) -> bool:
+def _has_mixed_targets(references: tuple[Reference, ...]) -> bool:
     """Whether some targets leave the GVC open and others of such kinds name it."""
-    return any(each.target.count("/") > 1 and GVC_PLACEHOLDER not in each.target for each in references)
+    return any(reference.target.count("/") > 1 and GVC_PLACEHOLDER not in reference.target for reference in references)
 
 
-def _listed() -> str:
+def _format_kinds() -> str:
     return ", ".join(sorted(KINDS))

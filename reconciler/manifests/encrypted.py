@@ -41,9 +41,9 @@ def hidden_in(opened: DecryptedDocument | None) -> Collection[Pointer]:
     return sorted(opened.encrypted, key=str) if opened is not None and opened.locked else ()
 
 
-def seen(breaches: list[SchemaError], hidden: Collection[Pointer]) -> list[SchemaError]:
+def select_visible_errors(breaches: list[SchemaError], hidden: Collection[Pointer]) -> list[SchemaError]:
     """The ``breaches`` that do not depend on a locked value."""
-    return [each for each in breaches if each.path not in hidden] if hidden else breaches
+    return [breach for breach in breaches if breach.path not in hidden] if hidden else breaches
 
 
 def is_readable(opened: DecryptedDocument) -> bool:

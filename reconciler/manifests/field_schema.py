@@ -56,14 +56,14 @@ class FieldSchema(msgspec.Struct):
 @cache
 def shape_of(name: str) -> FieldSchema:
     """The compiled schema of a kind."""
-    return _compile(load_schema(name))
+    return _compile_schema(load_schema(name))
 
 
 @cache
 def secret_shape(secret_type: str) -> FieldSchema:
     """The compiled schema of the data of secrets of one type, which ``shape_of`` keeps closed."""
     forms = {form["if"]["properties"]["type"]["const"]: form["then"] for form in load_schema("secret")["allOf"]}
-    return _compile(forms[secret_type]["properties"]["data"])
+    return _compile_schema(forms[secret_type]["properties"]["data"])
 
 
 def is_inert(shape: FieldSchema, value: Any) -> bool:
@@ -71,10 +71,10 @@ def is_inert(shape: FieldSchema, value: Any) -> bool:
 
     A mapping does nothing if it has all members of an inert one that is not empty, whatever else it has.
     """
-    return any(value == each or _includes(value, each) for each in shape.inert)
+    return any(value == inert_value or _includes_fields(value, inert_value) for inert_value in shape.inert)
 
 
-def _compile(schema: dict[str, Any]) -> FieldSchema:
+def _compile_schema(schema: dict[str, Any]) -> FieldSchema:
     shape = FieldSchema(
         link=tuple(schema.get("x-link", ())),
         depends=schema.get("x-depends", True),
@@ -92,8 +92,10 @@ def _compile(schema: dict[str, Any]) -> FieldSchema:
     )
     if shape.secret:
         return shape
-    parts = _parts(schema)
-    shape.properties = {name: _compile(child) for part in parts for name, child in part.get("properties", {}).items()}
+    parts = _list_schema_parts(schema)
+    shape.properties = {
+        name: _compile_schema(child) for part in parts for name, child in part.get("properties", {}).items()
+    }
     shape.active = tuple((name, child) for name, child in shape.properties.items() if not child.plain)
     shape.fill = {
         name: _normal_default(shape.properties[name], child["default"])
@@ -101,9 +103,9 @@ def _compile(schema: dict[str, Any]) -> FieldSchema:
         if "default" in child
     }
     shape.fill_open = tuple(name for name, default in shape.fill.items() if isinstance(default, dict | list))
-    shape.items = next((_compile(part["items"]) for part in reversed(parts) if "items" in part), None)
+    shape.items = next((_compile_schema(part["items"]) for part in reversed(parts) if "items" in part), None)
     extra = schema.get("additionalProperties")
-    shape.extra = _compile(extra) if isinstance(extra, dict) else None
+    shape.extra = _compile_schema(extra) if isinstance(extra, dict) else None
     children = [*shape.properties.values(), *filter(None, (shape.items, shape.extra))]
     formed = shape.inert or shape.link or shape.uri or shape.fill or shape.is_set or shape.is_sorted
     shape.plain = not formed and all(child.plain for child in children)
@@ -118,13 +120,13 @@ def _normal_default(shape: FieldSchema, default: Any) -> Any:
     return sorted(default) if shape.is_set else default
 
 
-def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
+def _list_schema_parts(schema: dict[str, Any]) -> list[dict[str, Any]]:
     """``schema`` and the alternatives in it, the outermost last, so that it has precedence."""
     parts = [part for word in ("allOf", "anyOf", "oneOf") for part in schema.get(word, ())]
     return [*(part for part in parts if isinstance(part, dict)), schema]
 
 
-def _includes(value: Any, inert: Any) -> bool:
+def _includes_fields(value: Any, inert: Any) -> bool:
     both = isinstance(value, dict) and isinstance(inert, dict)
     return both and bool(inert) and inert.items() <= value.items()
 
@@ -155,57 +157,63 @@ class UnmodelledField(NamedTuple):
 def find_unmodelled(kind: str, value: Mapping[str, Any]) -> Iterator[UnmodelledField]:
     """The fields of ``value``, a document of ``kind``, that have no effect here; it may have faults."""
     for path, shape in unmodelled_paths(kind):
-        for at, found in _at(value, path, ()):
+        for at, content in _list_values_at(value, path, ()):
             if shape.unmodelled:
-                yield UnmodelledField(at, shape.unmodelled, is_inert(shape, found))
-            elif isinstance(found, str) and (meaning := _meaning(shape, found)):
-                yield UnmodelledField(at, meaning, inert=False, value=found)
+                yield UnmodelledField(at, shape.unmodelled, is_inert(shape, content))
+            elif isinstance(content, str) and (meaning := _describe_value(shape, content)):
+                yield UnmodelledField(at, meaning, inert=False, value=content)
 
 
-def _meaning(shape: FieldSchema, value: str) -> str:
+def _describe_value(shape: FieldSchema, value: str) -> str:
     """What the platform does with ``value``; "" if the field has an effect here."""
-    found = (meaning for pattern, meaning in shape.unmodelled_values.items() if re.fullmatch(pattern, value))
-    return next(found, "")
+    meanings = (meaning for pattern, meaning in shape.unmodelled_values.items() if re.fullmatch(pattern, value))
+    return next(meanings, "")
 
 
-def sentences(kind: str, value: Mapping[str, Any]) -> tuple[str, ...]:
+def describe_unmodelled_fields(kind: str, value: Mapping[str, Any]) -> tuple[str, ...]:
     """A sentence for each field of ``value``, a manifest in normal form, that would have an effect on the platform."""
-    found = {str(each): each.meaning for each in find_unmodelled(kind, value) if not each.inert}
-    return tuple(f"{name} has no effect here; the platform {meaning}." for name, meaning in found.items())
+    meanings = {str(field): field.meaning for field in find_unmodelled(kind, value) if not field.inert}
+    return tuple(f"{name} has no effect here; the platform {meaning}." for name, meaning in meanings.items())
 
 
 def recorded_sentences(kind: str, body: bytes) -> tuple[str, ...]:
-    """As ``sentences``, of a recorded ``body``; most have no such field, and are not decoded."""
-    return sentences(kind, msgspec.json.decode(body)) if _mention(kind).search(body) else ()
+    """As ``describe_unmodelled_fields``, of a recorded ``body``; most have no such field, and are not decoded."""
+    return (
+        describe_unmodelled_fields(kind, msgspec.json.decode(body))
+        if _compile_mention_pattern(kind).search(body)
+        else ()
+    )
 
 
 @cache
-def _mention(kind: str) -> re.Pattern[bytes]:
+def _compile_mention_pattern(kind: str) -> re.Pattern[bytes]:
     """What finds an unmodelled field or value in JSON."""
-    found: set[str] = set()
+    names: set[str] = set()
     for path, shape in unmodelled_paths(kind):
-        found |= {f'"{path[-1]}":'} if shape.unmodelled else set()
-        found |= {f'"{path[-1]}":"(?:{pattern})"' for pattern in shape.unmodelled_values}
-    return re.compile("|".join(sorted(found)).encode() if found else rb"(?!)")
+        names |= {f'"{path[-1]}":'} if shape.unmodelled else set()
+        names |= {f'"{path[-1]}":"(?:{pattern})"' for pattern in shape.unmodelled_values}
+    return re.compile("|".join(sorted(names)).encode() if names else rb"(?!)")
 
 
 @cache
 def unmodelled_paths(kind: str) -> tuple[tuple[tuple[str | int, ...], FieldSchema], ...]:
     """The path of each unmodelled field in documents of ``kind``, 0 for the entries of a list."""
-    return tuple(_paths(shape_of(kind), ()))
+    return tuple(_list_unmodelled_paths(shape_of(kind), ()))
 
 
-def _paths(shape: FieldSchema, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], FieldSchema]]:
+def _list_unmodelled_paths(
+    shape: FieldSchema, path: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], FieldSchema]]:
     for name, child in shape.properties.items():
         if child.unmodelled or child.unmodelled_values:
             yield (*path, name), child
         else:
-            yield from _paths(child, (*path, name))
+            yield from _list_unmodelled_paths(child, (*path, name))
     if shape.items is not None:
-        yield from _paths(shape.items, (*path, _EACH))
+        yield from _list_unmodelled_paths(shape.items, (*path, _EACH))
 
 
-def _at(
+def _list_values_at(
     value: Any, path: Sequence[str | int], done: tuple[str | int, ...]
 ) -> Iterator[tuple[tuple[str | int, ...], Any]]:
     """The places of ``path`` in ``value``, each with what is there."""
@@ -214,7 +222,7 @@ def _at(
         return
     step, *rest = path
     if step == _EACH:
-        for index, each in enumerate(value if isinstance(value, list) else ()):
-            yield from _at(each, rest, (*done, index))
+        for index, item in enumerate(value if isinstance(value, list) else ()):
+            yield from _list_values_at(item, rest, (*done, index))
     elif isinstance(value, Mapping) and step in value:
-        yield from _at(value[step], rest, (*done, step))
+        yield from _list_values_at(value[step], rest, (*done, step))

@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from reconciler.manifests.decoder import renormalize
+from reconciler.manifests.decoder import renormalize_body
 from reconciler.model.key import Key
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, Manifest, Reference, Resource
 
@@ -21,7 +21,7 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
         # The name may be that of an invalid GVC, and have any character.
         body = body.replace(_OPEN, msgspec.json.encode(gvc)[1:-1])
         if manifest.unsorted:
-            body = renormalize(manifest.kind, body)
+            body = renormalize_body(manifest.kind, body)
         references = _all_in_gvc(references, gvc)
         if manifest.mixed:
             references = tuple(sorted(references))
@@ -46,12 +46,17 @@ def resource_of(manifest: Manifest, gvc: str, path: str, blob: str) -> Resource:
 @lru_cache(maxsize=256)
 def _all_in_gvc(references: tuple[Reference, ...], gvc: str) -> tuple[Reference, ...]:
     """Cached, as each of them: resources of one directory mostly have the same references, and share them."""
-    return tuple([reference_in_gvc(each, gvc) if GVC_PLACEHOLDER in each.target else each for each in references])
+    return tuple(
+        [
+            reference_in_gvc(reference, gvc) if GVC_PLACEHOLDER in reference.target else reference
+            for reference in references
+        ]
+    )
 
 
 @lru_cache(maxsize=256)
 def _all_asked_in_gvc(questions: tuple[LookupRequest, ...], gvc: str) -> tuple[LookupRequest, ...]:
-    return tuple([request_in_gvc(each, gvc) for each in questions])
+    return tuple([request_in_gvc(question, gvc) for question in questions])
 
 
 @lru_cache(maxsize=1024)

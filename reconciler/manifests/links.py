@@ -43,26 +43,26 @@ def parse_link(text: str, org: str, gvc: str, bare: Kind | None = None) -> Link:
     Raises LinkError.
     """
     if bare is not None and "/" not in text:
-        return _link(org, org, "", bare, text)
+        return _make_link(org, org, "", bare, text)
     owner, parts = org, text.removeprefix("//").split("/")
     if not text.startswith("//"):
         parts = text.split("/")
         if len(parts) == 3 and parts[:2] == ["", "org"] and parts[2]:
             return Link(text, Kind.ORG, text)
         if len(parts) < 5 or parts[:2] != ["", "org"]:
-            raise LinkError(f"{_shown(text)} is not a link; links look like //KIND/NAME or /org/{org}/KIND/NAME")
+            raise LinkError(f"{_quote_text(text)} is not a link; links look like //KIND/NAME or /org/{org}/KIND/NAME")
         owner, parts = parts[2], parts[3:]
     if not all(parts) or len(parts) not in (2, 4) or (len(parts) == 4 and parts[0] != "gvc"):
-        raise LinkError(f"{_shown(text)} is not a link; links look like //KIND/NAME or //gvc/GVC/KIND/NAME")
+        raise LinkError(f"{_quote_text(text)} is not a link; links look like //KIND/NAME or //gvc/GVC/KIND/NAME")
     kind = KINDS.get(parts[-2])
     if kind is None:
-        raise LinkError(f"{_shown(text)} links to a kind that does not exist: {_shown(parts[-2])}")
-    place = parts[1] if len(parts) == 4 else gvc if kind in GVC_SCOPED else ""
-    if kind in GVC_SCOPED and not place:
-        raise LinkError(f"{_shown(text)} must name the GVC of the {kind}: //gvc/GVC/{kind}/{parts[-1]}")
+        raise LinkError(f"{_quote_text(text)} links to a kind that does not exist: {_quote_text(parts[-2])}")
+    gvc_name = parts[1] if len(parts) == 4 else gvc if kind in GVC_SCOPED else ""
+    if kind in GVC_SCOPED and not gvc_name:
+        raise LinkError(f"{_quote_text(text)} must name the GVC of the {kind}: //gvc/GVC/{kind}/{parts[-1]}")
     if len(parts) == 4 and kind not in GVC_SCOPED:
-        raise LinkError(f"{_shown(text)}: a {kind} belongs to the org, not to a GVC; write //{kind}/{parts[-1]}")
-    return _link(owner, org, place, kind, parts[-1])
+        raise LinkError(f"{_quote_text(text)}: a {kind} belongs to the org, not to a GVC; write //{kind}/{parts[-1]}")
+    return _make_link(owner, org, gvc_name, kind, parts[-1])
 
 
 def is_reference(text: str) -> bool:
@@ -79,19 +79,19 @@ def uri_target(text: str, gvc: str) -> str:
     kind, _, rest = text.removeprefix(PLATFORM_URI).partition("/")
     name = rest.partition(".")[0] if kind == Kind.SECRET else rest
     if kind == Kind.VOLUMESET and not gvc:
-        raise LinkError(f"{_shown(text)}: only a resource of a GVC can use a volume set")
+        raise LinkError(f"{_quote_text(text)}: only a resource of a GVC can use a volume set")
     if kind not in (Kind.SECRET, Kind.VOLUMESET) or not name or "/" in name:
         raise LinkError(
-            f"{_shown(text)} has no target; write {SECRET_URI}NAME, {SECRET_URI}NAME.KEY or {VOLUMESET_URI}NAME"
+            f"{_quote_text(text)} has no target; write {SECRET_URI}NAME, {SECRET_URI}NAME.KEY or {VOLUMESET_URI}NAME"
         )
     return f"secret/{name}" if kind == Kind.SECRET else f"volumeset/{gvc}/{name}"
 
 
-def _link(owner: str, org: str, gvc: str, kind: Kind, name: str) -> Link:
+def _make_link(owner: str, org: str, gvc: str, kind: Kind, name: str) -> Link:
     key = Key(kind, gvc, name)
     full = full_form(key, owner)
     return Link(full, kind, str(key) if owner == org else full)
 
 
-def _shown(text: str) -> str:
+def _quote_text(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")

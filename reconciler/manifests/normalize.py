@@ -11,7 +11,7 @@ from reconciler.manifests.links import UNCHECKED_KINDS, LinkError, is_reference,
 from reconciler.model.finding import Severity
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import MOUNT_SCHEMES, PLATFORM_URI, SPELLING, VARIABLE_PREFIX
-from reconciler.model.resource import GVC_PLACEHOLDER, Dependency, Reference, escaped
+from reconciler.model.resource import GVC_PLACEHOLDER, Dependency, Reference, escape_pointer_step
 from reconciler.sops.keys import Keyring
 
 
@@ -96,7 +96,9 @@ class Normalizer:
         extra = shape.extra
         if extra is not None and not extra.plain:
             others = value.keys() - shape.properties.keys()
-            formed |= {name: self.normalize(extra, value[name], f"{pointer}/{escaped(name)}") for name in others}
+            formed |= {
+                name: self.normalize(extra, value[name], f"{pointer}/{escape_pointer_step(name)}") for name in others
+            }
         return formed
 
     def _sequence(self, shape: FieldSchema, value: list[Any], pointer: str) -> list[Any]:
@@ -133,8 +135,8 @@ class Normalizer:
             self.troubles.append(NormalizeProblem(pointer, str(error)))
             return value
         if shape.link != ("*",) and link.kind not in shape.link:
-            wanted = " or ".join(shape.link)
-            self.troubles.append(NormalizeProblem(pointer, f"links to a {link.kind}, expected a link to a {wanted}"))
+            expected = " or ".join(shape.link)
+            self.troubles.append(NormalizeProblem(pointer, f"links to a {link.kind}, expected a link to a {expected}"))
         if link.kind not in UNCHECKED_KINDS:
             depends = shape.depends and link.kind not in shape.peers
             self.references.append(Reference(link.target, pointer, Dependency.ORDER if depends else Dependency.NONE))
@@ -142,7 +144,7 @@ class Normalizer:
 
     def _uri(self, value: str, pointer: str) -> str:
         if self.dialect.scheme != SPELLING:
-            value = translate(value, self.dialect.scheme)
+            value = translate_text(value, self.dialect.scheme)
         if value.startswith(PLATFORM_URI) and not is_reference(value):
             try:
                 self.references.append(Reference(uri_target(value, self.gvc), pointer))
@@ -170,20 +172,20 @@ _written = msgspec.json.Encoder(order="deterministic").encode
 """The sort key of entries without a name."""
 
 
-def translate(value: str, scheme: str) -> str:
+def translate_text(value: str, scheme: str) -> str:
     """A text of another spelling in normal spelling: its URI and its embedded built-in variables."""
     if value.startswith(f"{scheme}://"):
         return SPELLING + value[len(scheme) :]
     return value.replace(f"$({scheme.upper()}_", f"$({VARIABLE_PREFIX}")
 
 
-def respelled(value: Any, scheme: str) -> Any:
+def translate_all_texts(value: Any, scheme: str) -> Any:
     """``value`` with every text in normal spelling, for rules."""
     if isinstance(value, dict):
-        return {name: respelled(member, scheme) for name, member in value.items()}
+        return {name: translate_all_texts(member, scheme) for name, member in value.items()}
     if isinstance(value, list):
-        return [respelled(item, scheme) for item in value]
-    return translate(value, scheme) if isinstance(value, str) else value
+        return [translate_all_texts(item, scheme) for item in value]
+    return translate_text(value, scheme) if isinstance(value, str) else value
 
 
 def whole_numbers(value: Any) -> Any:
@@ -202,13 +204,13 @@ def depends_on(
     references, troubles = [], []
     for word in text.replace(",", " ").split():
         try:
-            references.append(Reference(_dependency(word, dialect, gvc), pointer, Dependency.HEALTHY))
+            references.append(Reference(_parse_dependency(word, dialect, gvc), pointer, Dependency.HEALTHY))
         except (LinkError, ValueError) as error:
             troubles.append(NormalizeProblem(pointer, f"reconciler/depends-on: {error}"))
     return references, troubles
 
 
-def _dependency(word: str, dialect: ManifestContext, gvc: str) -> str:
+def _parse_dependency(word: str, dialect: ManifestContext, gvc: str) -> str:
     if word.startswith("/"):
         return parse_link(word, dialect.org, gvc).target
     kind, _, name = word.partition("/")

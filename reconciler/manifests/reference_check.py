@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from reconciler.iteration import batches
+from reconciler.iteration import iterate_batches
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.cross_check import LOOKUP_BATCH, cross_check, unused_comments
 from reconciler.manifests.cross_findings import MOST_IN_FILE, CrossFinding, CrossFindings
@@ -18,7 +18,7 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import KINDS
 from reconciler.model.resource import Dependency, Reference
 from reconciler.model.rule import error_rule
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 RULES = (
     error_rule(
@@ -54,19 +54,19 @@ MOST_IN_CIRCLE = 12
 """The maximum of keys of one cycle in a message."""
 
 
-def check(delta: ChangeSet, world: DesiredState, most: int = MOST_IN_FILE) -> list[Finding]:
+def check_references(delta: ChangeSet, world: DesiredState, most: int = MOST_IN_FILE) -> list[Finding]:
     """Check every link of changed resources, every link to removed ones, and every cycle through changed ones.
 
     The errors and the warnings of one file are limited.
     """
-    found = CrossFindings(most)
-    _Links(world, found).collect_missing(delta)
-    for number, circle in enumerate(islice(_cycles(_suspects(delta, world), world), MOST_CIRCLES + 1)):
-        found.add(_circle(circle, world, is_last=number == MOST_CIRCLES))
-    cross_check(delta, world, found)
+    cross_findings = CrossFindings(most)
+    _Links(world, cross_findings).collect_missing(delta)
+    for number, circle in enumerate(islice(_find_cycles(_list_cycle_suspects(delta, world), world), MOST_CIRCLES + 1)):
+        cross_findings.add(_make_cycle_finding(circle, world, is_last=number == MOST_CIRCLES))
+    cross_check(delta, world, cross_findings)
     findings: set[Finding] = set()
     silencing: set[tuple[str, int]] = set()
-    for finding, comment in found.placed(world.positions):
+    for finding, comment in cross_findings.placed(world.positions):
         if comment:
             silencing.add((finding.path, comment))
         else:
@@ -75,7 +75,7 @@ def check(delta: ChangeSet, world: DesiredState, most: int = MOST_IN_FILE) -> li
     return sorted(findings)
 
 
-def _suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
+def _list_cycle_suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
     """Keys from which every new cycle is found: those with other references than before.
 
     Links lead only to kinds of a lower rank (a test checks the schemas for it), so a cycle has a
@@ -85,7 +85,7 @@ def _suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
     fresh = [
         (key, resource.references)
         for key, resource in delta.added.items()
-        if (known := before.get(key)) is None or known.references != resource.references
+        if (indexed_resource := before.get(key)) is None or indexed_resource.references != resource.references
     ]
     if world.index.is_first_load():
         fresh = [(key, refs) for key, refs in fresh if Dependency.HEALTHY in [ref.bond for ref in refs]]
@@ -95,9 +95,9 @@ def _suspects(delta: ChangeSet, world: DesiredState) -> list[str]:
 class _Links:
     """Caches the answer for each target, since thousands of links may have the same one."""
 
-    def __init__(self, world: DesiredState, found: CrossFindings) -> None:
+    def __init__(self, world: DesiredState, findings: CrossFindings) -> None:
         self.world = world
-        self.found = found
+        self.found = findings
         self.answers: dict[str, bool] = {}
         self.hints: dict[str, str] = {}
         self.similar: dict[str, _Candidates] = {}
@@ -105,7 +105,7 @@ class _Links:
 
     def collect_missing(self, delta: ChangeSet) -> None:
         """Find links of changed resources without a target, and links of others to removed resources."""
-        for batch in batches(delta.added.items(), LOOKUP_BATCH):
+        for batch in iterate_batches(delta.added.items(), LOOKUP_BATCH):
             self.world.index.prefetch(reference.target for _, resource in batch for reference in resource.references)
             for key, resource in batch:
                 self._check(key, resource.references)
@@ -163,12 +163,12 @@ class _Links:
     def _guess(self, target: str) -> str:
         """The key that was probably meant; "" if there is none, or the limit of comparisons is reached."""
         kind = target.partition("/")[0]
-        found = self.similar.get(kind)
-        if found is None:
+        candidates = self.similar.get(kind)
+        if candidates is None:
             keys = self.world.index.similar_keys(kind) if kind in KINDS else ()
-            found = self.similar[kind] = _Candidates(keys, sum(len(key.rpartition("/")[2]) for key in keys))
-        self.letters_left -= found.letters + LETTERS_PER_GUESS
-        return nearest(target, found.keys) if self.letters_left >= 0 else ""
+            candidates = self.similar[kind] = _Candidates(keys, sum(len(key.rpartition("/")[2]) for key in keys))
+        self.letters_left -= candidates.letters + LETTERS_PER_GUESS
+        return find_nearest_key(target, candidates.keys) if self.letters_left >= 0 else ""
 
 
 class _Candidates(NamedTuple):
@@ -178,25 +178,25 @@ class _Candidates(NamedTuple):
     letters: int
 
 
-def nearest(target: str, keys: Iterable[str]) -> str:
+def find_nearest_key(target: str, keys: Iterable[str]) -> str:
     """The key that was probably meant by ``target``: similar by name, preferably of the same GVC; "" for none."""
-    place, _, name = target.rpartition("/")
+    parent, _, name = target.rpartition("/")
     by_name: dict[str, str] = {}
-    for key in sorted(keys, key=lambda key: key.rpartition("/")[0] != place):
+    for key in sorted(keys, key=lambda key: key.rpartition("/")[0] != parent):
         by_name.setdefault(key.rpartition("/")[2], key)
-    return by_name.get(closest(name, by_name, 0.7), "")
+    return by_name.get(find_closest_word(name, by_name, 0.7), "")
 
 
-def _cycles(keys: Iterable[str], world: DesiredState) -> Iterator[list[str]]:
+def _find_cycles(keys: Iterable[str], world: DesiredState) -> Iterator[list[str]]:
     """Cycles, each from a key to itself, with at least one resource of this source."""
     done: set[str] = set()
     for start in keys:
-        for cycle in _search(start, world, done):
+        for cycle in _search_cycles(start, world, done):
             if any(not world.index.site(key).source for key in cycle):
                 yield cycle
 
 
-def _search(start: str, world: DesiredState, done: set[str]) -> Iterator[list[str]]:
+def _search_cycles(start: str, world: DesiredState, done: set[str]) -> Iterator[list[str]]:
     """Depth first from ``start``, without recursion; ``done`` is shared, so every key is visited once."""
     path: list[str] = []
     on_path: set[str] = set()
@@ -212,17 +212,17 @@ def _search(start: str, world: DesiredState, done: set[str]) -> Iterator[list[st
         path.append(key)
         on_path.add(key)
         stack.append((key, True))
-        targets = _targets(key, world)
+        targets = _list_targets(key, world)
         yield from ([*path[path.index(target) :], target] for target in targets if target in on_path)
         stack.extend((target, False) for target in targets if target not in done)
 
 
-def _targets(key: str, world: DesiredState) -> list[str]:
+def _list_targets(key: str, world: DesiredState) -> list[str]:
     targets = {ref.target for ref in world.index.references(key) if ref.bond is not Dependency.NONE}
     return sorted(targets, reverse=True)
 
 
-def _circle(cycle: list[str], world: DesiredState, *, is_last: bool) -> CrossFinding:
+def _make_cycle_finding(cycle: list[str], world: DesiredState, *, is_last: bool) -> CrossFinding:
     """The cycle from its first key in this source, at the reference that leads to the next key."""
     turn = cycle.index(min(key for key in cycle if not world.index.site(key).source))
     turned = [*cycle[turn:-1], *cycle[: turn + 1]]

@@ -47,17 +47,17 @@ def check_rules(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] 
     No fault depends on a torn value, and there are at most ``MOST_FAULTS``.
     """
     rules = rules_of(kind)
-    view = _view(value, rules.view)
+    view = _convert_to_view(value, rules.view)
     flaws: list[tuple[Rule, Flaw]] = []
     questions: list[LookupRequest] = []
     for rule, check in rules.entries if view is not None else ():
-        for found in check(view):
-            if torn and any(_overlap(found, each.at) for each in torn):
+        for result in check(view):
+            if torn and any(_overlaps_pointer(result, invalid_value.at) for invalid_value in torn):
                 continue
-            if isinstance(found, Lookup):
-                questions.append(LookupRequest(rule.id, found.target, pointer_text(found.at), found.detail))
+            if isinstance(result, Lookup):
+                questions.append(LookupRequest(rule.id, result.target, pointer_text(result.at), result.detail))
                 continue
-            flaws.append((rule, found))
+            flaws.append((rule, result))
             if len(flaws) > MOST_FAULTS:
                 return RuleResult(flaws, questions)
     return RuleResult(flaws, questions)
@@ -65,10 +65,10 @@ def check_rules(kind: Kind, value: dict[str, Any], torn: Sequence[InvalidValue] 
 
 def without_invalid(value: dict[str, Any], torn: Iterable[InvalidValue]) -> dict[str, Any]:
     """A copy of ``value`` in which what has the wrong type is left out, or in a list takes no room of its own."""
-    whole: dict[str, Any] = _copied(value)
-    for each in torn:
-        if each.types and each.at:
-            _mend(whole, each)
+    whole: dict[str, Any] = _copy_value(value)
+    for invalid_value in torn:
+        if invalid_value.types and invalid_value.at:
+            _omit_invalid_value(whole, invalid_value)
     return whole
 
 
@@ -81,45 +81,45 @@ def invalid_of(breach: SchemaError) -> InvalidValue:
     return InvalidValue((*breach.path, breach.field) if breach.keyword == "required" else breach.path)
 
 
-def missing(places: Collection[Pointer]) -> list[InvalidValue]:
+def list_missing_parts(places: Collection[Pointer]) -> list[InvalidValue]:
     """The parts to omit if the values at ``places`` are unknown: for an item of a list the whole list."""
-    found = []
+    invalid_values = []
     for at in sorted(places, key=str):
         while at and isinstance(at[-1], int):
             at = at[:-1]
-        found.append(InvalidValue(at, ("string",)))
-    return found
+        invalid_values.append(InvalidValue(at, ("string",)))
+    return invalid_values
 
 
-def within(at: Pointer, places: Container[Pointer]) -> bool:
+def is_within_places(at: Pointer, places: Container[Pointer]) -> bool:
     """Whether ``at`` is at or below one of ``places``."""
     return any(at[:length] in places for length in range(len(at) + 1))
 
 
-def _mend(whole: dict[str, Any], torn: InvalidValue) -> None:
+def _omit_invalid_value(whole: dict[str, Any], torn: InvalidValue) -> None:
     holder: Any = whole
     for step in torn.at[:-1]:
-        holder = _at(holder, step)
+        holder = _get_member(holder, step)
     last = torn.at[-1]
     if isinstance(holder, dict):
         holder.pop(last, None)
     elif isinstance(holder, list):
-        holder[int(last)] = _copied(_EMPTY[torn.types[0]])
+        holder[int(last)] = _copy_value(_EMPTY[torn.types[0]])
 
 
-def _at(holder: Any, step: str | int) -> Any:
+def _get_member(holder: Any, step: str | int) -> Any:
     if isinstance(holder, dict):
         return holder.get(step)
     return holder[int(step)] if isinstance(holder, list) else None
 
 
-def _copied(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _copied(member) for name, member in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
+        return {name: _copy_value(member) for name, member in value.items()}
+    return [_copy_value(item) for item in value] if isinstance(value, list) else value
 
 
-def _view(value: dict[str, Any], view: type[Envelope]) -> Envelope | None:
+def _convert_to_view(value: dict[str, Any], view: type[Envelope]) -> Envelope | None:
     try:
         return msgspec.convert(value, view)
     except msgspec.ValidationError:
@@ -130,6 +130,6 @@ def _view(value: dict[str, Any], view: type[Envelope]) -> Envelope | None:
             return None
 
 
-def _overlap(found: Flaw | Lookup, torn: Pointer) -> bool:
-    places = (found.at, *found.also) if isinstance(found, Flaw) else (found.at,)
+def _overlaps_pointer(result: Flaw | Lookup, torn: Pointer) -> bool:
+    places = (result.at, *result.also) if isinstance(result, Flaw) else (result.at,)
     return any(at[: len(torn)] == torn[: len(at)] for at in places)

@@ -15,20 +15,20 @@ def encode_secret_data(content: Any) -> bytes:
     return msgspec.json.encode(content, order="deterministic")
 
 
-def masked(content: Any, key: bytes) -> Any:
+def mask_values(content: Any, key: bytes) -> Any:
     """``content`` with each value replaced by ``***`` and a digest keyed with ``key``, so that a change still shows."""
     if isinstance(content, dict):
-        return {name: masked(value, key) for name, value in content.items()}
+        return {name: mask_values(value, key) for name, value in content.items()}
     if isinstance(content, list):
-        return [masked(value, key) for value in content]
+        return [mask_values(value, key) for value in content]
     digest = hashlib.blake2b(msgspec.json.encode(content), key=key[:64], digest_size=8).hexdigest()
     return f"{MASK}{digest}"
 
 
-def shown(value: Any) -> Any:
+def strip_digest(value: Any) -> Any:
     """A masked value without its digest: ``***``."""
     if isinstance(value, dict):
-        return {name: shown(member) for name, member in value.items()}
+        return {name: strip_digest(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [shown(member) for member in value]
+        return [strip_digest(member) for member in value]
     return MASK if isinstance(value, str) and value.startswith(MASK) else value

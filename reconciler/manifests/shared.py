@@ -24,14 +24,14 @@ class Shared(Generic[Part]):
 
     def parts(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """``parts``, as the object of the first equal ones."""
-        known = self._tuples.get(parts)
-        if known is None:
-            known = tuple([self._parts.get(part) or self._added(part) for part in parts])
-            self._tuples[known] = known
-        return known
+        shared = self._tuples.get(parts)
+        if shared is None:
+            shared = tuple([self._parts.get(part) or self._added(part) for part in parts])
+            self._tuples[shared] = shared
+        return shared
 
     def _added(self, part: Part) -> Part:
         values: tuple[Any, ...] = msgspec.structs.astuple(part)
-        made = type(part)(*[self.text(value) if type(value) is str else value for value in values])
-        self._parts[made] = made
-        return made
+        shared = type(part)(*[self.text(value) if type(value) is str else value for value in values])
+        self._parts[shared] = shared
+        return shared

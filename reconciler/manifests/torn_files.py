@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from reconciler.documents.json.recognition import named_in
 from reconciler.manifests.links import LinkError, parse_link, uri_target
-from reconciler.manifests.normalize import ManifestContext, translate
+from reconciler.manifests.normalize import ManifestContext, translate_text
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.platform import PLATFORM_URI
 from reconciler.model.resource import GVC_PLACEHOLDER
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 _PART = rb"(?m)^---"
 _PAIR = r"""["']?(kind|name|gvc)["']?[ \t]*:[ \t]*["']?([^\s"',#}]{1,256})"""
@@ -39,14 +39,14 @@ def named_key(kind: Kind, value: dict[str, Any]) -> str:
 def guessed_key(value: dict[str, Any]) -> str:
     """The key where the kind, or the field of kind or name, is misspelled; "" if no name is similar."""
     fields = list(islice(value, _MOST_FIELDS))
-    written = {name: value[field] for name in ("kind", "name") if (field := closest(name, fields))}
+    written = {name: value[field] for name in ("kind", "name") if (field := find_closest_word(name, fields))}
     kind = kind_like(str(written.get("kind", "")))
     return named_key(KINDS[kind], {**value, **written}) if kind else ""
 
 
 def kind_like(word: str) -> str:
     """The kind that ``word`` probably means, or ""."""
-    return closest(word[:_LONGEST_KIND].lower(), KINDS, 0.7)
+    return find_closest_word(word[:_LONGEST_KIND].lower(), KINDS, 0.7)
 
 
 class Intended(NamedTuple):
@@ -56,7 +56,7 @@ class Intended(NamedTuple):
     mentions: tuple[str, ...]
 
 
-def intended(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
+def guess_intended_keys(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
     """The probable keys of the documents of ``raw``, within limits."""
     for part in re.split(_PART, raw[:_MOST_BYTES], maxsplit=_MOST_PARTS):
         text = part.decode("utf-8", "replace")
@@ -66,33 +66,33 @@ def intended(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
             if len(fields[name]) < _MOST_PAIRS:
                 fields[name].append(value)
         gvc = fields["gvc"][0] if len(set(fields["gvc"])) == 1 else GVC_PLACEHOLDER
-        mentions = _mentions(re.findall(_LINK, text), context, gvc)
+        mentions = _collect_mentions(re.findall(_LINK, text), context, gvc)
         # After a forgotten `---` there are two kinds and two names.
         for kind, name in islice(product(dict.fromkeys(fields["kind"]), dict.fromkeys(fields["name"])), _MOST_PAIRS):
-            known = KINDS.get(kind)
-            if known is not None:
-                yield Intended(str(Key(known, gvc if known in GVC_SCOPED else "", name)), mentions)
+            modelled = KINDS.get(kind)
+            if modelled is not None:
+                yield Intended(str(Key(modelled, gvc if modelled in GVC_SCOPED else "", name)), mentions)
 
 
 def intended_in_json(raw: bytes, context: ManifestContext) -> Iterator[Intended]:
     """The probable keys of the documents of ``raw``, JSON with faults, within limits."""
     links = re.findall(_LINK, raw[:_MOST_BYTES].decode("utf-8", "replace"))
     for kind, name, written in islice(named_in(raw), _MOST_PAIRS):
-        known = KINDS.get(kind) or (Kind.SECRET if kind else None)
-        if known is not None and name:
+        modelled = KINDS.get(kind) or (Kind.SECRET if kind else None)
+        if modelled is not None and name:
             gvc = written or GVC_PLACEHOLDER
-            mentions = _mentions(links, context, gvc)
-            yield Intended(str(Key(known, gvc if known in GVC_SCOPED else "", name)), mentions)
+            mentions = _collect_mentions(links, context, gvc)
+            yield Intended(str(Key(modelled, gvc if modelled in GVC_SCOPED else "", name)), mentions)
 
 
-def _mentions(links: Sequence[str], context: ManifestContext, gvc: str) -> tuple[str, ...]:
+def _collect_mentions(links: Sequence[str], context: ManifestContext, gvc: str) -> tuple[str, ...]:
     """The keys that ``links`` lead to, within limits."""
-    return tuple(dict.fromkeys(islice(_targets(links, context, gvc), _MOST_LINKS)))
+    return tuple(dict.fromkeys(islice(_list_targets(links, context, gvc), _MOST_LINKS)))
 
 
-def _targets(links: Sequence[str], context: ManifestContext, gvc: str) -> Iterator[str]:
+def _list_targets(links: Sequence[str], context: ManifestContext, gvc: str) -> Iterator[str]:
     for written in links:
-        link = translate(written, context.scheme)
+        link = translate_text(written, context.scheme)
         try:
             yield uri_target(link, gvc) if link.startswith(PLATFORM_URI) else parse_link(link, context.org, gvc).target
         except LinkError:

@@ -31,28 +31,28 @@ def without_blocked(allowed: tuple[str, ...], blocked: tuple[str, ...]) -> tuple
     """The ranges that cover ``allowed`` but nothing of ``blocked``; an address is a range of one. Raises ValueError."""
     if not blocked:
         return allowed
-    fours = _remaining(networks_of_version_4(allowed), networks_of_version_4(blocked))
-    sixes = _remaining(_networks_of_version_6(allowed), _networks_of_version_6(blocked))
+    fours = _subtract_networks(networks_of_version_4(allowed), networks_of_version_4(blocked))
+    sixes = _subtract_networks(_networks_of_version_6(allowed), _networks_of_version_6(blocked))
     return (*map(str, fours), *map(str, sixes))
 
 
 def networks_of_version_4(ranges: Iterable[str]) -> list[IPv4Network]:
     """Those of ``ranges`` that are IPv4, merged. Raises ValueError."""
-    found = (ip_network(each, strict=False) for each in ranges)
-    return list(collapse_addresses(each for each in found if isinstance(each, IPv4Network)))
+    networks = (ip_network(range_, strict=False) for range_ in ranges)
+    return list(collapse_addresses(network for network in networks if isinstance(network, IPv4Network)))
 
 
 def _networks_of_version_6(ranges: Iterable[str]) -> list[IPv6Network]:
-    found = (ip_network(each, strict=False) for each in ranges)
-    return list(collapse_addresses(each for each in found if isinstance(each, IPv6Network)))
+    networks = (ip_network(range_, strict=False) for range_ in ranges)
+    return list(collapse_addresses(network for network in networks if isinstance(network, IPv6Network)))
 
 
-def _remaining(allowed: Iterable[Network], blocked: Iterable[Network]) -> list[Network]:
+def _subtract_networks(allowed: Iterable[Network], blocked: Iterable[Network]) -> list[Network]:
     """``allowed`` without ``blocked``, sorted."""
-    found = list(allowed)
+    networks = list(allowed)
     for refused in blocked:
-        found = [part for network in found for part in _parts_without(network, refused)]
-    return sorted(found)
+        networks = [part for network in networks for part in _parts_without(network, refused)]
+    return sorted(networks)
 
 
 def _parts_without(network: Network, refused: Network) -> Iterator[Network]:
@@ -68,14 +68,14 @@ def is_internal(text: str) -> bool:
 
     IPv4 addresses inside of IPv6 ones count as what they are. Raises ValueError for a text that is no address.
     """
-    address = _unwrapped(ip_address(text.partition("%")[0]))
+    address = _unwrap_address(ip_address(text.partition("%")[0]))
     if isinstance(address, IPv4Address) and address in _THIS_NETWORK:
         return True
     plain = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
     return plain or address in _METADATA
 
 
-def _unwrapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+def _unwrap_address(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     """The IPv4 address that an IPv6 one stands for; else the same."""
     if isinstance(address, IPv4Address):
         return address

@@ -83,8 +83,10 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
         """
         parts = text.split()
         if len(parts) != len(FIELDS):
-            raise _miscounted(parts)
-        minutes, hours, days, months, weekdays = (_bits(part, field) for part, field in zip(parts, FIELDS, strict=True))
+            raise _make_count_error(parts)
+        minutes, hours, days, months, weekdays = (
+            _parse_bits(part, field) for part, field in zip(parts, FIELDS, strict=True)
+        )
         # As in cron, a field is unrestricted if it begins with a star.
         either = not parts[2].startswith("*") and not parts[4].startswith("*")
         return cls(minutes, hours, days, months, (weekdays | weekdays >> 7) & 0x7F, either)
@@ -103,22 +105,26 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
     def next_after(self, minute: int) -> int | None:
         """The first matching minute after ``minute``; None if there is none, as for 30 February."""
         day, time = divmod(minute + 1, DAY)
-        found = self._day_from(day)
-        if found == day:
+        matching_day = self._day_from(day)
+        if matching_day == day:
             later = self._time_from(time)
             if later is not None:
                 return day * DAY + later
-            found = self._day_from(day + 1)
-        return None if found is None else found * DAY + _lowest(self.hours) * HOUR + _lowest(self.minutes)
+            matching_day = self._day_from(day + 1)
+        return (
+            None
+            if matching_day is None
+            else matching_day * DAY + _find_lowest_bit(self.hours) * HOUR + _find_lowest_bit(self.minutes)
+        )
 
     def _time_from(self, time: int) -> int | None:
         """The first matching time of day, in minutes, at or after ``time``."""
         hour, minute = divmod(time, HOUR)
-        minutes = _from(self.minutes, minute)
+        minutes = _clear_lower_bits(self.minutes, minute)
         if minutes and self.hours >> hour & 1:
-            return hour * HOUR + _lowest(minutes)
-        hours = _from(self.hours, hour + 1)
-        return _lowest(hours) * HOUR + _lowest(self.minutes) if hours else None
+            return hour * HOUR + _find_lowest_bit(minutes)
+        hours = _clear_lower_bits(self.hours, hour + 1)
+        return _find_lowest_bit(hours) * HOUR + _find_lowest_bit(self.minutes) if hours else None
 
     def _day_from(self, day: int) -> int | None:
         """The first matching day, counted from 1970-01-01, at or after ``day``."""
@@ -131,9 +137,9 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
             if self.months >> month & 1:
                 first = date(year, month, 1)
                 length = (date(next_year, next_month, 1) - first).days
-                days = _from(self._days_of(first.weekday(), length), earliest)
+                days = _clear_lower_bits(self._days_of(first.weekday(), length), earliest)
                 if days:
-                    return first.toordinal() - _EPOCH + _lowest(days) - 1
+                    return first.toordinal() - _EPOCH + _find_lowest_bit(days) - 1
             if next_year == MAXYEAR:
                 break
             year, month, earliest = next_year, next_month, 1
@@ -146,11 +152,11 @@ class Cron(msgspec.Struct, frozen=True, gc=False):
         return named & (1 << length + 1) - 2
 
 
-def _miscounted(parts: list[str]) -> CronError:
-    wanted = ", ".join(field.title for field in FIELDS)
+def _make_count_error(parts: list[str]) -> CronError:
+    titles = ", ".join(field.title for field in FIELDS)
     if len(parts) == 1 and parts[0].startswith("@"):
         meant = SHORTHANDS.get(parts[0].lower())
-        message = f"{_shown(parts[0])} is a shorthand; a schedule has five fields: {wanted}"
+        message = f"{_quote_text(parts[0])} is a shorthand; a schedule has five fields: {titles}"
         return CronError(message, f"write `{meant}`" if meant else "for example `0 3 * * *`, every day at 3:00")
     count = "1 field" if len(parts) == 1 else f"{len(parts)} fields"
     hint = (
@@ -158,14 +164,14 @@ def _miscounted(parts: list[str]) -> CronError:
         if len(parts) in (6, 7)
         else "for example `0 3 * * *`, every day at 3:00"
     )
-    return CronError(f"the schedule has {count} where there must be five: {wanted}", hint)
+    return CronError(f"the schedule has {count} where there must be five: {titles}", hint)
 
 
-def _bits(text: str, field: _Field) -> int:
+def _parse_bits(text: str, field: _Field) -> int:
     bits = 0
     for part in text.split(","):
         if not part:
-            raise _fault(text, field, "a value is missing beside a comma")
+            raise _make_field_error(text, field, "a value is missing beside a comma")
         bits |= _range_bits(part, field)
     return bits
 
@@ -174,44 +180,50 @@ def _range_bits(part: str, field: _Field) -> int:
     """The values of one entry of a list: ``*``, ``N``, ``N-M``, each but ``N`` with ``/STEP``."""
     span, slash, step = part.partition("/")
     low, dash, high = span.partition("-")
-    every = _step(step, part, field) if slash else 1
+    every = _parse_step(step, part, field) if slash else 1
     if span == "*":
         start, end = field.low, field.high
     else:
-        start = _value(low, part, field)
-        end = _value(high, part, field) if dash else start
+        start = _parse_value(low, part, field)
+        end = _parse_value(high, part, field) if dash else start
     if start > end:
-        raise _fault(part, field, "the range begins after its end", "" if slash else _turned(start, end, field))
+        raise _make_field_error(
+            part, field, "the range begins after its end", "" if slash else _suggest_range(start, end, field)
+        )
     if slash and not dash and span != "*":
-        raise _fault(part, field, "a step needs a range before it", f"write `{start}-{_last(field)}/{step}`")
+        raise _make_field_error(
+            part, field, "a step needs a range before it", f"write `{start}-{_get_last_value(field)}/{step}`"
+        )
     return sum(1 << value for value in range(start, end + 1, every))
 
 
-def _step(text: str, part: str, field: _Field) -> int:
-    number = _number(text)
+def _parse_step(text: str, part: str, field: _Field) -> int:
+    number = _parse_number(text)
     if not number:
-        raise _fault(part, field, "the step must be a whole number, at least 1")
-    most = _last(field) - field.low + 1
+        raise _make_field_error(part, field, "the step must be a whole number, at least 1")
+    most = _get_last_value(field) - field.low + 1
     if number > most:
-        message = f"the step {_shown(text)} is longer than the whole field, which has {most} values"
-        raise _fault(part, field, message, f"write a step of at most {most}")
+        message = f"the step {_quote_text(text)} is longer than the whole field, which has {most} values"
+        raise _make_field_error(part, field, message, f"write a step of at most {most}")
     return number
 
 
-def _value(text: str, part: str, field: _Field) -> int:
-    number = _number(text)
+def _parse_value(text: str, part: str, field: _Field) -> int:
+    number = _parse_number(text)
     if number is None:
         name = text.lower()
         if name in field.names:
             return field.low + field.names.index(name)
-        raise _fault(part, field, _no_value(text, part, field), _unabbreviated(name, field))
+        raise _make_field_error(part, field, _no_value(text, part, field), _suggest_abbreviation(name, field))
     if not field.low <= number <= field.high:
         bound = f"allowed is {field.low} to {field.high}"
-        raise _fault(part, field, bound if text == part else f"{_shown(text)} is out of bounds, {bound}")
+        raise _make_field_error(
+            part, field, bound if text == part else f"{_quote_text(text)} is out of bounds, {bound}"
+        )
     return number
 
 
-def _number(text: str) -> int | None:
+def _parse_number(text: str) -> int | None:
     """Digits as a number; a very long one becomes 999, which no field allows."""
     if not text.isdecimal() or not text.isascii():
         return None
@@ -222,40 +234,40 @@ def _no_value(text: str, part: str, field: _Field) -> str:
     if not text:
         return "a value is missing"
     named = f" or {field.names[0]} to {field.names[-1]}" if field.names else ""
-    which = "it" if text == part else _shown(text)
+    which = "it" if text == part else _quote_text(text)
     return f"{which} is neither `*` nor {field.low} to {field.high}{named}"
 
 
-def _unabbreviated(name: str, field: _Field) -> str:
+def _suggest_abbreviation(name: str, field: _Field) -> str:
     near = name[:3] if name[:3] in field.names else ""
     return f"write `{near}`" if near else ""
 
 
-def _turned(start: int, end: int, field: _Field) -> str:
+def _suggest_range(start: int, end: int, field: _Field) -> str:
     """``22-2`` → ``22-23,0-2``: the probable range, in the syntax of cron."""
-    first = f"{start}-{_last(field)}" if start < _last(field) else str(start)
+    first = f"{start}-{_get_last_value(field)}" if start < _get_last_value(field) else str(start)
     second = f"{field.low}-{end}" if end > field.low else str(end)
     return f"write `{first},{second}`"
 
 
-def _last(field: _Field) -> int:
+def _get_last_value(field: _Field) -> int:
     """The last value of a field; Sunday counts only as the first day of a week."""
     return 6 if field.names is _WEEKDAYS else field.high
 
 
-def _fault(part: str, field: _Field, message: str, suggestion: str = "") -> CronError:
-    return CronError(f"{field.title} {_shown(part)}: {message}", suggestion)
+def _make_field_error(part: str, field: _Field, message: str, suggestion: str = "") -> CronError:
+    return CronError(f"{field.title} {_quote_text(part)}: {message}", suggestion)
 
 
-def _shown(text: str) -> str:
+def _quote_text(text: str) -> str:
     shown = text if len(text) <= _QUOTED else f"{text[: _QUOTED - 1]}…"
     return f"`{shown}`" if shown.isprintable() else repr(shown)
 
 
-def _from(bits: int, value: int) -> int:
+def _clear_lower_bits(bits: int, value: int) -> int:
     """``bits`` without those below ``value``."""
     return bits >> value << value
 
 
-def _lowest(bits: int) -> int:
+def _find_lowest_bit(bits: int) -> int:
     return (bits & -bits).bit_length() - 1

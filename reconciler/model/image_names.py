@@ -46,7 +46,7 @@ def is_allowed(name: str, patterns: Sequence[str]) -> bool:
     A pattern is HOST, HOST:PORT or one of them with a path. ``*`` stands for any part of a host name, but for no port,
     and for any text of a path. A host without a path stands for all that is there.
     """
-    return not patterns or any(_expression(pattern).fullmatch(name) is not None for pattern in patterns)
+    return not patterns or any(_compile_pattern(pattern).fullmatch(name) is not None for pattern in patterns)
 
 
 def exact_hosts(patterns: Iterable[str]) -> frozenset[str]:
@@ -56,7 +56,7 @@ def exact_hosts(patterns: Iterable[str]) -> frozenset[str]:
 
 
 @lru_cache(maxsize=1024)
-def _expression(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     host, _, path = pattern.partition("/")
     ends = "[^/:]*".join(map(re.escape, re.split(r"\*+", host.lower())))
     rest = ".*".join(map(re.escape, re.split(r"\*+", path or "*")))

@@ -35,7 +35,7 @@ def parse_no_wake(text: str) -> NoWake:
 
     ``no_wake_faults`` lists those.
     """
-    entries = [entry for entry in _entries(text) if not _fault(entry)]
+    entries = [entry for entry in _split_entries(text) if not _describe_fault(entry)]
     paths = [entry for entry in entries if entry.startswith("/")]
     return NoWake(
         tuple(path for path in paths if not path.endswith("*")),
@@ -59,17 +59,17 @@ def no_wake_faults(text: str) -> Iterator[tuple[str, str]]:
     """Each invalid entry of the tag with the reason."""
     entries = text.split(",")
     for entry in entries[:MOST_ENTRIES]:
-        if fault := _fault(entry.strip()):
+        if fault := _describe_fault(entry.strip()):
             yield entry.strip(), fault
     if len(entries) > MOST_ENTRIES:
         yield entries[MOST_ENTRIES].strip(), f"there are {len(entries)} entries, and {MOST_ENTRIES} are allowed"
 
 
-def _entries(text: str) -> list[str]:
+def _split_entries(text: str) -> list[str]:
     return [entry.strip() for entry in text.split(",")[:MOST_ENTRIES]]
 
 
-def _fault(entry: str) -> str:
+def _describe_fault(entry: str) -> str:
     """Why ``entry`` is invalid; "" if it is not."""
     if not entry:
         return "an entry is empty"

@@ -11,12 +11,12 @@ _DIGITS = 15
 
 
 @lru_cache(2048)
-def millicores(text: str) -> int:
+def parse_millicores(text: str) -> int:
     """``500m`` → 500, ``2`` → 2000: thousandths of a core (docs/platform/workload.md#cpu-and-memory).
 
     Raises ValueError if ``text`` is neither millicores nor whole cores.
     """
-    return _whole(text[:-1], text) if text.endswith("m") else 1000 * _whole(text, text)
+    return _parse_whole_number(text[:-1], text) if text.endswith("m") else 1000 * _parse_whole_number(text, text)
 
 
 @lru_cache(2048)
@@ -26,13 +26,13 @@ def memory_bytes(text: str) -> int:
     Raises ValueError if ``text`` is not a whole number of Mi or Gi.
     """
     if text.endswith("Mi"):
-        return MIB * _whole(text[:-2], text)
+        return MIB * _parse_whole_number(text[:-2], text)
     if text.endswith("Gi"):
-        return GIB * _whole(text[:-2], text)
+        return GIB * _parse_whole_number(text[:-2], text)
     raise ValueError(f"{text[:60]!r} is not an amount of memory; write a whole number with Mi or Gi")
 
 
-def _whole(digits: str, text: str) -> int:
+def _parse_whole_number(digits: str, text: str) -> int:
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS):
         raise ValueError(f"{text[:60]!r} is not a quantity; write digits and their unit, such as 500m or 256Mi")
     return int(digits)

@@ -36,12 +36,12 @@ def term_count(query: Body) -> int:
     return len((query.get("spec") or {}).get("terms", ()))
 
 
-def matches(query: Body, body: Body, org: str) -> bool:
+def matches_query(query: Body, body: Body, org: str) -> bool:
     """Whether the query selects the resource ``body`` of ``org``."""
-    return selector(query, org)(body)
+    return make_selector(query, org)(body)
 
 
-def selector(query: Body, org: str) -> Selector:
+def make_selector(query: Body, org: str) -> Selector:
     """Reads the query once, for comparisons with many resources of ``org``: returns whether it selects one.
 
     A body has the fields ``kind`` and ``name``, and ``gvc`` in a GVC. The links of a resource follow from them alone,
@@ -49,7 +49,7 @@ def selector(query: Body, org: str) -> Selector:
     """
     spec = query.get("spec") or {}
     match = spec.get("match", "all")
-    terms = [_link_term(term, org) if term.get("rel") else _term(term) for term in spec.get("terms", ())]
+    terms = [_link_term(term, org) if term.get("rel") else _make_term_selector(term) for term in spec.get("terms", ())]
     if match == "any":
         return lambda body: any(holds(body) for holds in terms)
     if match == "none":
@@ -57,42 +57,42 @@ def selector(query: Body, org: str) -> Selector:
     return terms[0] if len(terms) == 1 else lambda body: all(holds(body) for holds in terms)
 
 
-def _term(term: Body) -> Selector:
-    read = _tag(term["tag"]) if term.get("tag") else _property(term.get("property", ""))
+def _make_term_selector(term: Body) -> Selector:
+    read = _make_tag_reader(term["tag"]) if term.get("tag") else _make_property_reader(term.get("property", ""))
     op = term.get("op", "=")
     if op in ("exists", "!exists"):
         return lambda body: (read(body) is not None) is (op == "exists")
-    compare = _COMPARE[op](_text(term.get("value", "")))
+    compare = _COMPARE[op](_format_value(term.get("value", "")))
 
     def holds(body: Body) -> bool:
-        found = read(body)
-        return op == "!=" if found is None else compare(_text(found))
+        value = read(body)
+        return op == "!=" if value is None else compare(_format_value(value))
 
     return holds
 
 
 def _link_term(term: Body, org: str) -> Selector:
     rel, op = term["rel"], term.get("op", "=")
-    value = _text(term.get("value", ""))
+    value = _format_value(term.get("value", ""))
     if value.startswith("//"):
         value = f"/org/{org}/{value[2:]}"
     compare = _COMPARE["=" if op in ("!=", "exists", "!exists") else op](value)
 
     def holds(body: Body) -> bool:
         kind, gvc, name = (str(body.get(field) or "") for field in ("kind", "gvc", "name"))
-        found = [link.href for link in resource_links(kind, gvc, name, org) if link.rel == rel]
+        texts = [link.href for link in resource_links(kind, gvc, name, org) if link.rel == rel]
         if op in ("exists", "!exists"):
-            return bool(found) is (op == "exists")
-        return any(map(compare, found)) is (op != "!=")
+            return bool(texts) is (op == "exists")
+        return any(map(compare, texts)) is (op != "!=")
 
     return holds
 
 
-def _tag(name: str) -> Callable[[Body], Any]:
+def _make_tag_reader(name: str) -> Callable[[Body], Any]:
     return lambda body: (body.get("tags") or {}).get(name)
 
 
-def _property(path: str) -> Callable[[Body], Any]:
+def _make_property_reader(path: str) -> Callable[[Body], Any]:
     first, *parts = path.split(".")
     if not parts:
         return lambda body: body.get(first)
@@ -105,11 +105,11 @@ def _property(path: str) -> Callable[[Body], Any]:
     return read
 
 
-def _text(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _ordered(left: str, right: str) -> int:
+def _compare_values(left: str, right: str) -> int:
     try:
         return (float(left) > float(right)) - (float(left) < float(right))
     except ValueError:
@@ -134,7 +134,7 @@ def fits_parts(text: str, parts: list[str]) -> bool:
     return True
 
 
-def _like(pattern: str) -> Callable[[str], bool]:
+def _make_pattern_matcher(pattern: str) -> Callable[[str], bool]:
     parts = pattern.split("*")
     return lambda text: fits_parts(text, parts) or pattern in text
 
@@ -142,10 +142,10 @@ def _like(pattern: str) -> Callable[[str], bool]:
 _COMPARE: dict[str, Callable[[str], Callable[[str], bool]]] = {
     "=": lambda right: lambda left: left == right,
     "!=": lambda right: lambda left: left != right,
-    ">": lambda right: lambda left: _ordered(left, right) > 0,
-    ">=": lambda right: lambda left: _ordered(left, right) >= 0,
-    "<": lambda right: lambda left: _ordered(left, right) < 0,
-    "<=": lambda right: lambda left: _ordered(left, right) <= 0,
-    "~": _like,
+    ">": lambda right: lambda left: _compare_values(left, right) > 0,
+    ">=": lambda right: lambda left: _compare_values(left, right) >= 0,
+    "<": lambda right: lambda left: _compare_values(left, right) < 0,
+    "<=": lambda right: lambda left: _compare_values(left, right) <= 0,
+    "~": _make_pattern_matcher,
 }
 """For each operator and value, the function that compares a text with it."""

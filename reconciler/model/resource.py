@@ -62,7 +62,7 @@ def pointer_parts(pointer: str) -> tuple[str | int, ...]:
     return tuple(int(step) if _INDEX.fullmatch(step) else step for step in steps)
 
 
-def escaped(name: str) -> str:
+def escape_pointer_step(name: str) -> str:
     """``name`` as a step of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
 
@@ -70,7 +70,7 @@ def escaped(name: str) -> str:
 @lru_cache(maxsize=4096)
 def pointer_text(at: Pointer) -> str:
     """The steps ``at`` as a JSON pointer, cached: most manifests refer to others at the same few places."""
-    return "".join([f"/{escaped(step) if isinstance(step, str) else step}" for step in at])
+    return "".join([f"/{escape_pointer_step(step) if isinstance(step, str) else step}" for step in at])
 
 
 class Manifest(msgspec.Struct, frozen=True, gc=False):

@@ -17,10 +17,10 @@ def resource_links(kind: str, gvc: str, name: str, org: str) -> list[ResourceLin
     top = f"/org/{org}"
     if kind == "org":
         return [ResourceLink("self", top), ResourceLink("org", top)]
-    place = f"{top}/gvc/{gvc}/{kind}/{name}" if gvc else f"{top}/{kind}/{name}"
-    found = [ResourceLink("self", place), ResourceLink("org", top)]
+    path = f"{top}/gvc/{gvc}/{kind}/{name}" if gvc else f"{top}/{kind}/{name}"
+    links = [ResourceLink("self", path), ResourceLink("org", top)]
     if gvc:
-        found.append(ResourceLink("gvc", f"{top}/gvc/{gvc}"))
+        links.append(ResourceLink("gvc", f"{top}/gvc/{gvc}"))
     if kind == "workload":
-        found.append(ResourceLink("deployment", f"{place}/deployment"))
-    return found
+        links.append(ResourceLink("deployment", f"{path}/deployment"))
+    return links

@@ -28,7 +28,7 @@ class Rule(msgspec.Struct, frozen=True):
     @property
     def page(self) -> str:
         """The section of the reference page about it."""
-        return page(self.id)
+        return get_page_section(self.id)
 
 
 def error_rule(name: str, what: str, why: str, source: str) -> Rule:
@@ -36,12 +36,12 @@ def error_rule(name: str, what: str, why: str, source: str) -> Rule:
     return Rule(name, Severity.ERROR, what, why, source)
 
 
-def page(rule: str) -> str:
+def get_page_section(rule: str) -> str:
     """The section of the reference page about the rule with the id ``rule``."""
     return f"{PAGE}#{rule}"
 
 
-def rulebook(rules: Iterable[Rule]) -> dict[str, Rule]:
+def build_rulebook(rules: Iterable[Rule]) -> dict[str, Rule]:
     """``rules`` by id. Raises ValueError if two have the same id."""
     book: dict[str, Rule] = {}
     for rule in rules:

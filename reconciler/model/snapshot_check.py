@@ -31,7 +31,9 @@ def read_snapshot_check(body: bytes, volumeset: str) -> SnapshotCheck:
     if not body:
         return SnapshotCheck()
     workload = msgspec.json.decode(body, type=Workload)
-    container = next((each.name for each in workload.spec.containers if volumeset in mounted_in([each])), "")
+    container = next(
+        (container.name for container in workload.spec.containers if volumeset in mounted_in([container])), ""
+    )
     command = parse_hook(str(workload.tags.get(VERIFY_SNAPSHOT, "")))
     if not container or not command:
         return SnapshotCheck(container)

@@ -26,7 +26,9 @@ def read_snapshot_hooks(body: bytes, volumeset: str) -> SnapshotHooks:
         return SnapshotHooks()
     workload = msgspec.json.decode(body, type=Workload)
     pre, post = (parse_hook(str(workload.tags.get(tag, ""))) for tag in (PRE_SNAPSHOT, POST_SNAPSHOT))
-    container = next((each.name for each in workload.spec.containers if volumeset in mounted_in([each])), "")
+    container = next(
+        (container.name for container in workload.spec.containers if volumeset in mounted_in([container])), ""
+    )
     return SnapshotHooks(container, pre, post) if container else SnapshotHooks()
 
 

@@ -35,20 +35,21 @@ _OPPOSITES = frozenset(
 _NEGATIONS = ("un", "in", "non", "no", "not", "dis", "im")
 
 
-def closest(word: str, known: Iterable[str], enough: float = LIKE) -> str:
-    """The word of ``known`` that is most like ``word``; "" if the likeness is below ``enough``.
+def find_closest_word(word: str, candidates: Iterable[str], enough: float = LIKE) -> str:
+    """The word of ``candidates`` that is most like ``word``; "" if the likeness is below ``enough``.
 
     It never is the opposite, and never differs by a whole part or, if that is short, by more than one typing error. A
     comparison costs a quarter of a microsecond for each letter.
     """
-    places = _places(word)
+    places = _map_letter_positions(word)
     near = nlargest(
-        _CANDIDATES, ((like, each) for each in known if (like := _likeness(word, places, each, enough)) >= enough)
+        _CANDIDATES,
+        ((like, text) for text in candidates if (like := _compute_likeness(word, places, text, enough)) >= enough),
     )
-    return next((each for _, each in near if _may_be_meant(word, each)), "")
+    return next((text for _, text in near if _may_be_meant(word, text)), "")
 
 
-def _places(word: str) -> dict[str, int]:
+def _map_letter_positions(word: str) -> dict[str, int]:
     """Each letter of ``word`` with its positions, as bits."""
     places: dict[str, int] = {}
     for at, letter in enumerate(word):
@@ -56,7 +57,7 @@ def _places(word: str) -> dict[str, int]:
     return places
 
 
-def _likeness(word: str, places: dict[str, int], other: str, enough: float = 0.0) -> float:
+def _compute_likeness(word: str, places: dict[str, int], other: str, enough: float = 0.0) -> float:
     """The share of letters, from 0 to 1, that both words have in the same order.
 
     Zero if their lengths alone keep it below ``enough``. ``places`` are those of ``word``. The longest common
@@ -74,8 +75,8 @@ def _likeness(word: str, places: dict[str, int], other: str, enough: float = 0.0
 
 
 def _may_be_meant(word: str, meant: str) -> bool:
-    ours, theirs = _differing(_words(word), _words(meant))
-    if any(_opposite(one, other) for one in ours for other in theirs):
+    ours, theirs = _strip_common_parts(_split_words(word), _split_words(meant))
+    if any(_are_opposites(one, other) for one in ours for other in theirs):
         return False
     if not ours or not theirs:
         # One name has an additional part, such as `timeoutSeconds` for `timeout`.
@@ -85,15 +86,15 @@ def _may_be_meant(word: str, meant: str) -> bool:
         return True
     if max(len(one), len(other)) <= _SHORT:
         return _is_slip(one, other)
-    return _likeness(one, _places(one), other) >= _DIFFERING
+    return _compute_likeness(one, _map_letter_positions(one), other) >= _DIFFERING
 
 
-def _words(name: str) -> list[str]:
+def _split_words(name: str) -> list[str]:
     """``inboundAllowCIDR`` → inbound, allow, cidr; all other characters separate words."""
     return [word.lower() for word in _WORD.findall(name)] or [name]
 
 
-def _differing(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]]:
+def _strip_common_parts(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]]:
     """Two names without their common first and last parts."""
     begin = 0
     while begin < min(len(ours), len(theirs)) and ours[begin] == theirs[begin]:
@@ -105,7 +106,7 @@ def _differing(ours: list[str], theirs: list[str]) -> tuple[list[str], list[str]
     return ours[: len(ours) - end], theirs[: len(theirs) - end]
 
 
-def _opposite(one: str, other: str) -> bool:
+def _are_opposites(one: str, other: str) -> bool:
     if frozenset((one, other)) in _OPPOSITES:
         return True
     short, long = sorted((one, other), key=len)

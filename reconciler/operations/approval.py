@@ -8,13 +8,13 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 MIN_PREFIX = 8
 """The shortest accepted prefix of a digest, in characters; `reconciler history` shows twelve."""
 
 
-def approve(settings: Settings, digest: str, by: str) -> str:
+def record_approval(settings: Settings, digest: str, by: str) -> str:
     """Record that ``by`` approves the held steps of the plan ``digest``; returns the message for the operator.
 
     ``digest`` is the digest of a whole plan or of its held steps alone, or a prefix of at least ``MIN_PREFIX``
@@ -28,14 +28,14 @@ def approve(settings: Settings, digest: str, by: str) -> str:
     Records.open(path, read_only=True).close()  # raises if there are none, so none are created
     records = Records.open(path)
     try:
-        known = records.approvals.hold_digests(digest)
-        if not known and (message := _accept_rewrite(settings, records, digest, by)):
+        digests = records.approvals.hold_digests(digest)
+        if not digests and (message := _accept_rewrite(settings, records, digest, by)):
             return message
-        known = known or _holds_of_today(settings, records, digest)
-        waiting = [each for each in known if each]
+        digests = digests or _holds_of_today(settings, records, digest)
+        waiting = [text for text in digests if text]
         if len(waiting) > 1:
             raise RefusedError(
-                f"several digests begin with {digest}: {', '.join(map(_alone, waiting))}; write more of it"
+                f"several digests begin with {digest}: {', '.join(map(_get_plan_digest, waiting))}; write more of it"
             )
         hold = next(iter(waiting), "")
         if not hold:
@@ -46,9 +46,9 @@ def approve(settings: Settings, digest: str, by: str) -> str:
         ends = now + settings.approval_lasts
         with records.transaction():
             records.approvals.approve(hold, by, ends)
-            message = f"{by} approved {_alone(hold)}, until {iso(ends)}"
+            message = f"{by} approved {_get_plan_digest(hold)}, until {format_iso_time(ends)}"
             records.events.append(source_target(hold.rpartition("/")[0]), Reason.APPROVED, message)
-        return f"approved {_alone(hold)} as {by}, until {iso(ends)}"
+        return f"approved {_get_plan_digest(hold)} as {by}, until {format_iso_time(ends)}"
     finally:
         records.close()
 
@@ -83,13 +83,13 @@ def _check_approver(settings: Settings, records: Records, hold: str, by: str) ->
     from reconciler.pipeline.source_pipeline import SourcePipeline
 
     name, _, digest = hold.rpartition("/")
-    source = next((each for each in settings.sources if each.name == name), None)
+    source = next((source for source in settings.sources if source.name == name), None)
     if source is None:
         raise RefusedError(f"the source {name} is not in the settings any more")
     check_approver(SourcePipeline(settings, source, records, SystemClock()), digest, by)
 
 
-def _alone(hold: str) -> str:
+def _get_plan_digest(hold: str) -> str:
     """The digest in ``SOURCE/DIGEST``."""
     return hold.rpartition("/")[2]
 
@@ -98,7 +98,7 @@ def _holds_of_today(settings: Settings, records: Records, prefix: str) -> list[s
     """The held steps of the current plans that match, as ``SOURCE/DIGEST``. Raises RefusedError if none does."""
     from reconciler.pipeline.source_pipeline import SourcePipeline  # digests of recorded plans need none
 
-    found: list[str] = []
+    texts: list[str] = []
     clock = SystemClock()
     waiting: list[str] = []
     for source in settings.sources:
@@ -108,10 +108,10 @@ def _holds_of_today(settings: Settings, records: Records, prefix: str) -> list[s
             continue
         if plan is None:
             continue
-        if any(each.startswith(prefix) for each in (plan.digest, plan.hold_digest)):
-            found.append(plan.hold_digest and f"{source.name}/{plan.hold_digest}")
+        if any(text.startswith(prefix) for text in (plan.digest, plan.hold_digest)):
+            texts.append(plan.hold_digest and f"{source.name}/{plan.hold_digest}")
         waiting += [plan.hold_digest] if plan.hold_digest else []
-    if found:
-        return found
+    if texts:
+        return texts
     now = f"now waiting: {', '.join(waiting)}" if waiting else "nothing waits now"
     raise RefusedError(f"no plan has the digest {prefix}; {now}")

@@ -25,7 +25,7 @@ from reconciler.records.tables.runs import KEEP
 from reconciler.records.tables.suspensions import source_target
 from reconciler.settings import Settings
 from reconciler.status.waiting import mark_status_dirty
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 if TYPE_CHECKING:
     from reconciler.pipeline.source_pipeline import SourcePipeline
@@ -51,7 +51,7 @@ class OperatorCommands:
     def suspend(self, target: str, reason: str, until: float | None) -> str:
         """Suspend a source or a resource until ``until`` (seconds since the epoch; None: until resumed)."""
         name = self._target(target)
-        end = f" until {iso(until)}" if until is not None else ""
+        end = f" until {format_iso_time(until)}" if until is not None else ""
         with self._recorded_as_event(name, Reason.SUSPENDED, f"{self._by}{end}{_reason_suffix(reason)}"):
             self._records.suspensions.put(name, reason, self._by, until)
             mark_status_dirty(self._records, name)
@@ -123,9 +123,9 @@ class OperatorCommands:
 
     def restart(self, key: Key) -> str:
         """Replace the replicas of ``key`` by new ones of the same version, following its rolloutOptions."""
-        found = running_here(self._settings, self._records, key, "replicas to restart")
-        _check_suspended(self._records, key, found[0].source)
-        places = [record.location for record in found]
+        records = running_here(self._settings, self._records, key, "replicas to restart")
+        _check_suspended(self._records, key, records[0].source)
+        places = [record.location for record in records]
         with self._recorded_as_event(str(key), Reason.RESTART_REQUESTED, self._by):
             self._records.restarts.request(key, self._by)
         return f"{key} is restarted at {', '.join(places)}, replica by replica; see: reconciler top --gvc {key.gvc}"
@@ -135,14 +135,16 @@ class OperatorCommands:
         if not 0 < seconds <= LONGEST_HOLD:
             raise RefusedError(f"requests are held for at most {LONGEST_HOLD / 3600:g} h; to stop a workload: suspend")
         [record, *_] = running_here(self._settings, self._records, key, "requests to hold")
-        if not any(each.ports for each in read_specification(record.body).containers):
+        if not any(container.ports for container in read_specification(record.body).containers):
             raise RefusedError(f"{key} declares no port: no requests reach it")
         until = self._clock.now() + seconds
-        message = f"{self._by} until {iso(until)}{_reason_suffix(reason)}"
+        message = f"{self._by} until {format_iso_time(until)}{_reason_suffix(reason)}"
         with self._recorded_as_event(str(key), Reason.HOLDING_REQUESTS, message):
             self._records.traffic_holds.put(key, reason, self._by, until)
             mark_status_dirty(self._records, str(key))
-        return f"new requests to {key} wait until {iso(until)}; release them: reconciler hold {key} --release"
+        return (
+            f"new requests to {key} wait until {format_iso_time(until)}; release them: reconciler hold {key} --release"
+        )
 
     def release(self, key: Key) -> str:
         """End the hold of requests to ``key`` now."""
@@ -193,7 +195,7 @@ class OperatorCommands:
         self._records.status_queue.add_many(taker, keys)
 
     def _sources(self) -> list[str]:
-        return [each.name for each in self._settings.sources]
+        return [source.name for source in self._settings.sources]
 
     def _new_owner(self, source: str) -> str:
         """The source called ``source``, or the only one."""
@@ -263,16 +265,18 @@ def running_here(settings: Settings, records: Records, key: Key, what: str) -> l
     nothing = f"there is nothing to {what.split()[-1]}"
     if key.kind is not Kind.WORKLOAD:
         raise RefusedError(f"{key} is no workload; only workloads have {what}")
-    found = records.applied.get(key)
-    if not found:
+    applied = records.applied.get(key)
+    if not applied:
         check_present(records, key)
         raise RefusedError(f"{key} is not applied yet; {nothing}")
-    spec = read_specification(found[0].body)
+    spec = read_specification(applied[0].body)
     if spec.type == "cron":
         raise RefusedError(f"{key} runs on a schedule: there are executions of it, and no {what}")
-    here = [record for record in found if _runs_here(settings, record)]
+    here = [record for record in applied if _runs_here(settings, record)]
     if not here:
-        raise RefusedError(f"{key} runs nowhere with the engine {name_running_engines()}; {_where(found)}")
+        raise RefusedError(
+            f"{key} runs nowhere with the engine {name_running_engines()}; {_describe_locations(applied)}"
+        )
     running = [record for record in here if not options_at(spec, record.location).suspend]
     if not running:
         raise RefusedError(f"{key} is stopped by `suspend` in its options; {nothing}")
@@ -290,7 +294,7 @@ def _runs_here(settings: Settings, record: Record) -> bool:
     return bound is not None and bound.engine == record.engine and runs_workloads(record.engine)
 
 
-def _where(found: tuple[Record, ...]) -> str:
+def _describe_locations(records: tuple[Record, ...]) -> str:
     """``it is at here (recorded), there (recorded)``."""
-    places = [f"{record.location} ({record.engine})" for record in found if record.location]
+    places = [f"{record.location} ({record.engine})" for record in records if record.location]
     return f"it is at {', '.join(places)}" if places else "this host binds none of its locations"

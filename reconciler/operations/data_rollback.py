@@ -15,7 +15,7 @@ from reconciler.model.revision import Revision
 from reconciler.operations.resource_commands import cancel_command
 from reconciler.records.store import Records
 from reconciler.records.tables.commands import CommandStage, NewCommand, Precondition
-from reconciler.times import ago, parse_time
+from reconciler.times import format_duration, parse_time
 
 if TYPE_CHECKING:
     from reconciler.source.repository import Repository
@@ -52,9 +52,9 @@ def _before_newer(repository: Repository, snapshots: Sequence[Snapshot], commit:
 
     None too if that one is gone, or would be before it is restored, since there are so many newer ones.
     """
-    newer = [each for each in snapshots if not repository.contains(commit, commit_of(each))]
-    last = max((version_of(each) for each in snapshots if each not in newer), default=0)
-    since = sorted((each for each in newer if version_of(each) > last), key=version_of)
+    newer = [snapshot for snapshot in snapshots if not repository.contains(commit, commit_of(snapshot))]
+    last = max((version_of(snapshot) for snapshot in snapshots if snapshot not in newer), default=0)
+    since = sorted((snapshot for snapshot in newer if version_of(snapshot) > last), key=version_of)
     too_many = len(since) > KEEP or (len(since) == KEEP and not last)
     return since[0] if since and not too_many else None
 
@@ -62,27 +62,27 @@ def _before_newer(repository: Repository, snapshots: Sequence[Snapshot], commit:
 def digest_of(target: RollbackTarget) -> str:
     """The digest by which an operator approves the loss: it changes with the revision and with each snapshot."""
     restores = [
-        (str(each.key), each.location, each.index, each.snapshot.name, each.snapshot.created)
-        for each in target.restores
+        (str(restore.key), restore.location, restore.index, restore.snapshot.name, restore.snapshot.created)
+        for restore in target.restores
     ]
     return sha256(msgspec.json.encode((target.source, target.revision.commit, sorted(restores)))).hexdigest()
 
 
-def loss(restore: VolumeSnapshot, now: float) -> str:
+def describe_loss(restore: VolumeSnapshot, now: float) -> str:
     """What ``restore`` loses, for the operator."""
     snapshot, workload = restore.snapshot, workload_of(restore.snapshot, restore.key)
-    place = f"volume {restore.index} of {restore.key} at {restore.location}"
-    taken = f"{snapshot.name} of {ago(now - parse_time(snapshot.created))} ago"
-    return f"{place} goes back to {taken}, before version {version_of(snapshot)} of {workload}"
+    target = f"volume {restore.index} of {restore.key} at {restore.location}"
+    taken = f"{snapshot.name} of {format_duration(now - parse_time(snapshot.created))} ago"
+    return f"{target} goes back to {taken}, before version {version_of(snapshot)} of {workload}"
 
 
 def request_restores(records: Records, source: str, commit: str, restores: Sequence[VolumeSnapshot], by: str) -> None:
     """Request ``restores``, each for when its workload is back at ``commit``; for an open transaction."""
-    for each in restores:
-        workload = workload_of(each.snapshot, each.key)
-        spec = {"location": each.location, "volumeIndex": each.index, "snapshotName": each.snapshot.name}
+    for restore in restores:
+        workload = workload_of(restore.snapshot, restore.key)
+        spec = {"location": restore.location, "volumeIndex": restore.index, "snapshotName": restore.snapshot.name}
         wait = Precondition(source, commit, workload) if workload is not None else None
-        records.commands.add(NewCommand(each.key, each.location, RESTORE, spec, by, wait))
+        records.commands.add(NewCommand(restore.key, restore.location, RESTORE, spec, by, wait))
 
 
 def cancel_restores(records: Records, source: str, by: str) -> None:
@@ -95,9 +95,9 @@ def cancel_restores(records: Records, source: str, by: str) -> None:
 
 def _by_workload(records: Records, volumeset: Key, volume: Volume, source: str) -> Iterator[list[Snapshot]]:
     """The snapshots before releases of workloads of ``source``, those of each workload together."""
-    found: dict[Key, list[Snapshot]] = {}
+    snapshots: dict[Key, list[Snapshot]] = {}
     for snapshot in volume.volume_snapshots:
         workload = workload_of(snapshot, volumeset)
-        if workload is not None and any(each.source == source for each in records.applied.get(workload)):
-            found.setdefault(workload, []).append(snapshot)
-    yield from found.values()
+        if workload is not None and any(record.source == source for record in records.applied.get(workload)):
+            snapshots.setdefault(workload, []).append(snapshot)
+    yield from snapshots.values()

@@ -48,9 +48,9 @@ def find_target(settings: Settings, open_records: Callable[[], Records], key: Ke
     if not rows:
         with closing(open_records()) as records:
             raise RefusedError(_why_no_replica(records, key, options.location))
-    row = _replica(key, rows, options.replica)
+    row = _find_replica(key, rows, options.replica)
     _check_sessions(settings, row.location)
-    return ExecTarget(row.location, key, row.name, _container(row, options.container).name)
+    return ExecTarget(row.location, key, row.name, _find_container(row, options.container).name)
 
 
 async def open_session(
@@ -79,15 +79,15 @@ def _check_location(settings: Settings, name: str) -> None:
 def _why_no_replica(records: Records, key: Key, location: str) -> str:
     """Why there is no replica. Raises NotFoundError if there is no such workload."""
     check_present(records, key)
-    found = [each for each in records.applied.get(key) if each.location and location in ("", each.location)]
-    if any(runs_workloads(each.engine) for each in found):
+    applied = [record for record in records.applied.get(key) if record.location and location in ("", record.location)]
+    if any(runs_workloads(record.engine) for record in applied):
         return f"{key} has no replica now; see: reconciler describe {key}"
-    places = ", ".join(f"{each.location} ({each.engine})" for each in found)
+    places = ", ".join(f"{record.location} ({record.engine})" for record in applied)
     where = f"it is at {places}" if places else "it is at no location that this host binds"
     return f"{key} runs nowhere with the engine {name_running_engines()}; {where}"
 
 
-def _replica(key: Key, rows: Sequence[ReplicaRow], name: str) -> ReplicaRow:
+def _find_replica(key: Key, rows: Sequence[ReplicaRow], name: str) -> ReplicaRow:
     """The replica called ``name``, or the first one that is ready."""
     if not name:
         ready = (row for row in rows if row.state in (ReplicaState.READY, ReplicaState.UNKNOWN))
@@ -101,13 +101,13 @@ def _replica(key: Key, rows: Sequence[ReplicaRow], name: str) -> ReplicaRow:
     return rows[names.index(name)]
 
 
-def _container(row: ReplicaRow, name: str) -> ContainerRow:
+def _find_container(row: ReplicaRow, name: str) -> ContainerRow:
     """The container called ``name``, or the first one; it runs."""
     names = [container.name for container in row.containers]
     if name and name not in names:
         hint = did_you_mean(name, names)
         raise NotFoundError(f"{row.name} has no container {name!r}{hint}; it has {', '.join(names)}")
-    found = row.containers[names.index(name) if name else 0]
-    if not found.running:
-        raise RefusedError(f"container {found.name} of {row.name} does not run; it is {found.phase}")
-    return found
+    container_row = row.containers[names.index(name) if name else 0]
+    if not container_row.running:
+        raise RefusedError(f"container {container_row.name} of {row.name} does not run; it is {container_row.phase}")
+    return container_row

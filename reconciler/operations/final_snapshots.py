@@ -18,25 +18,26 @@ class FinalSnapshot:
     """
 
     def __init__(self, settings: Settings, key: Key, name: str, location: str) -> None:
-        known = list(find_final_snapshots(settings, key))
-        found = [each for each in known if each[1].snapshot.name == name and location in ("", each[1].location)]
-        if not found:
-            there = [snapshot.snapshot.name for _, snapshot in known]
+        snapshots = list(find_final_snapshots(settings, key))
+        matches = [pair for pair in snapshots if pair[1].snapshot.name == name and location in ("", pair[1].location)]
+        if not matches:
+            there = [snapshot.snapshot.name for _, snapshot in snapshots]
             hint = did_you_mean(name, there) or f"; see: reconciler snapshots {key} --deleted"
             raise NotFoundError(f"{key} has no final snapshot {name}{hint}")
-        if len(found) > 1:
-            places = ", ".join(snapshot.location for _, snapshot in found)
+        if len(matches) > 1:
+            places = ", ".join(snapshot.location for _, snapshot in matches)
             raise RefusedError(f"{places} have a final snapshot {name} of {key}; name one with --location")
-        [(self._reader, self._found)] = found
+        [(self._reader, self._found)] = matches
 
     def __str__(self) -> str:
-        found = self._found
-        return f"the final snapshot {found.snapshot.name} of volume {found.index} of {found.key} at {found.location}"
+        snapshot = self._found
+        volume = f"volume {snapshot.index} of {snapshot.key} at {snapshot.location}"
+        return f"the final snapshot {snapshot.snapshot.name} of {volume}"
 
     def delete(self, records: Records, by: str) -> str:
         """Delete it, with an event; returns the message for the operator. Raises EngineError."""
-        found = self._found
-        self._reader.delete_final_snapshot(found)
-        message = f"{by}: {found.snapshot.name}"
-        records.events.append(found.key, Reason.FINAL_SNAPSHOT_DELETED, message, location=found.location)
+        snapshot = self._found
+        self._reader.delete_final_snapshot(snapshot)
+        message = f"{by}: {snapshot.snapshot.name}"
+        records.events.append(snapshot.key, Reason.FINAL_SNAPSHOT_DELETED, message, location=snapshot.location)
         return f"{self} is deleted"

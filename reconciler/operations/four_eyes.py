@@ -36,7 +36,7 @@ def check_approver(line: SourcePipeline, hold_digest: str, by: str) -> None:
     if plan is None or plan.hold_digest != hold_digest:
         raise RefusedError(f"the steps {hold_digest} are not those that wait now; read the plan again")
     principal = by if "/" in by else f"{Kind.USER}/{by}"
-    own = _addresses(line.records, principal, line.settings.org)
+    own = _collect_addresses(line.records, principal, line.settings.org)
     authors = _ChangeAuthors(line, prepared)
     pin = line.records.pins.get(line.name)
     if pin is not None and pin.by == by:
@@ -51,17 +51,19 @@ def check_rewrite_approver(line: SourcePipeline, revision: Revision, by: str) ->
     """Raise RefusedError if ``by`` wrote the commit ``revision``, to which a history was rewritten."""
     git = open_git(line.source.repository.gitdir)
     principal = by if "/" in by else f"{Kind.USER}/{by}"
-    if _addresses(line.records, principal, line.settings.org) & _addresses_in(git[revision.commit].peel(pygit2.Commit)):
+    if _collect_addresses(line.records, principal, line.settings.org) & _addresses_in(
+        git[revision.commit].peel(pygit2.Commit)
+    ):
         message = f"{by} wrote the commit {revision.commit[:12]}; another person approves it (approvalFourEyes)"
         raise RefusedError(message)
 
 
-def _addresses(records: Records, principal: str, org: str) -> frozenset[str]:
+def _collect_addresses(records: Records, principal: str, org: str) -> frozenset[str]:
     """The addresses that commits of ``principal`` have: its own, and the one that the manifest of the user names."""
-    found = {make_author(principal, org).email}
+    names = {make_author(principal, org).email}
     for record in records.applied.get(Key.parse(principal)):
-        found.add(str(msgspec.json.decode(record.body).get("email", "")))
-    return frozenset(each.lower() for each in found if each)
+        names.add(str(msgspec.json.decode(record.body).get("email", "")))
+    return frozenset(text.lower() for text in names if text)
 
 
 class _ChangeAuthors:
@@ -91,19 +93,19 @@ class _ChangeAuthors:
         base = self._base(step)
         entry = self._view.index.entry(str(step.key)) if step.action is not Action.DELETE else None
         paths = [entry.path] if entry is not None else self._files_with(step.key, base)
-        found = self._together(paths, base)
-        return found or self._together(self._changed(base), base)
+        authors = self._together(paths, base)
+        return authors or self._together(self._changed(base), base)
 
     def _together(self, paths: Iterable[str], base: str) -> frozenset[str]:
         return frozenset[str]().union(*(self._of_path(path, base) for path in paths))
 
     def _authors_of_path(self, path: str, base: str) -> frozenset[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         for touch in self._history.of(path, self._tip.commit, base):
             if touch == HISTORY_END:
                 raise RefusedError(f"the history of {path} is too short to show who changed it (approvalFourEyes)")
-            found |= _addresses_in(self._git[touch.commit].peel(pygit2.Commit))
-        return frozenset(found)
+            names |= _addresses_in(self._git[touch.commit].peel(pygit2.Commit))
+        return frozenset(names)
 
     def _files_with(self, key: Key, base: str) -> list[str]:
         """The changed files that declared ``key`` before."""
@@ -111,16 +113,21 @@ class _ChangeAuthors:
         before = self._revision(base)
         if before is None:
             return []
-        changes = [each for each in self._repository.changes(before.tree, self._tip.tree) if each.before][:MOST_FILES]
+        changes = [change for change in self._repository.changes(before.tree, self._tip.tree) if change.before][
+            :MOST_FILES
+        ]
         return [
-            each.path
-            for each in changes
-            if any((found.kind, found.name) == (key.kind, key.name) for found in decoder.decode(each.before).manifests)
+            change.path
+            for change in changes
+            if any(
+                (manifest.kind, manifest.name) == (key.kind, key.name)
+                for manifest in decoder.decode(change.before).manifests
+            )
         ]
 
     def _changed(self, base: str) -> list[str]:
         before = self._revision(base)
-        return [each.path for each in self._repository.changes(before.tree if before else "", self._tip.tree)]
+        return [change.path for change in self._repository.changes(before.tree if before else "", self._tip.tree)]
 
     def _revision(self, base: str) -> Revision | None:
         try:
@@ -131,8 +138,8 @@ class _ChangeAuthors:
     def _base(self, step: Step) -> str:
         """The commit at which the resource of ``step`` was applied, "" if it never was."""
         records = self._line.records.applied.get(step.key) if step.action is not Action.CREATE else ()
-        found = next((each for each in records if each.location == step.location), next(iter(records), None))
-        return found.revision.rpartition(":")[2] if found is not None else ""
+        applied = next((record for record in records if record.location == step.location), next(iter(records), None))
+        return applied.revision.rpartition(":")[2] if applied is not None else ""
 
     def _go_on(self) -> bool:
         self._left -= 1
@@ -144,4 +151,4 @@ def _addresses_in(commit: pygit2.Commit) -> set[str]:
     lines = (line.strip() for line in commit.raw_message.splitlines())
     others = [line.rpartition(b"<")[2].rstrip(b"> ") for line in lines if line.lower().startswith(CO_AUTHOR)]
     raw = (commit.author.raw_email, commit.committer.raw_email, *others)
-    return {each.decode("utf-8", "replace").lower() for each in raw}
+    return {address.decode("utf-8", "replace").lower() for address in raw}

@@ -10,12 +10,12 @@ import msgspec
 
 from reconciler.changes.commits import make_manifest
 from reconciler.clock import Clock
-from reconciler.engines.run_command import RUN, OverridesRefused, overridden, parse_run
+from reconciler.engines.run_command import RUN, OverridesRefused, apply_overrides, parse_run
 from reconciler.errors import RefusedError
 from reconciler.manifests.change_set import ChangeSet
-from reconciler.manifests.decoder import decode
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.gvc_resolution import resource_of
-from reconciler.manifests.reference_check import check
+from reconciler.manifests.reference_check import check_references
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key
 from reconciler.pipeline.source_pipeline import SourcePipeline
@@ -27,7 +27,7 @@ def overridden_manifest(key: Key, body: Mapping[str, Any], name: str, spec: Mapp
     """The manifest of what the command ``name`` runs; None if it overrides nothing. Raises EngineError."""
     if name != RUN or not spec.get("containerOverrides"):
         return None
-    return overridden(make_manifest(key, body), parse_run(name, {"location": "", **spec}))
+    return apply_overrides(make_manifest(key, body), parse_run(name, {"location": "", **spec}))
 
 
 class OverrideCheck:
@@ -45,8 +45,8 @@ class OverrideCheck:
         """
         errors = self._errors(key, manifest)
         if errors:
-            known = {(each.message, each.suggestion) for each in self._errors(key, make_manifest(key, body))}
-            errors = [each for each in errors if (each.message, each.suggestion) not in known]
+            former = {(error.message, error.suggestion) for error in self._errors(key, make_manifest(key, body))}
+            errors = [error for error in errors if (error.message, error.suggestion) not in former]
         if errors:
             raise OverridesRefused(errors)
 
@@ -56,20 +56,20 @@ class OverrideCheck:
         Raises OverridesRefused if it has errors that keep the others from being found.
         """
         entry = self._records.desired.get(str(key))
-        source = next((each for each in self._settings.sources if entry and each.name == entry.source), None)
+        source = next((source for source in self._settings.sources if entry and source.name == entry.source), None)
         if entry is None or source is None:
             raise RefusedError(f"{key} is in no source any more, so nothing is overridden in it: run it as it is")
         pipeline = SourcePipeline(self._settings, source, self._records, self._clock)
-        decoded = decode(json.dumps(manifest, ensure_ascii=False).encode(), pipeline.dialect)
-        own = (msgspec.structs.replace(Finding.at("", each), key=str(key)) for each in decoded.faults)
+        decoded = decode_manifests(json.dumps(manifest, ensure_ascii=False).encode(), pipeline.dialect)
+        own = (msgspec.structs.replace(Finding.at("", fault), key=str(key)) for fault in decoded.faults)
         if not decoded.manifests:
             raise OverridesRefused([*_errors_among(own)])
         resource = resource_of(decoded.manifests[0], key.gvc, entry.path, entry.blob)
         changes = ChangeSet(added={str(key): resource}, previous={str(key): entry})
         with self._records.snapshot():
-            findings = check(changes, pipeline.view().with_changes(changes))
-        return [*_errors_among(own), *_errors_among(each for each in findings if each.key == str(key))]
+            findings = check_references(changes, pipeline.view().with_changes(changes))
+        return [*_errors_among(own), *_errors_among(finding for finding in findings if finding.key == str(key))]
 
 
 def _errors_among(findings: Iterable[Finding]) -> Iterator[Finding]:
-    return (each for each in findings if each.severity is Severity.ERROR)
+    return (finding for finding in findings if finding.severity is Severity.ERROR)

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.documents.scalars import Problem, plain
+from reconciler.documents.scalars import Problem, parse_plain_scalar
 from reconciler.engines.command_types import COMMANDS, check_command, is_text, without_secrets
 from reconciler.engines.plugin import RECORDED
 from reconciler.engines.volume_commands import MAKING_ROOM, check_expiration
@@ -42,21 +42,21 @@ def parse_fields(kind: Kind, name: str, words: Sequence[str]) -> dict[str, Any]:
         keys = path.split(".", 1)
         if not sign or not all(keys):
             raise UsageError("write each field of the command as key=value, such as volumeIndex=0")
-        place = spec
+        mapping = spec
         for key in keys[:-1]:
-            place = place.setdefault(key, {})
-        if not isinstance(place, dict) or keys[-1] in place:
+            mapping = mapping.setdefault(key, {})
+        if not isinstance(mapping, dict) or keys[-1] in mapping:
             raise UsageError(f"{path} is written twice")
-        place[keys[-1]] = _scalar(path, text, text_field=is_text(kind, name, keys))
+        mapping[keys[-1]] = _parse_scalar(path, text, text_field=is_text(kind, name, keys))
     return spec
 
 
-def _scalar(path: str, text: str, *, text_field: bool) -> Any:
+def _parse_scalar(path: str, text: str, *, text_field: bool) -> Any:
     if len(text) > 1 and text[0] in _QUOTES and text[-1] == text[0]:
         return text[1:-1]
     if text_field:
         return text
-    value = plain(text)
+    value = parse_plain_scalar(text)
     if isinstance(value, Problem):
         raise UsageError(f"{path}: {value.message}; {value.suggestion}")
     return value
@@ -73,22 +73,22 @@ class ResourceCommands:
 
     def prepare(self, key: Key, name: str, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
         """Check the command ``name`` on ``key``; returns its spec for each location that it is for."""
-        known = COMMANDS.get(key.kind)
-        if known is None:
+        commands = COMMANDS.get(key.kind)
+        if commands is None:
             kinds = " and ".join(f"{kind}s" for kind in COMMANDS)
             raise RefusedError(f"a {key.kind} takes no commands; {kinds} do")
-        if name not in known:
-            hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
+        if name not in commands:
+            hint = did_you_mean(name, commands) or f"; there are: {', '.join(commands)}"
             raise RefusedError(f"a {key.kind} has no command {name}{hint}")
         check_present(self._records, key)
         self._check_overrides(key, name, spec)
         specs = []
         for record in self._targets(key, name, spec.get("location")):
-            each = {"location": record.location, **spec}
-            with _refusals():
-                check_command(record, name, each)
-                check_expiration(name, each, self._clock.now())
-            specs.append(each)
+            mapping = {"location": record.location, **spec}
+            with _convert_refusals():
+                check_command(record, name, mapping)
+                check_expiration(name, mapping, self._clock.now())
+            specs.append(mapping)
         return specs
 
     def _check_overrides(self, key: Key, name: str, spec: Mapping[str, Any]) -> None:
@@ -98,7 +98,7 @@ class ResourceCommands:
         from reconciler.operations.override_check import OverrideCheck, overridden_manifest
 
         for record in self._records.applied.get(key)[:1]:
-            with _refusals():
+            with _convert_refusals():
                 check_command(record, name, {"location": record.location, **spec})
                 body = msgspec.json.decode(record.body)
                 manifest = overridden_manifest(key, body, name, spec)
@@ -115,8 +115,8 @@ class ResourceCommands:
         with self._records.transaction():
             if len(self._records.commands.open(key)) + len(specs) > MAX_OPEN:
                 raise RefusedError(f"{MAX_OPEN} commands on {key} are still to be performed; wait for them")
-            rows = [NewCommand(key, each["location"], name, each, self._by) for each in specs]
-            return [self._records.commands.add(each) for each in rows]
+            rows = [NewCommand(key, spec["location"], name, spec, self._by) for spec in specs]
+            return [self._records.commands.add(row) for row in rows]
 
     def cancel(self, key: Key, name: str) -> str:
         """Cancel the pending command with the id ``name``; returns the message for the operator."""
@@ -138,8 +138,8 @@ class ResourceCommands:
 
     def _targets(self, key: Key, name: str, location: object) -> list[Record]:
         """The records of ``key`` that the command is for: at ``location``, at the only one, or at all."""
-        here = [each for each in self._records.applied.get(key) if each.location in self._settings.locations]
-        places = [each.location for each in here]
+        here = [record for record in self._records.applied.get(key) if record.location in self._settings.locations]
+        places = [record.location for record in here]
         if not here:
             raise RefusedError(f"{key} is not applied at a location of this host; see: reconciler describe {key}")
         if location is None:
@@ -149,11 +149,11 @@ class ResourceCommands:
         if location not in places:
             hint = did_you_mean(str(location), places) or f"; it is at {', '.join(places)}"
             raise RefusedError(f"{key} is not at {location} on this host{hint}")
-        return [each for each in here if each.location == location]
+        return [record for record in here if record.location == location]
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def _convert_refusals() -> Iterator[None]:
     """Turn what an engine would refuse into the refusal of the request."""
     try:
         yield

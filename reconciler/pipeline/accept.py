@@ -31,20 +31,22 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
         return
     with records.transaction():
         records.desired.replace(
-            source, loaded.change_set.removed(), (_entry(source, r) for r in _changed(loaded.change_set))
+            source,
+            loaded.change_set.removed(),
+            (_make_index_entry(source, r) for r in _list_changed_resources(loaded.change_set)),
         )
         # Steps update the status of changed resources; a resource that only moved to another file has no step.
-        records.status_queue.add_many(source, _moved(loaded.change_set))
+        records.status_queue.add_many(source, _list_moved_keys(loaded.change_set))
         for key in loaded.change_set.removed():
             # A resource that was never applied is removed without a step, which would update the status.
             if not records.applied.exists(key):
                 records.status_queue.add_many(source, [key])
                 records.conditions.forget(key)
         # Who comes back before its delete was approved has no step either, and waits for nothing any more.
-        for key in records.conditions.scopes_where(ConditionType.WAITING, _new(loaded.change_set)):
+        for key in records.conditions.scopes_where(ConditionType.WAITING, _list_new_keys(loaded.change_set)):
             records.conditions.drop(key, ConditionType.WAITING)
             records.status_queue.add_many(source, [key])
-        for key, owner in records.applied.adopt(source, _new(loaded.change_set)):
+        for key, owner in records.applied.adopt(source, _list_new_keys(loaded.change_set)):
             records.status_queue.add_many(source, [key])
             records.status_queue.add_many(owner, [key])
         for resource in loaded.change_set.added.values():
@@ -53,25 +55,31 @@ def index_revision(records: Records, loaded: LoadedRevision, source: str) -> Non
         records.sources.put(row)
 
 
-def _changed(delta: ChangeSet) -> list[Resource]:
+def _list_changed_resources(delta: ChangeSet) -> list[Resource]:
     """Resources whose index row changed; after a full reload, this can be empty."""
-    return [resource for key, resource in delta.added.items() if _row(delta.previous.get(key)) != _row(resource)]
+    return [
+        resource
+        for key, resource in delta.added.items()
+        if _get_index_row(delta.previous.get(key)) != _get_index_row(resource)
+    ]
 
 
-def _new(delta: ChangeSet) -> list[str]:
+def _list_new_keys(delta: ChangeSet) -> list[str]:
     return [key for key in delta.added if key not in delta.previous]
 
 
-def _moved(delta: ChangeSet) -> list[str]:
+def _list_moved_keys(delta: ChangeSet) -> list[str]:
     pairs = ((key, delta.previous.get(key), resource) for key, resource in delta.added.items())
-    return [key for key, known, now in pairs if known and known.digest == now.digest and known.path != now.path]
+    return [
+        key for key, resource, now in pairs if resource and resource.digest == now.digest and resource.path != now.path
+    ]
 
 
-def _row(known: object) -> tuple[object, ...]:
-    return tuple(getattr(known, name, None) for name in ("digest", "path", "line", "blob", "position"))
+def _get_index_row(entry: object) -> tuple[object, ...]:
+    return tuple(getattr(entry, name, None) for name in ("digest", "path", "line", "blob", "position"))
 
 
-def _entry(source: str, resource: Resource) -> Entry:
+def _make_index_entry(source: str, resource: Resource) -> Entry:
     return Entry(
         str(resource.key),
         source,

@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler.decode.cache import Blobs, unpack
+from reconciler.decode.cache import Blobs, unpack_file
 from reconciler.errors import SourceError
-from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.decoder import Decoded, decode_manifests
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Severity
 from reconciler.model.key import Kind
-from reconciler.model.query_match import QueryBudget, Selector, selector
+from reconciler.model.query_match import QueryBudget, Selector, make_selector
 from reconciler.model.resource import Manifest, Resource
 from reconciler.model.revision import is_json
 from reconciler.pipeline.desired_index import RecordsIndex
@@ -49,7 +49,7 @@ class BlobDecoder(msgspec.Struct, frozen=True):
 
     def decode(self, blob: str) -> Decoded:
         """Decode the manifests of a file. Raises SourceError."""
-        return decode(self.blobs.read(blob), self.dialect, is_json=is_json(blob))
+        return decode_manifests(self.blobs.read(blob), self.dialect, is_json=is_json(blob))
 
     def with_host_secrets(self, decoded: Decoded, blob: str) -> Decoded:
         """``decoded``, with the values of secrets that are files of this host."""
@@ -89,14 +89,14 @@ class DecodedBodies:
         None if this source does not declare it: each source applies its own resources. Raises SourceError if it is a
         secret that can no longer be decrypted or read.
         """
-        found = self.index.entry(key)
-        if not isinstance(found, Entry):
-            return found
-        if found.source != self.index.source:
+        entry = self.index.entry(key)
+        if not isinstance(entry, Entry):
+            return entry
+        if entry.source != self.index.source:
             return None
-        resource = self._reload(found)
+        resource = self._reload(entry)
         if resource is None:
-            raise SourceError(f"{key} can no longer be opened ({found.path}:{found.line}); see `reconciler validate`")
+            raise SourceError(f"{key} can no longer be opened ({entry.path}:{entry.line}); see `reconciler validate`")
         return resource
 
     def body(self, key: str) -> dict[str, Any] | None:
@@ -106,15 +106,17 @@ class DecodedBodies:
 
     def former_bodies(self, keys: Iterable[str]) -> dict[str, bytes]:
         """The bodies of ``keys`` in the last good revision; without those that it lacks, or whose file Git has lost."""
-        records, found = self.index.records, {}
-        wanted = {key: each for key, each in records.desired.get_many(keys).items() if each.source == self.index.source}
-        applied = records.applied.bodies({key: each.digest for key, each in wanted.items()})
-        for key, entry in wanted.items():
+        records, bodies = self.index.records, {}
+        entries = {
+            key: entry for key, entry in records.desired.get_many(keys).items() if entry.source == self.index.source
+        }
+        applied = records.applied.bodies({key: entry.digest for key, entry in entries.items()})
+        for key, entry in entries.items():
             with suppress(SourceError):
                 body = applied.get(key) or self._body_of(entry)
                 if body is not None:
-                    found[key] = body
-        return found
+                    bodies[key] = body
+        return bodies
 
     def related_body(self, key: str) -> bytes | None:
         """The body of ``key`` for references: as desired, or as recorded if retained or another source's."""
@@ -171,7 +173,7 @@ class DecodedBodies:
         for key in sorted(keys):
             placement = ((self.body(key) or {}).get("spec") or {}).get("staticPlacement") or {}
             if (query := placement.get("locationQuery")) is not None:
-                yield key, selector(query, self.org)
+                yield key, make_selector(query, self.org)
 
     def _body_of(self, entry: Entry) -> bytes | None:
         """The body of ``entry``: from the records, or, if it is not applied yet, decoded again."""
@@ -199,7 +201,7 @@ class DecodedBodies:
 
     def _decoded_file(self, blob: str) -> _DecodedFile:
         packed = self.index.prefetched.packed(blob)
-        decoded = unpack(packed) if packed else self.decoder.with_host_secrets(self.decoder.decode(blob), blob)
+        decoded = unpack_file(packed) if packed else self.decoder.with_host_secrets(self.decoder.decode(blob), blob)
         faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
         manifests = {manifest.position: manifest for manifest in decoded.manifests}
         return _DecodedFile(blob, manifests, faulty)

@@ -43,10 +43,10 @@ class Prefetch:
 
         Their recorded bodies and their files are read when one is needed.
         """
-        wanted = list(keys)[:MAX_PREFETCHED]
-        found = self._records.desired.get_many(wanted)
-        self._entries = {key: found.get(key) for key in wanted}
-        self._blobs = frozenset(entry.blob for entry in found.values())
+        batch = list(keys)[:MAX_PREFETCHED]
+        entries = self._records.desired.get_many(batch)
+        self._entries = {key: entries.get(key) for key in batch}
+        self._blobs = frozenset(entry.blob for entry in entries.values())
         self._packed = self._bodies = None
 
     def entry(self, key: str) -> Entry | None:
@@ -59,7 +59,7 @@ class Prefetch:
         if self._entries.get(entry.key) is not entry:
             return applied.bodies({entry.key: entry.digest}).get(entry.key)
         if self._bodies is None:
-            self._bodies = applied.bodies({key: each.digest for key, each in self._entries.items() if each})
+            self._bodies = applied.bodies({key: entry.digest for key, entry in self._entries.items() if entry})
         return self._bodies.get(entry.key)
 
     def packed(self, blob: str) -> bytes | None:
@@ -107,9 +107,9 @@ class RecordsIndex:
         """Read the users of ``kind`` of each of ``targets`` in one batch; returns the keys of unchanged users."""
         if self.is_first_load():
             return []
-        wanted = [target for target in targets if (target, kind) not in self._users]
-        found = self.records.desired.referrers_by_target(wanted, kind) if wanted else {}
-        unchanged = {target: self._unchanged(found.get(target, ())) for target in wanted}
+        unread = [target for target in targets if (target, kind) not in self._users]
+        referrers = self.records.desired.referrers_by_target(unread, kind) if unread else {}
+        unchanged = {target: self._unchanged(referrers.get(target, ())) for target in unread}
         for target, users in unchanged.items():
             self._users[target, kind] = sorted([*self._new_users_of(kind).get(target, ()), *users])
         return [user for users in unchanged.values() for user in users]
@@ -125,8 +125,8 @@ class RecordsIndex:
     def exists(self, target: str) -> bool:
         """Whether a link to ``target`` is satisfied (docs/platform/fields.md#what-a-link-may-lead-to)."""
         if any(
-            target in known
-            for known in (self.changes.added, self.changes.unresolved, self.externals.external, BUILT_IN_RESOURCES)
+            target in targets
+            for targets in (self.changes.added, self.changes.unresolved, self.externals.external, BUILT_IN_RESOURCES)
         ):
             return True
         if target.startswith(f"{Kind.SECRET}/") and UNNAMED_SECRET in self.changes.unresolved:
@@ -169,20 +169,20 @@ class RecordsIndex:
     def users(self, key: str, kind: Kind) -> list[str]:
         """Keys of all resources of ``kind`` that refer to ``key``, in order."""
         if (key, kind) not in self._users:
-            known = () if self.is_first_load() else self.referrers(key, kind)
-            self._users[key, kind] = sorted([*self._new_users_of(kind).get(key, ()), *known])
+            unchanged = () if self.is_first_load() else self.referrers(key, kind)
+            self._users[key, kind] = sorted([*self._new_users_of(kind).get(key, ()), *unchanged])
         return self._users[key, kind]
 
     def _new_users_of(self, kind: Kind) -> Mapping[str, list[str]]:
         """The changed resources of ``kind`` by the keys that they refer to."""
-        found = self._new_users.get(kind)
-        if found is None:
-            found = self._new_users[kind] = defaultdict(list)
+        by_target = self._new_users.get(kind)
+        if by_target is None:
+            by_target = self._new_users[kind] = defaultdict(list)
             changed = ((key, resource) for key, resource in self.changes.added.items() if resource.key.kind is kind)
             for user, resource in changed:
                 for target in {reference.target for reference in resource.references}:
-                    found[target].append(user)
-        return found
+                    by_target[target].append(user)
+        return by_target
 
     def references(self, key: str) -> Sequence[Reference]:
         """References of ``key``."""
@@ -212,18 +212,18 @@ class RecordsIndex:
 
     def members(self, gvc: str) -> set[str]:
         """Keys of the recorded and the desired resources of ``gvc``."""
-        known = self.records
-        return {*self._new_members.get(gvc, ()), *known.desired.keys_of_gvc(gvc), *known.applied.keys_of_gvc(gvc)}
+        records = self.records
+        return {*self._new_members.get(gvc, ()), *records.desired.keys_of_gvc(gvc), *records.applied.keys_of_gvc(gvc)}
 
     def site(self, key: str) -> ResourceLocation:
         """The file and position of ``key``, which must be desired."""
-        found = self.entry(key)
-        assert found is not None, key
-        source = found.source if isinstance(found, Entry) and found.source != self.source else ""
-        return ResourceLocation(found.path, found.blob, found.position, source)
+        entry = self.entry(key)
+        assert entry is not None, key
+        source = entry.source if isinstance(entry, Entry) and entry.source != self.source else ""
+        return ResourceLocation(entry.path, entry.blob, entry.position, source)
 
     def similar_keys(self, kind: str) -> list[str]:
         """Keys of ``kind``, at most the first thousand."""
         added = sorted(key for key in self.changes.added if key.startswith(f"{kind}/"))
-        known = self.records.desired.keys_of_kind(kind, MAX_SIMILAR + len(self.removed))
-        return [*added, *(key for key in known if key not in self.removed)][:MAX_SIMILAR]
+        recorded = self.records.desired.keys_of_kind(kind, MAX_SIMILAR + len(self.removed))
+        return [*added, *(key for key in recorded if key not in self.removed)][:MAX_SIMILAR]

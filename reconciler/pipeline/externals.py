@@ -31,7 +31,9 @@ class ExternalResources(msgspec.Struct, frozen=True):
         except LinkError as error:
             raise UsageError(f"external: {error}") from None
         bound = settings.locations
-        processes = frozenset(name for name, each in bound.items() if _runs_host_programs(each))
+        processes = frozenset(
+            name for name, location_settings in bound.items() if _runs_host_programs(location_settings)
+        )
         return cls(frozenset(bound), external, not settings.prune.enabled, process_locations=processes)
 
 

@@ -28,16 +28,16 @@ def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
 
     Raises SourceError if Git cannot be read.
     """
-    found = HostSecretChanges([], [])
+    changes = HostSecretChanges([], [])
     for entry in _host_backed_secrets(view) if view.bodies.decoder.host is not None else ():
         try:
             resource = view.bodies.resource(entry.key)
         except SourceError:
-            found.lost.append(entry)
+            changes.lost.append(entry)
             continue
         if resource is not None and resource.digest != entry.digest:
-            found.other.append(entry)
-    return found
+            changes.other.append(entry)
+    return changes
 
 
 def _host_backed_secrets(view: DesiredStateView) -> Iterator[Entry]:
@@ -53,6 +53,6 @@ def _host_backed_secrets(view: DesiredStateView) -> Iterator[Entry]:
 
 def with_host_secret_files(view: DesiredStateView, changes: Sequence[FileChange]) -> list[FileChange]:
     """``changes`` plus the unchanged files of secrets with changed values. Raises SourceError."""
-    known = {change.path for change in changes}
+    paths = {change.path for change in changes}
     others = {entry.path: entry.blob for entry in check_host_secrets(view).other}
-    return [*changes, *(FileChange(path, blob, blob) for path, blob in others.items() if path not in known)]
+    return [*changes, *(FileChange(path, blob, blob) for path, blob in others.items() if path not in paths)]

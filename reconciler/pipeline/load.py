@@ -20,7 +20,7 @@ from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.host_secrets import with_host_secret_files
 from reconciler.records.store import Records
 from reconciler.source.repository import Repository
-from reconciler.tracing import span
+from reconciler.tracing import record_span
 
 PARTIAL = "partial"
 """The selection of a revision accepted without its invalid files: the next one is loaded completely."""
@@ -85,7 +85,7 @@ class Loader:
         put = self.records.documents.put_many if options.keep_cache else lambda _: None
         self.cache = Cache(self.records.documents.get_many, put)
 
-    @span("load")
+    @record_span("load")
     def load(self, revision: Revision, *, whole: bool = False, without: frozenset[str] = frozenset()) -> Loaded:
         """Compare ``revision`` with the last good one; the findings are in order of place.
 
@@ -122,25 +122,25 @@ class Loader:
 
         A ``partial`` list of changes removes nothing: a missing resource may be in a skipped file.
         """
-        from reconciler.manifests.assembly import assemble
-        from reconciler.manifests.reference_check import check
+        from reconciler.manifests.assembly import assemble_changes
+        from reconciler.manifests.reference_check import check_references
 
-        delta = assemble(self.source, changes, self._decoded, self.records.desired)
+        delta = assemble_changes(self.source, changes, self._decoded, self.records.desired)
         if partial:
-            previous = {key: known for key, known in delta.previous.items() if key in delta.added}
+            previous = {key: resource for key, resource in delta.previous.items() if key in delta.added}
             delta = msgspec.structs.replace(delta, previous=previous)
         view = self.view.with_changes(delta)
-        return view, [*delta.findings, *check(delta, view)]
+        return view, [*delta.findings, *check_references(delta, view)]
 
-    def _decoded(self, wanted: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
+    def _decoded(self, changes: Sequence[FileChange]) -> Iterator[tuple[FileChange, Decoded]]:
         decoder = self.decoder
         # Close it even if a consumer raises: nothing may be written to the cache after the snapshot ends.
-        with closing(decode_all(wanted, decoder.blobs, self.cache, decoder.dialect)) as every:
+        with closing(decode_all(changes, decoder.blobs, self.cache, decoder.dialect)) as every:
             for change, decoded in every:
                 yield change, decoder.with_host_secrets(decoded, change.after)
 
     def _against_index(self, files: Sequence[FileChange]) -> list[FileChange]:
         """Every file of the tree and every file in the index, as one list of changes."""
-        known = dict.fromkeys(self.records.desired.paths_below(self.source, ""), "known")
-        changes = [FileChange(file.path, known.pop(file.path, ""), file.after) for file in files]
-        return sorted([*changes, *(FileChange(path, before, "") for path, before in known.items())])
+        indexed = dict.fromkeys(self.records.desired.paths_below(self.source, ""), "known")
+        changes = [FileChange(file.path, indexed.pop(file.path, ""), file.after) for file in files]
+        return sorted([*changes, *(FileChange(path, before, "") for path, before in indexed.items())])

@@ -42,12 +42,12 @@ class GvcLocations:
 
     def of(self, gvc: str) -> tuple[str, ...]:
         """Every location of ``gvc``, bound here or not; empty if the GVC is neither desired nor retained."""
-        found = self._by_gvc.get(gvc)
-        if found is None:
+        locations = self._by_gvc.get(gvc)
+        if locations is None:
             body = self._body(f"{Kind.GVC}/{gvc}")
-            found = () if body is None else locations_of(body, self._locations, self._org)
-            self._by_gvc[gvc] = found
-        return found
+            locations = () if body is None else locations_of(body, self._locations, self._org)
+            self._by_gvc[gvc] = locations
+        return locations
 
     def of_few(self, gvc: str, budget: QueryBudget) -> tuple[str, ...] | None:
         """As ``of``; None if the query exceeds the rest of the ``budget``."""
@@ -69,11 +69,11 @@ class GvcLocations:
         if self._known is None:
             bodies = [body for key in sorted(self._manifests()) if (body := self._body(key)) is not None]
             declared = {body["name"] for body in bodies}
-            self._known = bodies + [_bare(name) for name in sorted(self._named - declared)]
+            self._known = bodies + [_build_bare_location(name) for name in sorted(self._named - declared)]
         return self._known
 
 
-def _bare(name: str) -> dict[str, Any]:
+def _build_bare_location(name: str) -> dict[str, Any]:
     provider, _, region = name.partition("-")
     return {"kind": "location", "name": name, "provider": provider, "region": region}
 

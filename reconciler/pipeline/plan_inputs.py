@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.drift.healing import drifts_to_heal
 from reconciler.errors import RecordsError
-from reconciler.iteration import batches
+from reconciler.iteration import iterate_batches
 from reconciler.manifests.change_set import keys_touched
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import PLACED, Key, Kind
@@ -24,7 +24,7 @@ from reconciler.records.sql import stored_key
 from reconciler.records.tables.applied import AppliedRow
 from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import Settings
-from reconciler.times import ExpiryTime, iso
+from reconciler.times import ExpiryTime, format_iso_time
 
 
 def planner_input(
@@ -38,16 +38,15 @@ def planner_input(
     drifts = drifts_to_heal(index.records, settings, index.source)
     places = view.bodies.gvc_locations
     touched = keys_touched(index.changes)
-    drifted = (str(found.key) for found in drifts)
+    drifted = (str(drift.key) for drift in drifts)
     # File order is close to key order: sorting takes half as long, and neighbours are close in memory.
     names = dict.fromkeys((*touched, *unsettled, *drifted, *_moved_members(view, touched, places)))
-    wanted = {name: touched[name] if name in touched else view.bodies.resource(name) for name in names}
-    keys = {
-        name: stored_key(name, "desired") if resource is None else resource.key for name, resource in wanted.items()
-    }
-    desired = {resource.key: resource for resource in wanted.values() if resource is not None}
-    records = {keys[name]: found for name, found in index.records.applied.get_many(names).items()}
-    theirs = {key for key, found in records.items() if any(each.source != index.source for each in found)}
+    resources = {name: touched[name] if name in touched else view.bodies.resource(name) for name in names}
+    keys = {name: stored_key(name, "desired") if it is None else it.key for name, it in resources.items()}
+    desired = {resource.key: resource for resource in resources.values() if resource is not None}
+    records = {keys[name]: records for name, records in index.records.applied.get_many(names).items()}
+    gone = [key for key in keys.values() if key not in desired]
+    theirs = {key for key, owners in records.items() if any(record.source != index.source for record in owners)}
     gvcs = {key.gvc if key.gvc else key.name for key in keys.values() if key.kind in PLACED or key.kind is Kind.GVC}
     index.prefetch(f"{Kind.GVC}/{gvc}" for gvc in gvcs)
     return PlannerInput(
@@ -61,18 +60,20 @@ def planner_input(
         inventory=index.records.applied.inventory(index.source),
         org=settings.org,
         external=index.externals.external,
-        policy=_policy(settings),
+        policy=_build_prune_policy(settings),
         approved=index.records.approvals.valid(expiry.now),
-        suspended=frozenset(_suspended(index, keys)),
+        suspended=frozenset(_list_suspended_keys(index, keys)),
         drifts=drifts,
         recent_deletes=_counted_deletes(index, expiry),
         orphans={keys[name]: by for name, by in index.records.orphans.all().items() if name in keys},
-        retention=_retention(settings, [key for key in keys.values() if key not in desired]),
-        successors=_successors(view, [records[key] for key in keys.values() if key in records and key not in desired]),
+        retention=_find_retained_contexts(settings, gone),
+        successors=_list_successor_candidates(view, [records[key] for key in gone if key in records]),
     )
 
 
-def _successors(view: DesiredStateView, undesired: Iterable[tuple[Record, ...]]) -> dict[Key, tuple[Key, ...]]:
+def _list_successor_candidates(
+    view: DesiredStateView, undesired: Iterable[tuple[Record, ...]]
+) -> dict[Key, tuple[Key, ...]]:
     """The workloads that were deleted from Git before this revision, each with those that may have its place there."""
     by_gvc: dict[str, list[Record]] = {}
     for records in undesired:
@@ -80,19 +81,19 @@ def _successors(view: DesiredStateView, undesired: Iterable[tuple[Record, ...]])
             by_gvc.setdefault(records[0].key.gvc, []).append(records[0])
     # If a workload comes in the place of one that goes by this revision, both are in the same plan.
     removed = set(view.index.changes.removed()) if by_gvc else set()
-    found: dict[Key, tuple[Key, ...]] = {}
+    successors: dict[Key, tuple[Key, ...]] = {}
     for gvc, gone in by_gvc.items():
-        if waiting := [each for each in gone if str(each.key) not in removed]:
-            others = view.index.members(gvc) - {str(each.key) for each in gone}
+        if waiting := [record for record in gone if str(record.key) not in removed]:
+            others = view.index.members(gvc) - {str(record.key) for record in gone}
             names = view.index.records.applied.get_many(
                 (name for name in others if name.startswith(f"{Kind.WORKLOAD}/")), bodies=False
             )
             bodies = {Key.parse(name): body for name in names if (body := view.bodies.related_body(name)) is not None}
-            found |= find_successors(waiting, bodies)
-    return found
+            successors |= find_successors(waiting, bodies)
+    return successors
 
 
-def _retention(settings: Settings, undesired: Iterable[Key]) -> dict[Key, str]:
+def _find_retained_contexts(settings: Settings, undesired: Iterable[Key]) -> dict[Key, str]:
     """Audit contexts that have records, each with the reason why it stays."""
     contexts = [key for key in undesired if key.kind is Kind.AUDITCTX]
     if not contexts:
@@ -100,13 +101,13 @@ def _retention(settings: Settings, undesired: Iterable[Key]) -> dict[Key, str]:
     from reconciler.access.store import contexts_with_records
 
     try:
-        found = contexts_with_records(settings.state, [key.name for key in contexts])
+        in_use = contexts_with_records(settings.state, [key.name for key in contexts])
     except RecordsError as error:
         return dict.fromkeys(contexts, f"whether it has records is not known: {error}")
-    return {key: "it has records, which are never deleted" for key in contexts if key.name in found}
+    return {key: "it has records, which are never deleted" for key in contexts if key.name in in_use}
 
 
-def _policy(settings: Settings) -> PrunePolicy:
+def _build_prune_policy(settings: Settings) -> PrunePolicy:
     prune = settings.prune
     return PrunePolicy(
         prune.enabled,
@@ -121,11 +122,14 @@ def _policy(settings: Settings) -> PrunePolicy:
 
 def _counted_deletes(index: RecordsIndex, expiry: ExpiryTime) -> dict[str, str]:
     """The keys that the source deleted in the last hour, each with the time until which it counts."""
-    return {key: iso(math.ceil(at + HOUR)) for key, at in index.records.deletions.recent(index.source, expiry).items()}
+    return {
+        key: format_iso_time(math.ceil(at + HOUR))
+        for key, at in index.records.deletions.recent(index.source, expiry).items()
+    }
 
 
-def _suspended(index: RecordsIndex, keys: Mapping[str, Key]) -> Iterator[Key]:
-    return (keys[each.target] for each in index.records.suspensions.all() if each.target in keys)
+def _list_suspended_keys(index: RecordsIndex, keys: Mapping[str, Key]) -> Iterator[Key]:
+    return (keys[suspension.target] for suspension in index.records.suspensions.all() if suspension.target in keys)
 
 
 def engines_of(settings: Settings) -> dict[str, str]:
@@ -137,7 +141,11 @@ def _moved_members(view: DesiredStateView, touched: Iterable[str], places: GvcLo
     """Members of the touched GVCs whose recorded locations differ from the desired ones."""
     changed = (name for name in touched if name.startswith(f"{Kind.GVC}/"))
     # Without this, each change of a GVC would read the records of all its members.
-    gvcs = {name.partition("/")[2] for name in changed if _placement(view, name) != _applied_placement(view, name)}
+    gvcs = {
+        name.partition("/")[2]
+        for name in changed
+        if _get_static_placement(view, name) != _applied_placement(view, name)
+    }
     if locations := [name for name in touched if name.startswith(f"{Kind.LOCATION}/")]:
         gvcs |= {key.partition("/")[2] for key in view.bodies.gvcs_moved_by(locations)}
     for gvc in sorted(gvcs):
@@ -146,15 +154,15 @@ def _moved_members(view: DesiredStateView, touched: Iterable[str], places: GvcLo
             yield from members
 
 
-def _placement(view: DesiredStateView, gvc: str) -> Any:
+def _get_static_placement(view: DesiredStateView, gvc: str) -> Any:
     """Where the GVC ``gvc`` is placed by its body; None if it is not desired."""
     return ((view.bodies.body(gvc) or {}).get("spec") or {}).get("staticPlacement")
 
 
 def _applied_placement(view: DesiredStateView, gvc: str) -> Any:
     """Where it was placed when it was last applied. Members that have not moved since are pending."""
-    found = view.index.records.applied.get(gvc)
-    return (msgspec.json.decode(found[0].body).get("spec") or {}).get("staticPlacement") if found else None
+    records = view.index.records.applied.get(gvc)
+    return (msgspec.json.decode(records[0].body).get("spec") or {}).get("staticPlacement") if records else None
 
 
 def _placed_at(index: RecordsIndex, members: Iterable[str]) -> set[str]:
@@ -207,7 +215,7 @@ class _Bindings:
         self._engines = engines
         self._recorded_only: list[_Binding] = [("", engines[""])]
         self._of_gvc: dict[str, list[_Binding]] = {}
-        for batch in batches(view.index.records.desired.gvcs_of(view.index.source), MAX_PREFETCHED):
+        for batch in iterate_batches(view.index.records.desired.gvcs_of(view.index.source), MAX_PREFETCHED):
             view.index.prefetch(batch)
             for key in batch:
                 self._find(key.partition("/")[2])
@@ -221,9 +229,9 @@ class _Bindings:
         return self._of_gvc[gvc] if gvc in self._of_gvc else self._find(gvc)
 
     def _find(self, gvc: str) -> list[_Binding]:
-        bound = [(place, self._engines[place]) for place in self._places.of(gvc) if place in self._engines]
-        found = self._of_gvc[gvc] = sorted(bound) or self._recorded_only
-        return found
+        bound = [(location, self._engines[location]) for location in self._places.of(gvc) if location in self._engines]
+        bindings = self._of_gvc[gvc] = sorted(bound) or self._recorded_only
+        return bindings
 
 
 def finding_of(view: DesiredStateView, refusal: Refusal) -> Finding:

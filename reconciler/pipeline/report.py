@@ -16,9 +16,9 @@ from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Plan
 from reconciler.reasons import Reason
 from reconciler.records.tables.runs import Run
-from reconciler.render.findings import place
-from reconciler.render.plan.summary import sentence
-from reconciler.times import iso
+from reconciler.render.findings import format_place
+from reconciler.render.plan.summary import format_summary
+from reconciler.times import format_iso_time
 
 DONE = {Action.CREATE: "created", Action.UPDATE: "updated", Action.REPLACE: "replaced", Action.DELETE: "deleted"}
 _SEVERITY = {Result.APPLIED: 0, Result.SKIPPED: 1, Result.WAITING: 2, Result.FAILED: 3}
@@ -60,46 +60,48 @@ def of_plan(source: str, revision: str, plan: Plan, outcomes: list[Outcome], fin
     return Report(
         source,
         revision,
-        _outcome(outcomes),
-        _counts(plan, outcomes),
+        _compute_outcome(outcomes),
+        _count_results(plan, outcomes),
         plan.digest,
         plan.hold_digest,
         steps=sum(one.result is Result.APPLIED for one in outcomes),
-        message=sentence(plan),
-        skipped_files=_summed(findings) if has_errors(findings) else "",
+        message=format_summary(plan),
+        skipped_files=_summarize_errors(findings) if has_errors(findings) else "",
         findings=findings,
         not_applied=_not_applied(outcomes),
     )
 
 
-def _counts(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:
+def _count_results(plan: Plan, outcomes: list[Outcome]) -> dict[str, int]:
     """Resources by result, counted as in plans: a resource is done when all its steps are."""
     worst: dict[Action, dict[Key, Result]] = {}
     for step, outcome in zip(plan.steps, outcomes, strict=True):
         same = worst.setdefault(step.action, {})
-        known = same.setdefault(step.key, outcome.result)
-        if _SEVERITY[outcome.result] > _SEVERITY[known]:
+        former = same.setdefault(step.key, outcome.result)
+        if _SEVERITY[outcome.result] > _SEVERITY[former]:
             same[step.key] = outcome.result
     words: Counter[str] = Counter()
     for action, same in worst.items():
-        words.update(DONE[action] if each is Result.APPLIED else str(each) for each in same.values())
+        words.update(DONE[action] if result is Result.APPLIED else str(result) for result in same.values())
     return dict(sorted(words.items()))
 
 
 def merge_reports(before: list[Report], after: list[Report]) -> list[Report]:
     """The reports ``after``, each with the steps of the report ``before`` for the same revision added."""
     earlier = {report.source: report for report in before}
-    merged = [_merged(earlier[each.source], each) if each.source in earlier else each for each in after]
-    seen = {(each.source, each.revision) for each in merged}
-    again = {each.source for each in after}
-    stand = (each for each in before if (each.source, each.revision) not in seen)
-    return [*(each for each in stand if each.source not in again or each.steps), *merged]
+    merged = [
+        _combine_reports(earlier[report.source], report) if report.source in earlier else report for report in after
+    ]
+    seen = {(report.source, report.revision) for report in merged}
+    again = {report.source for report in after}
+    stand = (report for report in before if (report.source, report.revision) not in seen)
+    return [*(report for report in stand if report.source not in again or report.steps), *merged]
 
 
-def _merged(before: Report, after: Report) -> Report:
+def _combine_reports(before: Report, after: Report) -> Report:
     if before.revision != after.revision or not before.steps:
         return after
-    return _with_done(after, _done(before.counts), before.steps + after.steps)
+    return _with_done(after, _count_done(before.counts), before.steps + after.steps)
 
 
 def with_history(report: Report, runs: Iterable[Run], mark: int) -> Report:
@@ -108,21 +110,21 @@ def with_history(report: Report, runs: Iterable[Run], mark: int) -> Report:
     Earlier unfinished runs count too. If the last run had nothing to do, the message sums up the earlier ones.
     """
     mine = list(takewhile(lambda run: run.revision == report.revision, runs))
-    is_new = any(run.id > mark and _done(run.counts) for run in mine)
+    is_new = any(run.id > mark and _count_done(run.counts) for run in mine)
     open_runs = takewhile(lambda run: run.id > mark or run.outcome != "applied", mine)
-    since = sum((_done(run.counts) for run in open_runs), Counter())
+    since = sum((_count_done(run.counts) for run in open_runs), Counter())
     if is_new:
-        more = since - _done(report.counts)
+        more = since - _count_done(report.counts)
         return _with_done(report, more, 0) if more else report
-    earlier = sum((_done(run.counts) for run in mine), Counter())
+    earlier = sum((_count_done(run.counts) for run in mine), Counter())
     if report.outcome != "unchanged" or not earlier:
         return report
     at = max(run.finished or run.started for run in mine)
     summary = ", ".join(f"{earlier[word]} {word}" for word in DONE.values() if earlier[word])
-    return msgspec.structs.replace(report, message=f"nothing to do; it was applied at {iso(at)}: {summary}")
+    return msgspec.structs.replace(report, message=f"nothing to do; it was applied at {format_iso_time(at)}: {summary}")
 
 
-def _done(counts: Mapping[str, int]) -> Counter[str]:
+def _count_done(counts: Mapping[str, int]) -> Counter[str]:
     return Counter({word: count for word, count in counts.items() if word in DONE.values()})
 
 
@@ -143,7 +145,7 @@ def _not_applied(outcomes: list[Outcome]) -> list[str]:
     ]
 
 
-def refused(source: str, revision: str, findings: list[Finding]) -> Report:
+def make_refused_report(source: str, revision: str, findings: list[Finding]) -> Report:
     """The report of a revision refused for errors."""
     count = sum(finding.severity is Severity.ERROR for finding in findings)
     return Report(
@@ -152,19 +154,19 @@ def refused(source: str, revision: str, findings: list[Finding]) -> Report:
         "refused",
         {"errors": count},
         reason=Reason.INVALID_REVISION,
-        message=_summed(findings),
+        message=_summarize_errors(findings),
         findings=findings,
     )
 
 
-def _summed(findings: list[Finding]) -> str:
+def _summarize_errors(findings: list[Finding]) -> str:
     """``2 errors; the first: shop/api.yaml:12:7: unknown field``, for findings with at least one error."""
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     first = errors[0]
-    return f"{len(errors)} error{'s' if len(errors) > 1 else ''}; the first: {place(first)}: {first.message}"
+    return f"{len(errors)} error{'s' if len(errors) > 1 else ''}; the first: {format_place(first)}: {first.message}"
 
 
-def suspended(source: str, message: str) -> Report:
+def make_suspended_report(source: str, message: str) -> Report:
     """The report of a suspended source; ``message`` names the operator, the end and the reason."""
     return Report(source, "", "suspended", reason=Reason.SUSPENDED, message=message)
 
@@ -174,7 +176,7 @@ def plan_changed(source: str, revision: str, message: str) -> Report:
     return Report(source, revision, "plan_changed", reason=Reason.PLAN_CHANGED, message=message)
 
 
-def unreadable(source: str, error: ReconcilerError) -> Report:
+def make_unreadable_report(source: str, error: ReconcilerError) -> Report:
     """The report of a source that cannot be read; applied resources stay applied."""
     return Report(source, "", "unreadable", reason=error.reason, message=str(error))
 
@@ -184,7 +186,7 @@ def internal_error(source: str, revision: str, bug: InternalError) -> Report:
     return Report(source, revision, "failed", reason=bug.reason, message=str(bug))
 
 
-def _outcome(outcomes: list[Outcome]) -> str:
+def _compute_outcome(outcomes: list[Outcome]) -> str:
     results = {outcome.result for outcome in outcomes}
     if Result.FAILED in results:
         return "failed"
@@ -193,7 +195,7 @@ def _outcome(outcomes: list[Outcome]) -> str:
     return "applied" if results else "unchanged"
 
 
-def lines(report: Report) -> Iterator[str]:
+def format_report_lines(report: Report) -> Iterator[str]:
     """The report as lines of text."""
     where = f" at {report.revision}" if report.revision else ""
     yield f"{report.source}: {report.outcome}{where}: {_summary_words(report)}"
@@ -213,9 +215,9 @@ def _summary_words(report: Report) -> str:
     count = sum(report.counts.values())
     if report.outcome == "refused":
         return f"{count} error{'s' if count > 1 else ''}"
-    each = ", ".join(f"{number} {word}" for word, number in report.counts.items())
+    text = ", ".join(f"{number} {word}" for word, number in report.counts.items())
     steps = f" ({report.steps} step{'s' if report.steps > 1 else ''})" if report.steps not in (0, count) else ""
-    return each + steps
+    return text + steps
 
 
 def encode_reports(reports: list[Report]) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.suspensions import source_target
 from reconciler.secrets.store import SecretStore
 from reconciler.settings import Settings
-from reconciler.status.conditions import condition
+from reconciler.status.conditions import make_condition
 from reconciler.status.publisher import StatusPublisher
 from reconciler.status.waiting import end_expired, next_expiry, orphaned_by_settings, pinned_by, suspended_by
 from reconciler.tasks import ENGINES_CLOSE_SECONDS, wait_at_most
@@ -59,7 +59,7 @@ Preempted = Callable[[str], bool]
 """Whether the run of a revision (as text) should start no further step."""
 
 
-def never(_revision: str) -> bool:
+def ignore_preemption(_revision: str) -> bool:
     """A run that is never pre-empted."""
     return False
 
@@ -76,16 +76,16 @@ class Runner:
         retry = RetryPolicy(settings.retry.base, settings.retry.cap, settings.retry.attempts)
         self._secrets = SecretStore(records, settings)
         reveal = self._secrets.read
-        made = engines_for(settings, records, clock, reveal, engines)
-        all_made = [*made.values(), *decommissioned_engines(settings, records, clock, reveal)]
+        host_engines = engines_for(settings, records, clock, reveal, engines)
+        all_made = [*host_engines.values(), *decommissioned_engines(settings, records, clock, reveal)]
         self._lifecycle_engines = [engine for engine in all_made if isinstance(engine, SupportsLifecycle)]
-        self.drift_monitor = DriftMonitor(settings, records, clock, made)
-        self.executor = Executor(records, made, clock, retry, settings.parallel, random.Random())
-        self.commands = CommandQueue(records, made)
+        self.drift_monitor = DriftMonitor(settings, records, clock, host_engines)
+        self.executor = Executor(records, host_engines, clock, retry, settings.parallel, random.Random())
+        self.commands = CommandQueue(records, host_engines)
         self.lines = {source.name: SourcePipeline(settings, source, records, clock) for source in settings.sources}
         views = {name: line.view for name, line in self.lines.items()}
         self.secret_filler = SecretFiller(self._secrets, records, views)
-        self._runs_containers = any(engine.can_drift for engine in made.values())
+        self._runs_containers = any(engine.can_drift for engine in host_engines.values())
         self.states = dict.fromkeys(self.lines, SourceState())
         lines = self.lines.items()
         self.writers = {name: StatusPublisher(records, line.source, settings, clock) for name, line in lines}
@@ -130,13 +130,13 @@ class Runner:
     def replica_counts(self) -> ReplicaCounts:
         """Total running and wanted replicas of the engines of this host."""
         counts = [engine.replica_counts() for engine in self._lifecycle_engines if isinstance(engine, SupportsReplicas)]
-        running, wanted = sum(each.running for each in counts), sum(each.wanted for each in counts)
-        return ReplicaCounts(running, wanted, any(each.busy for each in counts))
+        running, desired = sum(count.running for count in counts), sum(count.wanted for count in counts)
+        return ReplicaCounts(running, desired, any(count.busy for count in counts))
 
     def metrics(self) -> list[TargetMetrics]:
         """The last scrapes of all containers with metrics, at all locations of this host."""
         engines = [engine for engine in self._lifecycle_engines if isinstance(engine, SupportsMetrics)]
-        return [each for engine in engines for each in engine.metrics()]
+        return [metric for engine in engines for metric in engine.metrics()]
 
     async def close(self) -> None:
         """Stop the engines; their replicas keep running. An engine that does not stop in time is abandoned."""
@@ -170,7 +170,7 @@ class Runner:
         self.conditions.append_events(NewEvent(key, Reason.ORPHANED, message) for key, message in messages)
 
     async def run(
-        self, name: str, reason: str, preempted: Preempted = never, reviewed: SavedPlan | None = None
+        self, name: str, reason: str, preempted: Preempted = ignore_preemption, reviewed: SavedPlan | None = None
     ) -> Report:
         """Run the source ``name``: refresh, read, plan, perform; record conditions and events.
 
@@ -179,7 +179,7 @@ class Runner:
         """
         return await self._contained(name, self._run(name, reason, preempted, reviewed), reason)
 
-    async def poll(self, name: str, preempted: Preempted = never) -> Report | None:
+    async def poll(self, name: str, preempted: Preempted = ignore_preemption) -> Report | None:
         """Poll the source: run it if it changed or work is due, else return None."""
         return await self._contained(name, self._poll(name, preempted), REASON_POLL)
 
@@ -189,7 +189,7 @@ class Runner:
             return await work
         except SourceError as error:
             self.conditions.unreadable(name, error, reason)
-            return report.unreadable(name, error)
+            return report.make_unreadable_report(name, error)
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - a bug that one source meets must not end the daemon
@@ -287,17 +287,17 @@ class Runner:
         """The report of a suspended source, else None; sets its conditions, also whether it is pinned."""
         end_expired(self.records, self.conditions.append_events)
         pin = self.records.pins.get(name)
-        found = self.records.suspensions.get(source_target(name))
-        wanted = []
+        suspension = self.records.suspensions.get(source_target(name))
+        conditions = []
         if pin is not None:
-            wanted.append(condition(ConditionType.PINNED, True, Reason.PINNED, pinned_by(pin)))
-        if found is not None:
-            wanted.append(condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, suspended_by(found)))
-        self.conditions.set(name, *wanted)
-        over = {ConditionType.PINNED, ConditionType.SUSPENDED} - {each.type for each in wanted}
-        for kind in over & {each.type for each in self.records.conditions.get(name)}:
+            conditions.append(make_condition(ConditionType.PINNED, True, Reason.PINNED, pinned_by(pin)))
+        if suspension is not None:
+            conditions.append(make_condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, suspended_by(suspension)))
+        self.conditions.set(name, *conditions)
+        over = {ConditionType.PINNED, ConditionType.SUSPENDED} - {item.type for item in conditions}
+        for kind in over & {scope_condition.type for scope_condition in self.records.conditions.get(name)}:
             self.records.conditions.drop(name, kind)
-        return None if found is None else report.suspended(name, suspended_by(found))
+        return None if suspension is None else report.make_suspended_report(name, suspended_by(suspension))
 
     def next_end(self) -> float | None:
         """The seconds until the next suspension or hold of requests ends, None if none does."""

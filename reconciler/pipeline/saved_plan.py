@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.errors import UsageError
 from reconciler.planning.plan import Action, FieldChange, Plan, Step
-from reconciler.render.plan.json import FORMAT_VERSION, document
+from reconciler.render.plan.json import FORMAT_VERSION, build_plan_document
 
 MOST_NAMED = 5
 """The most differing steps that a message names."""
@@ -41,19 +41,19 @@ class SavedPlan(msgspec.Struct, frozen=True):
         """Describe how ``plan`` differs from this saved plan; "" if it is the same."""
         if plan.digest == self.digest:
             return ""
-        now = msgspec.convert(document(plan)["steps"], list[Change])
+        now = msgspec.convert(build_plan_document(plan)["steps"], list[Change])
         then, after = {step.name: step for step in self.steps}, {step.name: step for step in now}
-        found = [f"now also: {name}" for name in after.keys() - then.keys()]
-        found += [f"no longer: {name}" for name in then.keys() - after.keys()]
-        found += [f"with other changes: {name}" for name in then.keys() & after.keys() if then[name] != after[name]]
-        if not found and self.revision == plan.revision and all(map(_first, plan.steps)):
+        texts = [f"now also: {name}" for name in after.keys() - then.keys()]
+        texts += [f"no longer: {name}" for name in then.keys() - after.keys()]
+        texts += [f"with other changes: {name}" for name in then.keys() & after.keys() if then[name] != after[name]]
+        if not texts and self.revision == plan.revision and all(map(_is_first_create, plan.steps)):
             return ""
-        shown = "; ".join(sorted(found)[:MOST_NAMED]) or "values of secrets, or the records, changed meanwhile"
-        more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+        shown = "; ".join(sorted(texts)[:MOST_NAMED]) or "values of secrets, or the records, changed meanwhile"
+        more = f"; and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
         return f"the plan is not the one that was saved: {shown}{more}; read it again: reconciler plan --out FILE"
 
 
-def _first(step: Step) -> bool:
+def _is_first_create(step: Step) -> bool:
     """Whether ``step`` creates a resource that is not recorded.
 
     A plan saved before the records existed has other digests, since the key of secret digests is in the records: such
@@ -72,10 +72,10 @@ def load_saved_plans(path: Path) -> dict[str, SavedPlan]:
         plans = msgspec.json.decode(raw, type=SavedPlan | list[SavedPlan])
     except msgspec.DecodeError:
         raise UsageError(f"{path} contains no plan; make one with: reconciler plan --out {path}") from None
-    found = plans if isinstance(plans, list) else [plans]
-    if (newest := max((plan.format_version for plan in found), default=0)) > FORMAT_VERSION:
+    saved = plans if isinstance(plans, list) else [plans]
+    if (newest := max((plan.format_version for plan in saved), default=0)) > FORMAT_VERSION:
         raise UsageError(
             f"{path} has format version {newest}, made by a newer reconciler; this one reads versions up to "
             f"{FORMAT_VERSION}: make the plan again with: reconciler plan --out {path}"
         )
-    return {plan.source: plan for plan in found}
+    return {plan.source: plan for plan in saved}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.errors import EncryptionError, SourceError
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.model.key import Key
@@ -46,12 +46,12 @@ class SecretFiller:
         self._open(map(str, self._store.unopened()))
 
     def _open(self, keys: Iterable[str]) -> None:
-        wanted: defaultdict[str, list[Entry]] = defaultdict(list)
+        by_source: defaultdict[str, list[Entry]] = defaultdict(list)
         for key in keys:
             entry = self._records.desired.get(key)
             if entry is not None and entry.source in self._views and self._is_missing(entry):
-                wanted[entry.source].append(entry)
-        for source, entries in wanted.items():
+                by_source[entry.source].append(entry)
+        for source, entries in by_source.items():
             self._open_from(source, entries)
 
     def _is_missing(self, entry: Entry) -> bool:
@@ -63,7 +63,7 @@ class SecretFiller:
         for entry in entries:
             key = stored_key(entry.key, "desired")
             try:
-                with contained(f"secret {key}"):
+                with contain_bugs(f"secret {key}"):
                     view = view or self._views[source]()
                     self._put(view, key)
             except (SourceError, EncryptionError) as error:

@@ -18,9 +18,9 @@ from reconciler.records.tables.conditions import Condition
 from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.runs import REFUSED, Run
 from reconciler.records.tables.suspensions import source_target
-from reconciler.render.findings import place
+from reconciler.render.findings import format_place
 from reconciler.settings import Settings
-from reconciler.status.conditions import condition, condition_from_error
+from reconciler.status.conditions import condition_from_error, make_condition
 
 MAX_EVENTS = 100
 """The most findings of a refused revision that become events; its condition has the count of all."""
@@ -28,7 +28,7 @@ MAX_EVENTS = 100
 RECOVERS_FROM = frozenset({Reason.INTERNAL_ERROR, Reason.INVALID_REVISION, Reason.INVALID_FILES})
 """Reasons of the condition Ready: the end of each is an event."""
 
-REACHABLE = condition(ConditionType.SOURCE_REACHABLE, True, Reason.FETCHED)
+REACHABLE = make_condition(ConditionType.SOURCE_REACHABLE, True, Reason.FETCHED)
 
 
 class SourceConditions:
@@ -53,8 +53,8 @@ class SourceConditions:
         self._skipped_files[name] = ended.revision if ended.skipped_files else ""
         if is_new:
             why = Reason.INVALID_REVISION if refused else Reason.INVALID_FILES
-            self.append_events(_invalid(name, why, prepared, ended))
-        fresh = self.set(name, REACHABLE, _readiness(ended))
+            self.append_events(_list_invalid_events(name, why, prepared, ended))
+        fresh = self.set(name, REACHABLE, _compute_ready_condition(ended))
         if prepared.plan is not None and prepared.plan.hold_digest and ConditionType.READY in fresh:
             self.append_events([_approval_required(name, prepared.plan)])
 
@@ -62,13 +62,17 @@ class SourceConditions:
         """Record that no revision of the source ``name`` could be read for a run made for ``reason``."""
         before = self._of(name).get(ConditionType.SOURCE_REACHABLE)
         if before is None or before.status or before.reason != error.reason:
-            self._records.runs.append_failed(_failed_run(report.unreadable(name, error), reason))
+            self._records.runs.append_failed(_failed_run(report.make_unreadable_report(name, error), reason))
         self.set(name, condition_from_error(ConditionType.SOURCE_REACHABLE, error))
-        known = self._records.conditions.get(name)
-        since = next(each.since for each in known if each.type == ConditionType.SOURCE_REACHABLE)
+        conditions = self._records.conditions.get(name)
+        since = next(
+            scope_condition.since
+            for scope_condition in conditions
+            if scope_condition.type == ConditionType.SOURCE_REACHABLE
+        )
         if self._clock.now() - since >= self._settings.stale:
             message = f"no revision could be read for longer than {self._settings.stale:.0f} s"
-            self.set(name, condition(ConditionType.SOURCE_STALE, True, error.reason, message))
+            self.set(name, make_condition(ConditionType.SOURCE_STALE, True, error.reason, message))
 
     def internal_error(self, name: str, bug: InternalError, run: Report, reason: str) -> None:
         """Record that a bug ended the ``run`` of the source ``name`` that was made for ``reason``."""
@@ -81,30 +85,34 @@ class SourceConditions:
             self._bugs.add((part, bug.place))
             self.append_events([NewEvent("", bug.reason, f"{part}: {bug}")])
 
-    def set(self, name: str, *wanted: Condition) -> set[str]:
+    def set(self, name: str, *current: Condition) -> set[str]:
         """Write the changed conditions, and return their types.
 
         An unreadable source, a bug that ended its run, and the recovery from either become events.
         """
-        if REACHABLE in wanted:
+        if REACHABLE in current:
             self.read_at[name] = self._clock.now()
-        known = self._of(name)
-        fresh = [each for each in wanted if known.get(each.type) != each]
-        stale = known.get(ConditionType.SOURCE_STALE)
+        conditions = self._of(name)
+        fresh = [change for change in current if conditions.get(change.type) != change]
+        stale = conditions.get(ConditionType.SOURCE_STALE)
         if REACHABLE in fresh and stale is not None and stale.status:
-            fresh.append(condition(ConditionType.SOURCE_STALE, False, Reason.FETCHED))
+            fresh.append(make_condition(ConditionType.SOURCE_STALE, False, Reason.FETCHED))
         if not fresh:
             return set()
-        events = [event for each in fresh for event in _events(name, known.get(each.type), each)]
+        events = [
+            event for change in fresh for event in _list_condition_events(name, conditions.get(change.type), change)
+        ]
         with self._records.transaction():
-            for each in fresh:
-                self._records.conditions.set(name, each)
+            for change in fresh:
+                self._records.conditions.set(name, change)
             if events:
                 self.append_events(events)
-        return {each.type for each in fresh}
+        return {change.type for change in fresh}
 
     def _of(self, name: str) -> dict[str, Condition]:
-        return {each.type: each.condition for each in self._records.conditions.get(name)}
+        return {
+            scope_condition.type: scope_condition.condition for scope_condition in self._records.conditions.get(name)
+        }
 
     def append_events(self, events: Iterable[NewEvent]) -> None:
         """Append ``events`` and trim the oldest: the next applied run, which also trims, may be far off."""
@@ -113,53 +121,53 @@ class SourceConditions:
             self._records.events.trim(self._settings.events.keep)
 
 
-def _readiness(ended: Report) -> Condition:
+def _compute_ready_condition(ended: Report) -> Condition:
     if ended.outcome == REFUSED:
-        return condition(ConditionType.READY, False, Reason.INVALID_REVISION, ended.message)
-    found: list[tuple[Reason, str]] = []
+        return make_condition(ConditionType.READY, False, Reason.INVALID_REVISION, ended.message)
+    obstacles: list[tuple[Reason, str]] = []
     if ended.skipped_files:
-        found.append((Reason.INVALID_FILES, f"files with errors stay as they were: {ended.skipped_files}"))
+        obstacles.append((Reason.INVALID_FILES, f"files with errors stay as they were: {ended.skipped_files}"))
     if ended.hold_digest:
-        found.append((Reason.APPROVAL_REQUIRED, f"approve what waits: reconciler approve {ended.hold_digest}"))
+        obstacles.append((Reason.APPROVAL_REQUIRED, f"approve what waits: reconciler approve {ended.hold_digest}"))
     elif ended.outcome in ("failed", "waiting"):
         reason = Reason.STEPS_FAILED if ended.outcome == "failed" else Reason.STEPS_WAITING
-        found.append((reason, ended.not_applied[0] if ended.not_applied else ended.message))
-    if not found:
-        return condition(ConditionType.READY, True, Reason.APPLIED)
-    return condition(ConditionType.READY, False, found[0][0], "; ".join(message for _, message in found))
+        obstacles.append((reason, ended.not_applied[0] if ended.not_applied else ended.message))
+    if not obstacles:
+        return make_condition(ConditionType.READY, True, Reason.APPLIED)
+    return make_condition(ConditionType.READY, False, obstacles[0][0], "; ".join(message for _, message in obstacles))
 
 
-def _events(name: str, before: Condition | None, after: Condition) -> Iterable[NewEvent]:
+def _list_condition_events(name: str, before: Condition | None, after: Condition) -> Iterable[NewEvent]:
     target, reason = source_target(name), Reason.stored(after.reason)
     if after.type == ConditionType.SOURCE_REACHABLE and not after.status:
         yield NewEvent(target, reason, after.message)
     elif after == REACHABLE and before is not None and not before.status:
-        yield _recovered(target, before)
+        yield _make_recovered_event(target, before)
     if after.type != ConditionType.READY:
         return
     if reason is Reason.INTERNAL_ERROR:
         yield NewEvent(target, reason, after.message)
     elif before is not None and before.reason in RECOVERS_FROM - {reason}:
-        yield _recovered(target, before)
+        yield _make_recovered_event(target, before)
 
 
-def _recovered(target: str, before: Condition) -> NewEvent:
+def _make_recovered_event(target: str, before: Condition) -> NewEvent:
     return NewEvent(target, Reason.RECOVERED, f"over: {before.reason}: {before.message}")
 
 
-def _invalid(name: str, reason: Reason, prepared: PlannedRevision, ended: Report) -> Iterable[NewEvent]:
+def _list_invalid_events(name: str, reason: Reason, prepared: PlannedRevision, ended: Report) -> Iterable[NewEvent]:
     """Events of a refused revision or skipped files, and of the first errors, each for its resource."""
-    made, target = prepared.revision, source_target(name)
+    revision, target = prepared.revision, source_target(name)
     what = "is refused" if ended.outcome == REFUSED else "is applied without the files with errors"
     summary = ended.skipped_files or ended.message
-    yield NewEvent(target, reason, f"{made.commit[:12]} ({made.subject}, {made.author}) {what}: {summary}")
+    yield NewEvent(target, reason, f"{revision.commit[:12]} ({revision.subject}, {revision.author}) {what}: {summary}")
     errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
-    for each in errors[:MAX_EVENTS]:
-        yield NewEvent(each.key or target, reason, f"{place(each)}: {each.message}")
+    for error in errors[:MAX_EVENTS]:
+        yield NewEvent(error.key or target, reason, f"{format_place(error)}: {error.message}")
 
 
-def _failed_run(ended: Report, reason: str, made: Revision | None = None) -> Run:
-    who = {} if made is None else {"author": made.author, "subject": made.subject}
+def _failed_run(ended: Report, reason: str, revision: Revision | None = None) -> Run:
+    who = {} if revision is None else {"author": revision.author, "subject": revision.subject}
     return Run(0, ended.source, ended.revision, reason, 0.0, None, ended.outcome, "", {}, ended.message, **who)
 
 

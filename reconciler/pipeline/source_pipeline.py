@@ -34,10 +34,10 @@ from reconciler.planning.planner import budgeted_deletes, make_plan
 from reconciler.records.store import Records
 from reconciler.secrets.host_files import HostSecretDirectory, keyring_of, manifest_context
 from reconciler.settings import Settings, SourceSettings
-from reconciler.source.file_reader import reader
+from reconciler.source.file_reader import make_file_reader
 from reconciler.source.source import Source, open_source
 from reconciler.status import waiting
-from reconciler.tracing import span
+from reconciler.tracing import record_span
 
 if TYPE_CHECKING:
     from reconciler.engines.execution.executor import Executor
@@ -157,9 +157,9 @@ class SourcePipeline:
     ) -> PlannedRevision:
         prepared = self._planned(loader.load(revision, whole=whole), state)
         while self._skips and (without := prepared.refused_files()):
-            found, state = prepared.findings, prepared.state
+            findings, state = prepared.findings, prepared.state
             prepared = self._planned(loader.load(revision, whole=whole, without=without), state)
-            prepared = msgspec.structs.replace(prepared, findings=sorted({*found, *prepared.findings}))
+            prepared = msgspec.structs.replace(prepared, findings=sorted({*findings, *prepared.findings}))
         return prepared
 
     def view(self) -> DesiredStateView:
@@ -182,18 +182,18 @@ class SourcePipeline:
         pending = pending_keys_of(view, self.settings) if pending_keys is None else pending_keys
         return planner_input(view, self.settings, str(loaded.revision), pending, self.clock.expiry())
 
-    @span("plan")
+    @record_span("plan")
     def _planned(self, result: Loaded, state: SourceState) -> PlannedRevision:
         loaded, view = result
-        read = reader(self.source.repository, loaded.revision)
+        read = make_file_reader(self.source.repository, loaded.revision)
         if loaded.refused:
             return PlannedRevision(loaded, loaded.findings, None, read, state)
         if state.pending_keys is None:
             state = state.with_pending(pending_keys_of(view, self.settings))
         plan, refusals = make_plan(self.scope(view, loaded, state.pending_keys))
-        found = [finding_of(view, refusal) for refusal in refusals]
-        findings = sorted([*loaded.findings, *found])
-        refused = bool(found) and self.settings.on_invalid == "refuse"
+        refusal_findings = [finding_of(view, refusal) for refusal in refusals]
+        findings = sorted([*loaded.findings, *refusal_findings])
+        refused = bool(refusal_findings) and self.settings.on_invalid == "refuse"
         return PlannedRevision(loaded, findings, None if refused else plan, read, state)
 
     def start_run(self, prepared: PlannedRevision, reason: str, accepted: Accepted | None = None) -> int:
@@ -223,14 +223,16 @@ class SourcePipeline:
         return run
 
     def _append_run(self, prepared: PlannedRevision, reason: str) -> int:
-        made = prepared.revision
-        return self.records.runs.start(self.name, str(made), reason, author=made.author, subject=made.subject)
+        revision = prepared.revision
+        return self.records.runs.start(
+            self.name, str(revision), reason, author=revision.author, subject=revision.subject
+        )
 
     def _forget_failures(self, plan: Plan) -> None:
         """Call this while the index still has the resources that the plan removes: some may have no record."""
-        wanted = {(step.key, step.location) for step in plan.steps}
+        targets = {(step.key, step.location) for step in plan.steps}
         for failure in self.records.failures.all(self.name) if self.records.failures.count() else ():
-            if (failure.key, failure.location) not in wanted:
+            if (failure.key, failure.location) not in targets:
                 self.records.failures.clear(failure.key, failure.location)
 
     async def execute(
@@ -251,7 +253,7 @@ class SourcePipeline:
         revision = str(prepared.revision)
         plan = prepared.plan
         if plan is None:
-            refused = report.refused(self.name, revision, prepared.findings)
+            refused = report.make_refused_report(self.name, revision, prepared.findings)
             return RunResult(refused, msgspec.structs.replace(prepared.state, crashes=CrashBackoff()))
         run = await asyncio.to_thread(self.start_run, prepared, reason, accepted)
         prepared = prepared.without_resources()

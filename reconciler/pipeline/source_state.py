@@ -13,7 +13,7 @@ from reconciler.planning.plan import Plan
 from reconciler.reasons import Reason
 from reconciler.records.tables.deletions import HOUR
 from reconciler.settings import RetrySettings
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 POLL_AGAIN_REASONS = frozenset({Reason.DEPENDENCY_NOT_HEALTHY, Reason.PREEMPTED, Reason.TERMINATING})
 """Wait reasons that end without an event: while one holds, every poll of the source is a run."""
@@ -82,8 +82,8 @@ class SourceState(msgspec.Struct, frozen=True):
 
         After a large plan any resource may differ.
         """
-        known = self.pending_keys if len(plan.steps) <= MOST_PENDING else None
-        pending = None if known is None else known.union(_planned(plan))
+        former = self.pending_keys if len(plan.steps) <= MOST_PENDING else None
+        pending = None if former is None else former.union(_list_planned_keys(plan))
         return msgspec.structs.replace(self, pending_keys=pending, must_repoll=True, hold_ends=_hold_ends(plan))
 
     def after_steps(self, plan: Plan, outcomes: Sequence[Outcome]) -> SourceState:
@@ -105,10 +105,10 @@ class SourceState(msgspec.Struct, frozen=True):
 
     def is_hold_over(self, now: float) -> bool:
         """Whether ``hold_ends`` has passed, or the clock was set back by more than the hour of the hold."""
-        return bool(self.hold_ends) and not iso(now) < self.hold_ends <= iso(now + HOUR + 1)
+        return bool(self.hold_ends) and not format_iso_time(now) < self.hold_ends <= format_iso_time(now + HOUR + 1)
 
 
-def _planned(plan: Plan) -> Iterator[str]:
+def _list_planned_keys(plan: Plan) -> Iterator[str]:
     yield from (str(retained.key) for retained in plan.retained)
     yield from (str(step.key) for step in plan.steps)
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from reconciler.model.finding import Pointer
-from reconciler.planning.diff import diff
+from reconciler.planning.diff import diff_bodies
 from reconciler.planning.field_paths import steps_of
 from reconciler.planning.plan import Action, Plan, Step, StepId
 
@@ -45,7 +45,7 @@ def blamable_paths(step: Step) -> list[str]:
     return [change.path for change in step.changes]
 
 
-def count(plan: Plan) -> int:
+def count_blamed_changes(plan: Plan) -> int:
     """The number of changes with a blame; a change at several locations counts once."""
     return len({(step.key, path) for step in plan.steps for path in blamable_paths(step)})
 
@@ -54,11 +54,11 @@ def changed_paths(step: Step, before: bytes | None, after: bytes | None, paths: 
     """The ``paths`` that differ between two bodies (JSON; None: absent) of the resource of ``step``."""
     if before is None or after is None:
         return list(paths) if (before is None) != (after is None) else []
-    changed = [change.path for change in diff(step.key.kind, before, after, step.location)]
-    return [path for path in paths if path and any(_overlap(path, other) for other in changed)]
+    changed = [change.path for change in diff_bodies(step.key.kind, before, after, step.location)]
+    return [path for path in paths if path and any(_has_path_overlap(path, other) for other in changed)]
 
 
-def _overlap(one: str, other: str) -> bool:
+def _has_path_overlap(one: str, other: str) -> bool:
     short, long = sorted((re.sub(_INDEX, "[]", one), re.sub(_INDEX, "[]", other)), key=len)
     return long == short or (long.startswith(short) and long[len(short)] in ".[")
 
@@ -68,7 +68,7 @@ def pointer_of(path: str, value: Any) -> Pointer:
     steps: list[str | int] = []
     for name, is_item, is_quoted in steps_of(path):
         is_position = is_item and (isinstance(value, list) or not is_quoted)
-        step: str | int | None = _position(name, value) if is_position else name
+        step: str | int | None = _find_item_index(name, value) if is_position else name
         there = step in value if isinstance(value, dict) else isinstance(value, list) and isinstance(step, int)
         if step is None or not there:
             break
@@ -77,7 +77,7 @@ def pointer_of(path: str, value: Any) -> Pointer:
     return tuple(steps)
 
 
-def _position(name: str, value: Any) -> int | None:
+def _find_item_index(name: str, value: Any) -> int | None:
     """The index of the item of ``value`` that plans call ``name``: by one of its words or the end of a link."""
     for index, item in enumerate(value if isinstance(value, list) else ()):
         words = item.values() if isinstance(item, dict) else (item,)
@@ -86,7 +86,7 @@ def _position(name: str, value: Any) -> int | None:
     return None
 
 
-def shown(blame: Blame | None) -> str:
+def format_blame(blame: Blame | None) -> str:
     """``1a2b3c4d5e6f Ada, shop/api.yaml:12`` for people; "" if ``blame`` is None."""
     if blame is None:
         return ""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.manifests.field_schema import FieldSchema, shape_of
-from reconciler.manifests.secret_values import shown
+from reconciler.manifests.secret_values import strip_digest
 from reconciler.model.key import Kind
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
 from reconciler.planning.field_paths import item_path, member_path
@@ -20,7 +20,7 @@ _MAX_COMPARISONS = 2_500
 _OPTIONS = ("defaultOptions", "localOptions")
 
 
-def diff(kind: Kind, before: bytes, after: bytes, location: str) -> tuple[FieldChange, ...]:
+def diff_bodies(kind: Kind, before: bytes, after: bytes, location: str) -> tuple[FieldChange, ...]:
     """The fields in which two bodies (JSON) differ, each with its class at ``location``, sorted by path.
 
     Options are compared as in force at ``location`` (docs/platform/workload.md#options-of-one-location); a difference
@@ -30,9 +30,9 @@ def diff(kind: Kind, before: bytes, after: bytes, location: str) -> tuple[FieldC
     shape = shape_of(str(kind))
     changes: list[FieldChange] = []
     if kind is Kind.WORKLOAD:
-        changes.extend(_options(shape.properties["spec"], old["spec"], new["spec"], location))
+        changes.extend(_compare_options(shape.properties["spec"], old["spec"], new["spec"], location))
         old, new = ({**body, "spec": _without_options(body["spec"])} for body in (old, new))
-    changes.extend(_compare(shape, old, new, "", ChangeClass.IN_PLACE))
+    changes.extend(_compare_values(shape, old, new, "", ChangeClass.IN_PLACE))
     return tuple(sorted(changes, key=lambda change: change.path))
 
 
@@ -41,8 +41,8 @@ def highest_impact(changes: tuple[FieldChange, ...]) -> ChangeClass:
     return max((change.change for change in changes), key=IMPACT_RANK.__getitem__, default=ChangeClass.IN_PLACE)
 
 
-def _options(spec: FieldSchema, old: Any, new: Any, location: str) -> Iterator[FieldChange]:
-    own = [_entries(body).get(location) for body in (old, new)]
+def _compare_options(spec: FieldSchema, old: Any, new: Any, location: str) -> Iterator[FieldChange]:
+    own = [_get_local_options(body).get(location) for body in (old, new)]
     here = f"spec.localOptions[{location}]" if any(own) else "spec.defaultOptions"
     shape = spec.properties["defaultOptions"]
     inherited = _class_at(shape, here, ChangeClass(spec.change or ChangeClass.NEW_VERSION))
@@ -50,7 +50,7 @@ def _options(spec: FieldSchema, old: Any, new: Any, location: str) -> Iterator[F
         {name: value for name, value in (mine or body.get("defaultOptions", {})).items() if name != "location"}
         for mine, body in zip(own, (old, new), strict=True)
     ]
-    effective = list(_compare(shape, pair[0], pair[1], here, inherited))
+    effective = list(_compare_values(shape, pair[0], pair[1], here, inherited))
     yield from effective
     if bool(own[0]) != bool(own[1]) and not effective:
         yield FieldChange(here, own[0], own[1], ChangeClass.IN_PLACE)
@@ -58,19 +58,19 @@ def _options(spec: FieldSchema, old: Any, new: Any, location: str) -> Iterator[F
         yield from _without_effect_here(
             shape, old.get("defaultOptions", {}), new.get("defaultOptions", {}), "spec.defaultOptions"
         )
-    entries = [_entries(old), _entries(new)]
-    for place in sorted({*entries[0], *entries[1]} - {location}):
-        path = item_path("spec.localOptions", place)
-        yield from _without_effect_here(shape, entries[0].get(place), entries[1].get(place), path)
+    entries = [_get_local_options(old), _get_local_options(new)]
+    for other in sorted({*entries[0], *entries[1]} - {location}):
+        path = item_path("spec.localOptions", other)
+        yield from _without_effect_here(shape, entries[0].get(other), entries[1].get(other), path)
 
 
 def _without_effect_here(shape: FieldSchema, old: Any, new: Any, path: str) -> Iterator[FieldChange]:
     """Differences without effect at this location."""
-    for change in _compare(shape, old, new, path, ChangeClass.IN_PLACE):
+    for change in _compare_values(shape, old, new, path, ChangeClass.IN_PLACE):
         yield FieldChange(change.path, change.before, change.after, ChangeClass.IN_PLACE)
 
 
-def _entries(spec: Any) -> dict[str, Any]:
+def _get_local_options(spec: Any) -> dict[str, Any]:
     return {entry["location"].rpartition("/")[2]: entry for entry in spec.get("localOptions", ())}
 
 
@@ -78,22 +78,22 @@ def _without_options(spec: Any) -> dict[str, Any]:
     return {name: value for name, value in spec.items() if name not in _OPTIONS}
 
 
-def _compare(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
+def _compare_values(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
     """Every difference at or below ``path``, by the schema in ``shape``."""
     if old == new:
         return
     if isinstance(old, dict) and isinstance(new, dict):
-        for name in _differing(old, new):
+        for name in _list_differing_members(old, new):
             child = shape.member(name) or _PLAIN
             below = member_path(path, name)
-            yield from _compare(child, old.get(name), new.get(name), below, _class_at(child, below, change))
+            yield from _compare_values(child, old.get(name), new.get(name), below, _class_at(child, below, change))
     elif isinstance(old, list) and isinstance(new, list) and any(isinstance(item, dict) for item in (*old, *new)):
         yield from _compare_items(shape, old, new, path, change)
     else:
-        yield FieldChange(path, shown(old), shown(new), change)
+        yield FieldChange(path, strip_digest(old), strip_digest(new), change)
 
 
-def _differing(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def _list_differing_members(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """The names of the members in which two mappings differ, sorted. A member that is null is like a missing one."""
     if old.keys() == new.keys():
         return sorted([name for name, value in new.items() if old[name] != value])
@@ -103,13 +103,13 @@ def _differing(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
 def _compare_items(shape: FieldSchema, old: Any, new: Any, path: str, change: ChangeClass) -> Iterator[FieldChange]:
     """Differences of two lists of mappings, entry by entry: by name if all have names, else by index."""
     member = shape.named or "name"
-    named = [{_name(item, member): item for item in items} for items in (old, new)]
+    named = [{_get_item_name(item, member): item for item in items} for items in (old, new)]
     if "" in named[0] | named[1] or len(named[0]) != len(old) or len(named[1]) != len(new):
         yield from _compare_indexed(shape, old, new, path, change)
         return
     for name in sorted({*named[0], *named[1]}):
         item = shape.items or _PLAIN
-        yield from _compare(item, named[0].get(name), named[1].get(name), item_path(path, name), change)
+        yield from _compare_values(item, named[0].get(name), named[1].get(name), item_path(path, name), change)
     order = [[name for name in names if name in named[0] and name in named[1]] for names in named]
     if order[0] != order[1] and not shape.is_sorted:
         yield FieldChange(f"{path}[order]", order[0], order[1], change)
@@ -120,12 +120,12 @@ def _compare_indexed(shape: FieldSchema, old: Any, new: Any, path: str, change: 
     pairs = matching_items(old, new)
     before_of = {after: before for before, after in pairs}
     for after, before in sorted(before_of.items()):
-        yield from _compare(shape.items or _PLAIN, old[before], new[after], f"{path}[{after}]", change)
+        yield from _compare_values(shape.items or _PLAIN, old[before], new[after], f"{path}[{after}]", change)
     paired = set(before_of.values())
     removed = {index: old[index] for index in range(len(old)) if index not in paired}
     added = {index: new[index] for index in range(len(new)) if index not in before_of}
     for index in sorted({*removed, *added}):
-        yield FieldChange(f"{path}[{index}]", shown(removed.get(index)), shown(added.get(index)), change)
+        yield FieldChange(f"{path}[{index}]", strip_digest(removed.get(index)), strip_digest(added.get(index)), change)
     order = [before for _, before in sorted(before_of.items())]
     if order != sorted(order) and not shape.is_sorted:
         yield FieldChange(f"{path}[order]", sorted(order), order, change)
@@ -153,7 +153,7 @@ def _most_alike(old: list[Any], new: list[Any], before: list[int], after: list[i
     if len(before) * len(after) > _MAX_COMPARISONS:
         return list(zip(before, after, strict=False))
     parts = {
-        (side, index): _leaves(items[index])
+        (side, index): _collect_leaves(items[index])
         for side, items, indices in ((0, old, before), (1, new, after))
         for index in indices
     }
@@ -165,12 +165,12 @@ def _most_alike(old: list[Any], new: list[Any], before: list[int], after: list[i
     return list(pairs.items())
 
 
-def _leaves(value: Any, path: str = "") -> frozenset[tuple[str, str]]:
+def _collect_leaves(value: Any, path: str = "") -> frozenset[tuple[str, str]]:
     """The scalars in ``value``, each with the names that lead to it; indices of lists do not count."""
     if isinstance(value, dict):
-        return frozenset().union(*(_leaves(member, f"{path}.{name}") for name, member in value.items()))
+        return frozenset().union(*(_collect_leaves(member, f"{path}.{name}") for name, member in value.items()))
     if isinstance(value, list):
-        return frozenset().union(*(_leaves(member, path) for member in value))
+        return frozenset().union(*(_collect_leaves(member, path) for member in value))
     return frozenset({(path, repr(value))})
 
 
@@ -180,6 +180,6 @@ def _class_at(shape: FieldSchema, path: str, inherited: ChangeClass) -> ChangeCl
     return ChangeClass(shape.change) if shape.change else inherited
 
 
-def _name(item: Any, member: str) -> str:
+def _get_item_name(item: Any, member: str) -> str:
     value = str(item.get(member, "")) if isinstance(item, dict) else str(item)
     return value.rpartition("/")[2] if member == "location" else value

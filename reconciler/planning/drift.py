@@ -13,7 +13,7 @@ import msgspec
 from reconciler.model.drift_policy import Ignore
 from reconciler.model.key import Key
 from reconciler.model.record import Record
-from reconciler.planning.diff import diff
+from reconciler.planning.diff import diff_bodies
 from reconciler.planning.field_paths import QUOTED
 from reconciler.planning.plan import ChangeClass, FieldChange, StepId
 
@@ -70,17 +70,17 @@ def drift_of(record: Record, observed: ObservedState | None) -> Drift | None:
         return Drift(record.key, record.location, DriftKind.MISSING)
     if (observed.digest, observed.version) == (record.digest, record.version):
         return None
-    changes = list(_fields(record, observed))
+    changes = list(_list_drifted_fields(record, observed))
     if observed.body and not changes:
         return None
     return Drift(record.key, record.location, DriftKind.CHANGED, observed.digest, tuple(changes))
 
 
-def _fields(record: Record, observed: ObservedState) -> Iterator[FieldChange]:
+def _list_drifted_fields(record: Record, observed: ObservedState) -> Iterator[FieldChange]:
     if observed.version != record.version:
         yield FieldChange("version", observed.version, record.version, ChangeClass.IN_PLACE)
     if observed.body:
-        yield from diff(record.key.kind, observed.body, record.body, record.location)
+        yield from diff_bodies(record.key.kind, observed.body, record.body, record.location)
 
 
 def without_ignored(drift: Drift, body: bytes, ignores: Iterable[Ignore]) -> Drift | None:
@@ -107,11 +107,11 @@ def ignored_paths(body: bytes) -> set[str]:
 
 def path_matches(path: str, field: str) -> bool:
     """Whether ``field`` is at or below ``path``; ``*`` in it matches one name."""
-    return _pattern(path).match(field) is not None
+    return _compile_path_pattern(path).match(field) is not None
 
 
 @lru_cache(_MOST_PATTERNS)
-def _pattern(path: str) -> re.Pattern[str]:
+def _compile_path_pattern(path: str) -> re.Pattern[str]:
     first, *rest = path.split("*")
     names, before = [], first
     for part in rest:
@@ -124,7 +124,7 @@ def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(re.escape(first) + between + last + r"(?=[.\[]|$)")
 
 
-def describe(drift: Drift) -> str:
+def describe_drift(drift: Drift) -> str:
     """``changed at here: spec.containers[main].image``, fields without their values."""
     paths = [change.path for change in drift.changes]
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
@@ -136,24 +136,24 @@ def location_suffix(location: str) -> str:
     return f" at {location}" if location else ""
 
 
-def snippet(drifts: Iterable[Drift]) -> list[str]:
+def format_ignore_settings(drifts: Iterable[Drift]) -> list[str]:
     """Lines for the settings that ignore all ``drifts``."""
-    found: dict[str, None] = {}
+    entries: dict[str, None] = {}
     for drift in drifts:
-        paths = [f", path: {_quoted(change.path)}" for change in drift.changes] or [""]
-        found |= dict.fromkeys(f"    - {{key: {drift.key}{path}}}" for path in paths)
-    return ["drift:", "  ignore:", *found] if found else []
+        paths = [f", path: {_quote_path(change.path)}" for change in drift.changes] or [""]
+        entries |= dict.fromkeys(f"    - {{key: {drift.key}{path}}}" for path in paths)
+    return ["drift:", "  ignore:", *entries] if entries else []
 
 
-def _quoted(path: str) -> str:
+def _quote_path(path: str) -> str:
     return "'" + path.replace("'", "''") + "'"
 
 
-def encode(drift: Drift) -> bytes:
+def encode_drift(drift: Drift) -> bytes:
     """``drift`` as bytes for the records."""
     return msgspec.json.encode(drift)
 
 
-def decode(raw: bytes) -> Drift:
+def parse_drift(raw: bytes) -> Drift:
     """A drift from the records."""
     return msgspec.json.decode(raw, type=Drift)

@@ -29,13 +29,13 @@ class FieldStep(NamedTuple):
 def member_path(path: str, name: str) -> str:
     """The path of the field ``name`` of the mapping at ``path``."""
     if not name or not _WORD.issuperset(name):
-        return f"{path}[{_quoted(name)}]"
+        return f"{path}[{_quote_name(name)}]"
     return f"{path}.{name}" if path else name
 
 
 def item_path(path: str, name: str) -> str:
     """The path of the item ``name`` of the list at ``path``."""
-    return f"{path}[{name if _ENDING.isdisjoint(name) else _quoted(name)}]"
+    return f"{path}[{name if _ENDING.isdisjoint(name) else _quote_name(name)}]"
 
 
 def steps_of(path: str) -> Iterator[FieldStep]:
@@ -48,5 +48,5 @@ def steps_of(path: str) -> Iterator[FieldStep]:
             yield FieldStep(match["item"] if is_item else match["name"], is_item=is_item, is_quoted=False)
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return msgspec.json.encode(name).decode()

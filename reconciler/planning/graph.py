@@ -27,25 +27,25 @@ def order_steps(scope: PlannerInput, steps: list[Step]) -> None:
 
     Apply order, key and location break ties, so the same input always gives the same order.
     """
-    steps.sort(key=_rank)
+    steps.sort(key=_get_step_rank)
     references = [() if step.action is Action.DELETE else scope.desired[step.key].references for step in steps]
-    by_key = _awaitable(references, steps)
-    edges = _forward(references, steps, by_key)
+    by_key = _index_awaitable_steps(references, steps)
+    edges = _build_forward_edges(references, steps, by_key)
     if any(step.action is not Action.CREATE for step in steps):
         sets = [set(awaited) for awaited in edges]
-        _backward(scope, steps, by_key, sets)
+        _add_backward_edges(scope, steps, by_key, sets)
         _volume_handover_edges(scope, steps, sets)
         for doomed, successor in successor_edges(steps):
-            if not _reaches(successor, doomed, sets):
+            if not _is_reachable(successor, doomed, sets):
                 sets[doomed].add(successor)
         edges = [frozenset(awaited) for awaited in sets]
-    _bind(scope, references, steps, edges)
-    steps[:] = [steps[index] for index in _sorted(edges)]
+    _bind_waits(scope, references, steps, edges)
+    steps[:] = [steps[index] for index in _sort_steps(edges)]
 
 
-def _awaitable(references: list[References], steps: list[Step]) -> dict[str, list[int]]:
+def _index_awaitable_steps(references: list[References], steps: list[Step]) -> dict[str, list[int]]:
     """The steps of each key that others may wait for: few of 100,000, of which an index would take 25 MB."""
-    targets = {each.target for refs in {id(refs): refs for refs in references}.values() for each in refs}
+    targets = {ref.target for refs in {id(refs): refs for refs in references}.values() for ref in refs}
     by_key: dict[str, list[int]] = defaultdict(list)
     for index, step in enumerate(steps):
         name = str(step.key)
@@ -54,7 +54,7 @@ def _awaitable(references: list[References], steps: list[Step]) -> dict[str, lis
     return by_key
 
 
-def _bind(scope: PlannerInput, references: list[References], steps: list[Step], edges: Edges) -> None:
+def _bind_waits(scope: PlannerInput, references: list[References], steps: list[Step], edges: Edges) -> None:
     """Replace each step by one with the steps it waits for; steps with equal waits share one tuple."""
     waits: dict[frozenset[int], tuple[StepId, ...]] = {}
     healthy: dict[int, tuple[Key, ...]] = {}
@@ -69,22 +69,26 @@ def _bind(scope: PlannerInput, references: list[References], steps: list[Step], 
             steps[position] = msgspec.structs.replace(step, waits_for=waits[awaited], needs_healthy=needs)
 
 
-def _forward(references: list[References], steps: list[Step], by_key: dict[str, list[int]]) -> Edges:
+def _build_forward_edges(references: list[References], steps: list[Step], by_key: dict[str, list[int]]) -> Edges:
     """A step waits for the steps of its references; computed once for all steps with the same references at a location.
 
     Most members of a GVC share theirs: saves 0.2 s for 100,000 steps.
     """
-    known: dict[tuple[int, str], frozenset[int]] = {}
+    cache: dict[tuple[int, str], frozenset[int]] = {}
     edges: Edges = []
     for index, (step, refs) in enumerate(zip(steps, references, strict=True)):
-        awaited = known.get((id(refs), step.location))
+        awaited = cache.get((id(refs), step.location))
         if awaited is None:
-            awaited = known[id(refs), step.location] = frozenset(_awaited(refs, step.location, steps, by_key))
+            awaited = cache[id(refs), step.location] = frozenset(
+                _list_awaited_steps(refs, step.location, steps, by_key)
+            )
         edges.append(awaited.difference(by_key[str(step.key)]) if index in awaited else awaited)
     return edges
 
 
-def _awaited(references: References, location: str, steps: list[Step], by_key: dict[str, list[int]]) -> Iterator[int]:
+def _list_awaited_steps(
+    references: References, location: str, steps: list[Step], by_key: dict[str, list[int]]
+) -> Iterator[int]:
     """The steps of the referenced resources: at the same location, or at all locations for depends-on."""
     for reference in references:
         if reference.bond is Dependency.NONE:
@@ -97,18 +101,20 @@ def _awaited(references: References, location: str, steps: list[Step], by_key: d
 
 
 def _needs_healthy(scope: PlannerInput, references: References) -> tuple[Key, ...]:
-    wanted = [ref.target for ref in references if ref.bond is Dependency.HEALTHY]
-    here = {target for target in wanted if not target.startswith("/")} - scope.external if wanted else ()
+    targets = [ref.target for ref in references if ref.bond is Dependency.HEALTHY]
+    here = {target for target in targets if not target.startswith("/")} - scope.external if targets else ()
     return tuple(sorted(map(Key.parse, here)))
 
 
-def _backward(scope: PlannerInput, steps: list[Step], by_key: dict[str, list[int]], edges: list[set[int]]) -> None:
+def _add_backward_edges(
+    scope: PlannerInput, steps: list[Step], by_key: dict[str, list[int]], edges: list[set[int]]
+) -> None:
     """A delete waits for the delete or update of everything that referred to the resource."""
     doomed = {str(step.key) for step in steps if step.action is Action.DELETE}
     if not doomed:
         return
     for index, step in enumerate(steps):
-        for awaiting in (each for target in _targets_before(scope, step) & doomed for each in by_key[target]):
+        for awaiting in (number for target in _targets_before(scope, step) & doomed for number in by_key[target]):
             other = steps[awaiting]
             near = not other.location or other.location == step.location
             if other.action is Action.DELETE and near and other.key != step.key:
@@ -118,11 +124,11 @@ def _backward(scope: PlannerInput, steps: list[Step], by_key: dict[str, list[int
 def _targets_before(scope: PlannerInput, step: Step) -> frozenset[str]:
     if step.action is Action.CREATE:
         return frozenset()
-    record = _record(scope, step)
+    record = _find_step_record(scope, step)
     return recorded_targets(record, scope.org) if record is not None else frozenset()
 
 
-def _record(scope: PlannerInput, step: Step) -> Record | None:
+def _find_step_record(scope: PlannerInput, step: Step) -> Record | None:
     return next((r for r in scope.records.get(step.key, ()) if r.location == step.location), None)
 
 
@@ -145,13 +151,13 @@ def _volume_handover_edges(scope: PlannerInput, steps: list[Step], edges: list[s
     }
     for taker, giver in sorted(pairs, key=lambda pair: (steps[pair[0]].id, steps[pair[1]].id)):
         # Two workloads that swap would wait for each other: the first goes ahead.
-        if giver != taker and not _reaches(giver, taker, edges):
+        if giver != taker and not _is_reachable(giver, taker, edges):
             edges[taker].add(giver)
 
 
 def _volume_sets_before(scope: PlannerInput, step: Step) -> set[str]:
     """The volume sets of the recorded workload; a search in the raw bytes skips the many workloads without any."""
-    record = None if step.action is Action.CREATE else _record(scope, step)
+    record = None if step.action is Action.CREATE else _find_step_record(scope, step)
     if record is None or b"volumeset/" not in record.body:
         return set()
     return _volume_sets(recorded_targets(record, scope.org))
@@ -161,7 +167,7 @@ def _volume_sets(targets: Iterable[str]) -> set[str]:
     return {target for target in targets if target.startswith("volumeset/")}
 
 
-def _reaches(start: int, goal: int, edges: list[set[int]]) -> bool:
+def _is_reachable(start: int, goal: int, edges: list[set[int]]) -> bool:
     seen, stack = {start}, [start]
     while stack:
         fresh = edges[stack.pop()] - seen
@@ -170,7 +176,7 @@ def _reaches(start: int, goal: int, edges: list[set[int]]) -> bool:
     return goal in seen
 
 
-def _sorted(edges: Edges) -> Iterator[int]:
+def _sort_steps(edges: Edges) -> Iterator[int]:
     """Kahn's algorithm with a heap; steps in a cycle (validation refuses them) come last, by rank."""
     waiting = [len(awaited) for awaited in edges]
     followers: dict[int, list[int]] = defaultdict(list)
@@ -188,6 +194,6 @@ def _sorted(edges: Edges) -> Iterator[int]:
     yield from (index for index, count in enumerate(waiting) if count)
 
 
-def _rank(step: Step) -> tuple[int, Key, str]:
+def _get_step_rank(step: Step) -> tuple[int, Key, str]:
     rank = TABLE[step.key.kind].rank
     return (100 - rank if step.action is Action.DELETE else rank), step.key, step.location

@@ -81,7 +81,7 @@ class PlannerInput(msgspec.Struct, frozen=True):
         """The desired locations of ``key``: the bound ones of its GVC, or ``("",)`` for a kind without locations."""
         if key.kind not in PLACED:
             return ("",)
-        return tuple([place for place in self.locations.get(key.gvc, ()) if place in self.engines]) or ("",)
+        return tuple([location for location in self.locations.get(key.gvc, ()) if location in self.engines]) or ("",)
 
 
 class Refusal(msgspec.Struct, frozen=True, order=True):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from reconciler.model.query_match import selector
+from reconciler.model.query_match import make_selector
 
 Body = Mapping[str, Any]
 
 
-def locations_of(gvc: Body, known: Callable[[], Sequence[Body]], org: str) -> tuple[str, ...]:
-    """Names of the locations of the GVC with the body ``gvc``, sorted; ``known`` returns all locations' bodies."""
+def locations_of(gvc: Body, all_locations: Callable[[], Sequence[Body]], org: str) -> tuple[str, ...]:
+    """Names of the locations of the GVC with the body ``gvc``, sorted; ``all_locations`` returns the bodies of all."""
     placement = gvc["spec"].get("staticPlacement") or {}
     names = {link.rpartition("/")[2] for link in placement.get("locationLinks", ())}
     query = placement.get("locationQuery")
     if query is not None:
-        names.update(body["name"] for body in filter(selector(query, org), known()))
+        names.update(body["name"] for body in filter(make_selector(query, org), all_locations()))
     return tuple(sorted(names))

@@ -145,7 +145,7 @@ def causes_of_waiting(steps: Iterable[Step]) -> dict[StepId, Step]:
         if step.hold is not Hold.NONE:
             on_hold[step.id] = step
             continue
-        cause = next((found for each in step.waits_for if (found := on_hold.get(each) or causes.get(each))), None)
+        cause = next((blocker for wait in step.waits_for if (blocker := on_hold.get(wait) or causes.get(wait))), None)
         if cause is not None:
             causes[step.id] = cause
     return causes

@@ -11,23 +11,23 @@ from reconciler.model.key import Key
 from reconciler.planning.graph import order_steps
 from reconciler.planning.inputs import PlannerInput, Refusal
 from reconciler.planning.plan import Action, Hold, Plan, RetainedResource, Step
-from reconciler.planning.policy import renames_in, retained, with_holds
+from reconciler.planning.policy import find_retained_keys, renames_in, with_holds
 from reconciler.planning.steps import steps_for
 from reconciler.planning.successors import with_successors
 
 
 def make_plan(scope: PlannerInput) -> tuple[Plan, tuple[Refusal, ...]]:
     """The plan for ``scope``, and the changes that the recorded state forbids (their keys have no steps)."""
-    found = [part for key in sorted(scope.keys) for part in steps_for(scope, key)]
-    refusals = tuple(sorted({part for part in found if isinstance(part, Refusal)}))
+    parts = [part for key in sorted(scope.keys) for part in steps_for(scope, key)]
+    refusals = tuple(sorted({part for part in parts if isinstance(part, Refusal)}))
     refused = {refusal.key for refusal in refusals}
-    steps = [part for part in found if isinstance(part, Step) and part.key not in refused]
+    steps = [part for part in parts if isinstance(part, Step) and part.key not in refused]
     deletes = [step for step in steps if step.action is Action.DELETE]
-    stays = retained(scope, deletes) if deletes else {}
+    stays = find_retained_keys(scope, deletes) if deletes else {}
     steps = [step for step in steps if step.action is not Action.DELETE or step.key not in stays]
     renames = renames_in([step for step in steps if step.key not in scope.successors], scope.records)
     steps = with_holds(scope, with_successors(scope, steps, renames), renames)
-    del found  # It would keep the steps that order_steps replaces: 14 MB of 100,000.
+    del parts  # It would keep the steps that order_steps replaces: 14 MB of 100,000.
     order_steps(scope, steps)
     final = tuple(steps)
     waiting = [step for step in final if step.hold.approvable]

@@ -13,7 +13,7 @@ from reconciler.model.record import Record
 from reconciler.planning.inputs import PlannerInput
 from reconciler.planning.plan import Action, Hold, Rename, Step
 from reconciler.planning.recorded_references import recorded_targets
-from reconciler.planning.successors import nameless
+from reconciler.planning.successors import encode_without_name
 
 PRUNE = "reconciler/prune"
 
@@ -30,7 +30,7 @@ def retention_reason(record: Record) -> str:
     return ""
 
 
-def retained(scope: PlannerInput, deletes: Iterable[Step]) -> dict[Key, str]:
+def find_retained_keys(scope: PlannerInput, deletes: Iterable[Step]) -> dict[Key, str]:
     """The keys of ``deletes`` that are retained, each with its reason, and the keys that they refer to."""
     going = {step.key for step in deletes}
     reasons: dict[Key, str] = {}
@@ -69,16 +69,16 @@ def with_holds(scope: PlannerInput, steps: list[Step], renames: tuple[Rename, ..
             return Hold.SUSPENDED
         if step.action is Action.DELETE:
             volumes = step.key.kind is Kind.VOLUMESET or (step.key.kind is Kind.GVC and step.key.name in with_volumes)
-            found = Hold.VOLUMES if volumes else Hold.BUDGET if step.key.kind in over_budget else hourly
-            return found if found is not Hold.NONE or scope.policy.approval == "never" else Hold.DELETES
+            hold_kind = Hold.VOLUMES if volumes else Hold.BUDGET if step.key.kind in over_budget else hourly
+            return hold_kind if hold_kind is not Hold.NONE or scope.policy.approval == "never" else Hold.DELETES
         if step.key in renamed and step.action is Action.CREATE:
             return Hold.RENAME
         return Hold.ALWAYS if step.hold is Hold.NONE and scope.policy.approval == "always" else step.hold
 
     holds = [(step, hold(step)) for step in steps]
     return [
-        msgspec.structs.replace(step, hold=found, hold_until=until if found is Hold.HOURLY else "")
-        for step, found in holds
+        msgspec.structs.replace(step, hold=hold, hold_until=until if hold is Hold.HOURLY else "")
+        for step, hold in holds
     ]
 
 
@@ -109,10 +109,10 @@ def renames_in(steps: list[Step], records: Mapping[Key, tuple[Record, ...]]) -> 
     if not gone:
         return ()
     new = {step.key: step.body for step in steps if step.action is Action.CREATE and step.key not in records}
-    by_content = {nameless(key, body): key for key, body in sorted(gone.items(), reverse=True)}
-    found = {}
+    by_content = {encode_without_name(key, body): key for key, body in sorted(gone.items(), reverse=True)}
+    successors = {}
     for key, body in sorted(new.items()):
-        before = by_content.pop(nameless(key, body), None)
+        before = by_content.pop(encode_without_name(key, body), None)
         if before is not None:
-            found[before] = key
-    return tuple(Rename(before, after) for before, after in sorted(found.items()))
+            successors[before] = key
+    return tuple(Rename(before, after) for before, after in sorted(successors.items()))

@@ -14,7 +14,7 @@ from reconciler.model.record import Record
 from reconciler.model.resource import Resource
 from reconciler.model.rule import error_rule
 from reconciler.planning.blame import pointer_of
-from reconciler.planning.diff import diff, highest_impact
+from reconciler.planning.diff import diff_bodies, highest_impact
 from reconciler.planning.drift import DriftKind
 from reconciler.planning.inputs import PlannerInput, Refusal
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Step, StepId
@@ -53,28 +53,28 @@ def steps_for(scope: PlannerInput, key: Key) -> Iterator[Step | Refusal]:
     places = scope.places(key) if desired is not None else ()
     by_place = {record.location: record for record in records}
     if desired is not None:
-        for place in places:
-            yield from _steps_to_desired(scope, desired, place, by_place.get(place) or by_place.get(""), records)
+        for location in places:
+            yield from _steps_to_desired(scope, desired, location, by_place.get(location) or by_place.get(""), records)
     for record in records:
         if record.location not in places and _can_go(scope, desired, record):
-            yield _delete(scope, record)
+            yield _make_delete_step(scope, record)
 
 
 def _steps_to_desired(
-    scope: PlannerInput, desired: Resource, place: str, record: Record | None, records: tuple[Record, ...]
+    scope: PlannerInput, desired: Resource, location: str, record: Record | None, records: tuple[Record, ...]
 ) -> Iterator[Step | Refusal]:
-    engine = scope.engines[place]
+    engine = scope.engines[location]
     if record is None:
         version = _version_at_new_place(desired, records)
-        yield Step(Action.CREATE, desired.key, place, engine, version, desired.digest, desired.body)
+        yield Step(Action.CREATE, desired.key, location, engine, version, desired.digest, desired.body)
         return
-    moved = record.engine != engine or record.location != place
+    moved = record.engine != engine or record.location != location
     if record.digest == desired.digest and not moved:
         yield from _heal_step(scope, record)
         return
-    changes = diff(desired.key.kind, record.body, desired.body, place)
+    changes = diff_bodies(desired.key.kind, record.body, desired.body, location)
     impact = highest_impact(changes)
-    refusals = list(_refusals(desired, changes))
+    refusals = list(_list_refusals(desired, changes))
     if refusals:
         yield from refusals
         return
@@ -83,7 +83,7 @@ def _steps_to_desired(
     yield Step(
         Action.REPLACE if replaces else Action.UPDATE,
         desired.key,
-        place,
+        location,
         engine,
         _next_version(desired, record, records) if anew else record.version,
         desired.digest,
@@ -121,30 +121,32 @@ def _next_version(desired: Resource, record: Record, records: tuple[Record, ...]
     in-place does not count.
     """
     for sibling in records:
-        if sibling.digest == desired.digest and _renewed(desired, record, sibling.location):
+        if sibling.digest == desired.digest and _needs_new_version(desired, record, sibling.location):
             return sibling.version
-    return _latest(records) + 1
+    return _get_latest_version(records) + 1
 
 
 def _version_at_new_place(desired: Resource, records: tuple[Record, ...]) -> int:
     """The version at a new location: that of the other locations once they are as desired."""
     for record in records:
-        if record.digest != desired.digest and any(_renewed(desired, record, each.location) for each in records):
+        if record.digest != desired.digest and any(
+            _needs_new_version(desired, record, other.location) for other in records
+        ):
             return _next_version(desired, record, records)
-    return max(1, _latest(records)) if records else 1
+    return max(1, _get_latest_version(records)) if records else 1
 
 
-def _renewed(desired: Resource, before: Record, place: str) -> bool:
-    """Whether the change from the body of ``before`` needs a new version at ``place``."""
-    changes = diff(desired.key.kind, before.body, desired.body, place)
+def _needs_new_version(desired: Resource, before: Record, location: str) -> bool:
+    """Whether the change from the body of ``before`` needs a new version at ``location``."""
+    changes = diff_bodies(desired.key.kind, before.body, desired.body, location)
     return highest_impact(changes) in (ChangeClass.NEW_VERSION, ChangeClass.REPLACE)
 
 
-def _latest(records: tuple[Record, ...]) -> int:
+def _get_latest_version(records: tuple[Record, ...]) -> int:
     return max((record.version for record in records), default=0)
 
 
-def _delete(scope: PlannerInput, record: Record) -> Step:
+def _make_delete_step(scope: PlannerInput, record: Record) -> Step:
     engine = scope.engines.get(record.location, record.engine)
     return Step(
         Action.DELETE,
@@ -170,10 +172,10 @@ def _can_go(scope: PlannerInput, desired: Resource | None, record: Record) -> bo
     return bool(record.location) or desired is None
 
 
-def _refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[Refusal]:
+def _list_refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[Refusal]:
     replaces = any(change.change is ChangeClass.REPLACE for change in changes)
     body = msgspec.json.decode(desired.body)
-    tags = _tags(desired.body) if replaces else {}
+    tags = _parse_tags(desired.body) if replaces else {}
     allowed, protected = tags.get(ALLOW_REPLACE) == "true", tags.get(PROTECTED_TAG) == "true"
     for change in changes:
         pointer = pointer_of(change.path, body)
@@ -194,10 +196,10 @@ def _refusals(desired: Resource, changes: tuple[FieldChange, ...]) -> Iterator[R
                 f'give it another name, or set the tag {ALLOW_REPLACE}: "true" to delete it and make it anew',
             )
         if change.path == "spec.initialCapacity" and desired.key.kind is Kind.VOLUMESET:
-            yield from _shrink(desired, change, pointer)
+            yield from _check_volume_shrink(desired, change, pointer)
 
 
-def _shrink(desired: Resource, change: FieldChange, pointer: Pointer) -> Iterator[Refusal]:
+def _check_volume_shrink(desired: Resource, change: FieldChange, pointer: Pointer) -> Iterator[Refusal]:
     if change.before is not None and change.after is not None and change.after < change.before:
         yield Refusal(
             desired.key,
@@ -208,6 +210,6 @@ def _shrink(desired: Resource, change: FieldChange, pointer: Pointer) -> Iterato
         )
 
 
-def _tags(body: bytes) -> dict[str, Any]:
+def _parse_tags(body: bytes) -> dict[str, Any]:
     tags: dict[str, Any] = msgspec.json.decode(body).get("tags") or {}
     return tags

@@ -20,8 +20,8 @@ _NEVER_SERVES = "cron"
 
 def with_successors(scope: PlannerInput, steps: list[Step], renames: Iterable[Rename]) -> list[Step]:
     """``steps``, in which the delete of a renamed workload needs the health of its successor."""
-    found = {**scope.successors, **{rename.before: (rename.after,) for rename in renames}}
-    waiting = {before: after for before, after in found.items() if _serves(scope.records.get(before, ()))}
+    successors = {**scope.successors, **{rename.before: (rename.after,) for rename in renames}}
+    waiting = {before: after for before, after in successors.items() if _serves_traffic(scope.records.get(before, ()))}
     if not waiting:
         return steps
     return [
@@ -39,23 +39,23 @@ def successor_edges(steps: list[Step]) -> Iterator[tuple[int, int]]:
         for index, step in enumerate(steps)
         if step.action is Action.DELETE and step.needs_healthy
     ]
-    by_key: dict[Key, list[int]] = {each: [] for _, keys in doomed for each in keys}
+    by_key: dict[Key, list[int]] = {key: [] for _, keys in doomed for key in keys}
     for index, step in enumerate(steps):
         if step.key in by_key:
             by_key[step.key].append(index)
-    return ((index, other) for index, keys in doomed for each in keys for other in by_key[each])
+    return ((index, other) for index, keys in doomed for key in keys for other in by_key[key])
 
 
 def find_successors(gone: Iterable[Record], bodies: Mapping[Key, bytes]) -> dict[Key, tuple[Key, ...]]:
     """The recorded workloads ``gone``, each with those of ``bodies`` that differ from it in nothing but the name."""
     by_content: dict[bytes, list[Key]] = {}
     for key, body in sorted(bodies.items()):
-        by_content.setdefault(nameless(key, body), []).append(key)
-    found = ((each.key, by_content.get(nameless(each.key, each.body))) for each in gone)
-    return {before: tuple(after) for before, after in found if after}
+        by_content.setdefault(encode_without_name(key, body), []).append(key)
+    pairs = ((record.key, by_content.get(encode_without_name(record.key, record.body))) for record in gone)
+    return {before: tuple(after) for before, after in pairs if after}
 
 
-def nameless(key: Key, body: bytes) -> bytes:
+def encode_without_name(key: Key, body: bytes) -> bytes:
     """What two resources have in common of which one is the renamed other one."""
     content: dict[str, Any] = msgspec.json.decode(body)
     name = content.pop("name")
@@ -64,12 +64,12 @@ def nameless(key: Key, body: bytes) -> bytes:
     return msgspec.json.encode((key.kind, key.gvc, content), order="deterministic")
 
 
-def _serves(records: Iterable[Record]) -> bool:
+def _serves_traffic(records: Iterable[Record]) -> bool:
     """Whether the workload serves anybody now, who would miss it; it has no volumes that its successor needs."""
-    found = list(records)
-    if not any(each.key.kind is Kind.WORKLOAD and each.health.is_good for each in found):
+    recorded = list(records)
+    if not any(record.key.kind is Kind.WORKLOAD and record.health.is_good for record in recorded):
         return False
-    body: dict[str, Any] = msgspec.json.decode(found[0].body)
+    body: dict[str, Any] = msgspec.json.decode(recorded[0].body)
     spec = body.get("spec") or {}
     suspended = (spec.get("defaultOptions") or {}).get("suspend") is True
-    return not suspended and spec.get("type") != _NEVER_SERVES and b"volumeset/" not in found[0].body
+    return not suspended and spec.get("type") != _NEVER_SERVES and b"volumeset/" not in recorded[0].body

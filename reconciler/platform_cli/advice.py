@@ -36,10 +36,10 @@ def with_local_commands(text: str) -> str:
     """``text`` with the commands of `platform`; one that only the host of the daemon has comes with that place."""
     for words, here in _OF_API:
         text = words.sub(here, text)
-    return _COMMAND.sub(_replaced, text)
+    return _COMMAND.sub(_replace_command, text)
 
 
-def _replaced(named: re.Match[str]) -> str:
+def _replace_command(named: re.Match[str]) -> str:
     before, word = named["before"], named["word"]
     # A plan that was saved is for `reconciler apply`, which runs beside the daemon.
     if word in HERE and not named["saved"]:

@@ -16,7 +16,7 @@ from reconciler.errors import UsageError
 from reconciler.platform_cli.refusals import ApiError, findings_of, refused_change
 from reconciler.platform_cli.retries import BUSY, FIRST_PAUSE, UNAVAILABLE, Retries
 from reconciler.platform_cli.transport import TROUBLES, UNIX, Response, Transport
-from reconciler.printable import printable, printable_lines
+from reconciler.printable import escape_text, printable_lines
 
 START_SECONDS = 3.0
 """How long the connection is tried while no program listens: a daemon that restarts takes so long."""
@@ -141,7 +141,7 @@ class Client:
     def once(self, path: str, seconds: float) -> Any:
         """The body of a read in which each wait takes at most so long; None if it fails."""
         try:
-            return _decoded(self._http.send("GET", path, {}, None, seconds))
+            return _decode_response(self._http.send("GET", path, {}, None, seconds))
         except TROUBLES:
             return None
 
@@ -156,11 +156,11 @@ class Client:
             left -= len(items)
             yield items
             first = {}
-            href = next((each["href"] for each in body.get("links", ()) if each["rel"] == "next"), None)
+            href = next((value["href"] for value in body.get("links", ()) if value["rel"] == "next"), None)
 
     def lines(self, path: str, query: Mapping[str, str]) -> Iterator[Any]:
         """The objects of a stream, as they come. Raises ApiError."""
-        target = _target(path, query)
+        target = _build_request_target(path, query)
         retries = Retries(repeatable=True)
         while True:
             self._connect()
@@ -198,12 +198,14 @@ class Client:
         if content is not None:
             headers["Content-Type"] = "application/json"
         repeatable = method in _READS or bool(key) or path.endswith("/-query")
-        sending = Sending(method, _target(path, query or {}), headers, content, body)
+        sending = Sending(method, _build_request_target(path, query or {}), headers, content, body)
         return self.answer(self._exchange(sending, repeatable=repeatable), path)
 
     def text(self, path: str, media: str = TEXT, **query: str) -> Text:
         """What the API shows people, or another form of it. Raises ApiError."""
-        response = self._exchange(Sending("GET", _target(path, query), {"Accept": media}), repeatable=True)
+        response = self._exchange(
+            Sending("GET", _build_request_target(path, query), {"Accept": media}), repeatable=True
+        )
         self.answer(response, path)
         if not response.headers.get("content-type", "").startswith(media):
             raise ApiError(f"the server does not answer in the form {media}, so its version does not fit this command")
@@ -240,7 +242,7 @@ class Client:
 
     def answer(self, response: Response, path: str) -> Answer:
         """The content of ``response`` to a request at ``path``. Raises ApiError if it is a refusal."""
-        body = _decoded(response)
+        body = _decode_response(response)
         if response.status < 400:
             return Answer(response.status, Body(body) if isinstance(body, dict) else body, response.headers)
         raise self._refused(response, path, body if isinstance(body, dict) else {})
@@ -275,7 +277,7 @@ class Client:
         if "CERTIFICATE_VERIFY_FAILED" in reason:
             text = f"the certificate of {self._endpoint.url} is not trusted: {reason}"
             return ApiError(f"{text}. Set SSL_CERT_FILE to its authority, or add --insecure")
-        if any(each in reason for each in _NO_TLS):
+        if any(text in reason for text in _NO_TLS):
             return ApiError(f"the server at {self._endpoint.url} does not speak TLS: write http:// if that is wanted")
         if isinstance(error, HTTPException | ConnectionResetError) and self._endpoint.url.startswith("http:"):
             reason += "; if it speaks TLS, write https://"
@@ -292,7 +294,7 @@ class Client:
     def show(self, method: str, target: str, body: Any, response: Response) -> None:
         """Write an exchange to stderr if debugging is on, without credentials and secret values."""
         if self._verbose and not self._debug:
-            sys.stderr.write(printable(f"{method} {target}: {response.status} {response.reason}") + "\n")
+            sys.stderr.write(escape_text(f"{method} {target}: {response.status} {response.reason}") + "\n")
         if not self._debug:
             return
         lines = [f"> {method} {target}"]
@@ -305,8 +307,8 @@ class Client:
         lines.append(f"< {response.status} {response.reason}")
         lines += [f"< {name}: {value}" for name, value in response.headers.items()]
         if response.content:
-            found = _decoded(response)
-            lines.append(f"< {json.dumps(mask_secrets(found, target)) if found is not None else '[not JSON]'}")
+            content = _decode_response(response)
+            lines.append(f"< {json.dumps(mask_secrets(content, target)) if content is not None else '[not JSON]'}")
         sys.stderr.write(printable_lines("\n".join(lines)) + "\n")
 
 
@@ -316,7 +318,7 @@ def default_socket() -> str:
     return f"{UNIX}{path}" if os.path.exists(path) else ""
 
 
-def _target(path: str, query: Mapping[str, str]) -> str:
+def _build_request_target(path: str, query: Mapping[str, str]) -> str:
     """The target of a request for ``path``, which can have a query already. Raises UsageError."""
     if not path.startswith("/"):
         raise UsageError(f"{path!r} is not a path of the API")
@@ -324,7 +326,7 @@ def _target(path: str, query: Mapping[str, str]) -> str:
     return f"{target}{'&' if '?' in path else '?'}{urlencode(query)}" if query else target
 
 
-def _decoded(response: Response) -> Any:
+def _decode_response(response: Response) -> Any:
     try:
         return json.loads(response.content) if response.content else None
     except ValueError:
@@ -334,10 +336,10 @@ def _decoded(response: Response) -> Any:
 def mask_secrets(value: Any, path: str) -> Any:
     """``value`` of an exchange at ``path``, each secret member replaced; a diff can show any file, so it is too."""
     if isinstance(value, list):
-        return [mask_secrets(each, path) for each in value]
+        return [mask_secrets(item, path) for item in value]
     if not isinstance(value, dict):
         return value
-    hidden = {*_SECRET_FIELDS, *(name for place, name in _SECRET_BY_PLACE if place in path)}
+    hidden = {*_SECRET_FIELDS, *(name for prefix, name in _SECRET_BY_PLACE if prefix in path)}
     return {
         name: HIDDEN if name in hidden and isinstance(member, str | dict) else mask_secrets(member, path)
         for name, member in value.items()

@@ -38,8 +38,8 @@ _NAMED = frozenset({"gvc", "location", "profile", "serviceaccount"})
 _REFERENCE = re.compile(r"([<\[])(\w+)(\.\.\.)?[>\]]")
 
 
-def _print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _print_version(ctx: click.Context, _param: click.Parameter, requested: bool) -> None:
+    if requested and not ctx.resilient_parsing:
         click.echo(__version__)
         ctx.exit()
 
@@ -64,7 +64,7 @@ class Group(click.Group):
         for words, row in rows:
             self._rows.setdefault(words[0], []).append((words[1:], row))
         self._aliases = {
-            alias: word for word, below in self._rows.items() for alias in _aliases(word, below, top=not name)
+            alias: word for word, below in self._rows.items() for alias in _get_word_aliases(word, below, top=not name)
         }
 
     @property
@@ -92,17 +92,17 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that ``args`` begin with; raises click's UsageError with the nearest word."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
-            from reconciler.model.suggest import closest
+            from reconciler.model.suggest import find_closest_word
 
-            near = self._holder_of(args[0]) or closest(args[0], [*self._rows, *self._aliases])
+            near = self._holder_of(args[0]) or find_closest_word(args[0], [*self._rows, *self._aliases])
             hint = f"; did you mean {near!r}?" if near else f"; there are: {', '.join(sorted(self._rows))}"
             ctx.fail(f"{ctx.command_path} has no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
     def _holder_of(self, word: str) -> str:
         """``workload get`` for ``get``: the words of a command that ends so; "" if there is none."""
-        found = [first for first, below in self._rows.items() if any(words[:1] == (word,) for words, _ in below)]
-        return f"{'workload' if 'workload' in found else found[0]} {word}" if found else ""
+        texts = [first for first, below in self._rows.items() if any(words[:1] == (word,) for words, _ in below)]
+        return f"{'workload' if 'workload' in texts else texts[0]} {word}" if texts else ""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """List the words that can follow, with their aliases."""
@@ -118,7 +118,7 @@ class Group(click.Group):
             )
 
 
-def _aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *, top: bool) -> tuple[str, ...]:
+def _get_word_aliases(word: str, below: Sequence[tuple[tuple[str, ...], Row]], *, top: bool) -> tuple[str, ...]:
     if top and word in KINDS:
         return KINDS[word].aliases
     if below[0][0]:
@@ -140,11 +140,11 @@ class Leaf(click.Command):
     """The command of a row. Its help shows an example, and its own options before those of every command."""
 
     def __init__(self, name: str, row: Row) -> None:
-        own, common = [*map(_option, row.options)], [*map(_option, _common(row)), _VERSION]
+        own, common = [*map(_make_option, row.options)], [*map(_make_option, _list_common_options(row)), _VERSION]
         super().__init__(
             name,
-            params=[*_argument(row), *own, *common],
-            callback=partial(_run, row),
+            params=[*_make_arguments(row), *own, *common],
+            callback=partial(_run_row, row),
             help=row.summary,
             context_settings={"ignore_unknown_options": bool(row.instead), "allow_extra_args": bool(row.instead)},
         )
@@ -159,9 +159,9 @@ class Leaf(click.Command):
             return
         common = [*self._common, *filter(None, [self.get_help_option(ctx)])]
         for title, options in (("Options", self._own), ("Options of every command", common)):
-            if found := [record for each in options if (record := each.get_help_record(ctx))]:
+            if records := [record for option in options if (record := option.get_help_record(ctx))]:
                 with formatter.section(title):
-                    formatter.write_dl(found)
+                    formatter.write_dl(records)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Show the example, as it can be copied: in one line."""
@@ -171,7 +171,7 @@ class Leaf(click.Command):
             formatter.write(f"\nExample:\n  {example_of(self._row)}\n")
 
 
-def _common(row: Row) -> Iterator[Option]:
+def _list_common_options(row: Row) -> Iterator[Option]:
     """The common options that no option of the row has the name of."""
     taken = {name for option in row.options for name in option.names.split("/")}
     for option in COMMON:
@@ -179,11 +179,11 @@ def _common(row: Row) -> Iterator[Option]:
             yield option._replace(names="/".join(names))
 
 
-def _argument(row: Row) -> Iterator[click.Parameter]:
+def _make_arguments(row: Row) -> Iterator[click.Parameter]:
     for at, (bracket, name, many) in enumerate(_REFERENCE.findall(row.argument)):
         # What follows a reference is a command in a container, whose words may be empty.
-        kind = SOURCE if name in _OF_SOURCES else _referred(row)
-        settings = {} if at else {"shell_complete": _complete(kind), "callback": _not_empty}
+        kind = SOURCE if name in _OF_SOURCES else _get_referred_kind(row)
+        settings = {} if at else {"shell_complete": _make_completer(kind), "callback": _not_empty}
         yield click.Argument([name], required=bracket == "<", nargs=-1 if many else 1, **settings)
 
 
@@ -198,12 +198,12 @@ def _not_empty(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     return tuple(filter(None, value)) if isinstance(value, tuple) else value or None
 
 
-def _referred(row: Row) -> str:
+def _get_referred_kind(row: Row) -> str:
     """The kind of the references that a command takes."""
     return _PROFILE if row.words[0] in _OF_PROFILES else next(iter(row.passed), "")
 
 
-def _complete(kind: str) -> Any:
+def _make_completer(kind: str) -> Any:
     """What completes a name of ``kind``: names from the server, or of profiles; None if neither has any."""
     if not kind:
         return None
@@ -232,33 +232,36 @@ def complete_names(kind: str, options: Mapping[str, Any], incomplete: str) -> li
         session.close()
 
 
-def _option(option: Option) -> click.Option:
+def _make_option(option: Option) -> click.Option:
     names = option.names.split("/")
     if option.flag:
         long = names[-1]
         declared = [*names[:-1], f"{long}/--no-{long.removeprefix('--')}"]
-        return click.Option([*declared, _parameter(option)], default=option.default, help=option.help)
+        return click.Option([*declared, _get_parameter_name(option)], default=option.default, help=option.help)
     return click.Option(
-        [*names, _parameter(option)],
+        [*names, _get_parameter_name(option)],
         required=option.required,
         multiple=option.multiple,
         **({} if option.default is None else {"default": option.default}),
         metavar=option.metavar or None,
-        shell_complete=_complete(_parameter(option) if _parameter(option) in _NAMED else ""),
+        shell_complete=_make_completer(_get_parameter_name(option) if _get_parameter_name(option) in _NAMED else ""),
         show_default=option.default is not None,
         type=click.Choice(option.choices) if option.choices else click.STRING,
         help=f"{option.help} May be repeated." if option.multiple else option.help,
     )
 
 
-def _run(row: Row, **values: Any) -> int | None:
+def _run_row(row: Row, **values: Any) -> int | None:
     """Call the function of ``row`` with its options; the common ones are for the session. Returns its exit code."""
     from reconciler.platform_cli.session import Session
 
     ctx = click.get_current_context()
     if row.instead:
         raise RefusedError(f"`{ctx.command_path}` is not available: {row.instead}")
-    own, common = {_parameter(each) for each in row.options}, {_parameter(each) for each in COMMON}
+    own, common = (
+        {_get_parameter_name(option) for option in row.options},
+        {_get_parameter_name(option) for option in COMMON},
+    )
     session = Session(_with_those_before(ctx, {name: values.get(name) for name in common - own}))
     module, _, name = row.run.partition(":")
     function = getattr(import_module(f"reconciler.platform_cli.commands.{module}"), name)
@@ -268,7 +271,7 @@ def _run(row: Row, **values: Any) -> int | None:
         )
         return code
     except ApiError as error:
-        kind, ref = _referred(row), values.get("ref") or ()
+        kind, ref = _get_referred_kind(row), values.get("ref") or ()
         refs = (ref,) if isinstance(ref, str) else ref
         hint = session.nearest(kind, refs, COMPLETION_SECONDS) if error.is_missing and kind in KINDS else ""
         if not hint:
@@ -284,19 +287,19 @@ def _with_those_before(ctx: click.Context, values: Mapping[str, Any]) -> dict[st
     return {name: before.get(name) if value is None else value for name, value in values.items()}
 
 
-def _parameter(option: Option) -> str:
+def _get_parameter_name(option: Option) -> str:
     """The name of the parameter of a function that takes ``option``."""
     long = next(name for name in option.names.split("/") if name.startswith("--"))
     name = long.removeprefix("--").replace("-", "_")
     return f"{name}_" if hasattr(builtins, name) or iskeyword(name) else name
 
 
-def program() -> Group:
+def make_program() -> Group:
     """The whole command."""
     return Group(
         "",
         ((row.words, row) for row in all_rows()),
-        params=[*map(_option, COMMON), _VERSION],
+        params=[*map(_make_option, COMMON), _VERSION],
         help="Manage the resources of an org through the HTTP API of the daemon. Flags win over environment variables "
         "(PLATFORM_PROFILE, _ORG, _GVC, _TOKEN, _ENDPOINT), and those over the profile.",
         epilog="Example: platform login && platform workload get",

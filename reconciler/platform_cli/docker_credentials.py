@@ -54,9 +54,9 @@ class Store:
         """All logins, written back at the end; another process waits until then."""
         try:
             with locked_directory(self._path.parent):
-                found = self.read()
-                yield found
-                replace_private_file(self._path, msgspec.json.format(msgspec.json.encode(found)) + b"\n")
+                credentials = self.read()
+                yield credentials
+                replace_private_file(self._path, msgspec.json.format(msgspec.json.encode(credentials)) + b"\n")
         except OSError as error:
             raise UsageError(f"{self._path} cannot be written: {error.strerror}") from None
 
@@ -68,14 +68,14 @@ def store_path(environ: Mapping[str, str]) -> Path:
 
 def main() -> None:
     """Run the action that the command line names and exit: 0 success, 1 refused or failed, 130 interrupted."""
-    sys.exit(run(sys.argv[1:], os.environ))
+    sys.exit(run_action(sys.argv[1:], os.environ))
 
 
-def run(words: list[str], environ: Mapping[str, str]) -> int:
+def run_action(words: list[str], environ: Mapping[str, str]) -> int:
     """Run an action, with its input on stdin; returns the exit code. Errors go to stdout, as the protocol has it."""
     open_closed_streams()
     try:
-        answer = _answer(words, Store(store_path(environ)))
+        answer = _answer_action(words, Store(store_path(environ)))
     except ReconcilerError as error:
         print(error)  # noqa: T201
         return 1
@@ -86,7 +86,7 @@ def run(words: list[str], environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _answer(words: list[str], store: Store) -> str:
+def _answer_action(words: list[str], store: Store) -> str:
     """What an action prints. Raises UsageError."""
     usage = f"Usage: {NAME} <{'|'.join([*_ACTIONS, 'version'])}>"
     if len(words) != 1:
@@ -100,18 +100,18 @@ def _answer(words: list[str], store: Store) -> str:
     return _ACTIONS[words[0]](store)
 
 
-def _get(store: Store) -> str:
+def _get_login(store: Store) -> str:
     """The login to the registry whose address is on stdin."""
-    found = store.read().get(_server())
-    if found is None:
+    credential = store.read().get(_read_server_address())
+    if credential is None:
         raise UsageError(NOT_FOUND)
-    return msgspec.json.encode(found).decode()
+    return msgspec.json.encode(credential).decode()
 
 
-def _store(store: Store) -> str:
+def _store_login(store: Store) -> str:
     """Keep the login on stdin."""
     try:
-        credential = msgspec.json.decode(_input(), type=Credential)
+        credential = msgspec.json.decode(_read_stdin(), type=Credential)
     except msgspec.MsgspecError:
         # The decoder's text could quote the input, which has a password.
         raise UsageError('stdin must be an object: {"ServerURL": …, "Username": …, "Secret": …}') from None
@@ -119,28 +119,30 @@ def _store(store: Store) -> str:
         raise UsageError(NO_SERVER)
     if not credential.Username:
         raise UsageError(NO_USERNAME)
-    with store.changing() as found:
-        found[credential.ServerURL] = credential
+    with store.changing() as credentials:
+        credentials[credential.ServerURL] = credential
     return ""
 
 
-def _erase(store: Store) -> str:
+def _erase_login(store: Store) -> str:
     """Remove the login to the registry whose address is on stdin, if there is one."""
-    server = _server()
-    with store.changing() as found:
-        found.pop(server, None)
+    server = _read_server_address()
+    with store.changing() as credentials:
+        credentials.pop(server, None)
     return ""
 
 
-def _list(store: Store) -> str:
+def _list_logins(store: Store) -> str:
     """The address of each registry, with the user of its login."""
-    return msgspec.json.encode({server: each.Username for server, each in sorted(store.read().items())}).decode()
+    return msgspec.json.encode(
+        {server: credential.Username for server, credential in sorted(store.read().items())}
+    ).decode()
 
 
-def _server() -> str:
+def _read_server_address() -> str:
     """The address on stdin. Raises UsageError."""
     try:
-        server = _input().decode().strip()
+        server = _read_stdin().decode().strip()
     except UnicodeDecodeError:
         raise UsageError("the address of the registry on stdin is not text in UTF-8") from None
     if not server:
@@ -148,11 +150,16 @@ def _server() -> str:
     return server
 
 
-def _input() -> bytes:
+def _read_stdin() -> bytes:
     content = sys.stdin.buffer.read(_INPUT_BYTES + 1)
     if len(content) > _INPUT_BYTES:
         raise UsageError(f"stdin has more than {_INPUT_BYTES} bytes")
     return content
 
 
-_ACTIONS: Mapping[str, Callable[[Store], str]] = {"store": _store, "get": _get, "erase": _erase, "list": _list}
+_ACTIONS: Mapping[str, Callable[[Store], str]] = {
+    "store": _store_login,
+    "get": _get_login,
+    "erase": _erase_login,
+    "list": _list_logins,
+}

@@ -42,10 +42,10 @@ class Input(NamedTuple):
         if not self.raw:
             return ""
         from reconciler.documents.encoding import is_json
-        from reconciler.documents.locator import locate
+        from reconciler.documents.locator import locate_document
         from reconciler.model.resource import pointer_parts
 
-        places = locate(self.raw, self.number, is_json=is_json(self.raw.lstrip()))
+        places = locate_document(self.raw, self.number, is_json=is_json(self.raw.lstrip()))
         line, column = places.key((*self.at, *pointer_parts(pointer)))
         return f"{self.path}:{line}:{column}"
 
@@ -54,14 +54,16 @@ def read_documents(contents: dict[str, bytes]) -> list[Input]:
     """All documents, those with a fault too, in the order of the files. The items of a list in JSON are documents."""
     # The reader takes 20 ms to import, and most commands read no document.
     from reconciler.documents.encoding import is_json
-    from reconciler.documents.reader import read
+    from reconciler.documents.reader import parse_documents
 
-    found = []
+    inputs = []
     for path, raw in contents.items():
-        reading = read(raw, is_json=is_json(raw.lstrip()))
-        found += [Input(path, each.line, each.value, raw=raw, number=each.index) for each in reading.documents]
-        found += [Input(path, each.line, None, f"{each.message} [{each.rule}]") for each in reading.faults]
-    return found
+        reading = parse_documents(raw, is_json=is_json(raw.lstrip()))
+        inputs += [
+            Input(path, document.line, document.value, raw=raw, number=document.index) for document in reading.documents
+        ]
+        inputs += [Input(path, fault.line, None, f"{fault.message} [{fault.rule}]") for fault in reading.faults]
+    return inputs
 
 
 def read_object(name: str, recogniser: Recogniser | None = None) -> dict[str, Any]:
@@ -73,9 +75,9 @@ def read_object(name: str, recogniser: Recogniser | None = None) -> dict[str, An
     if recogniser:
         recogniser.refuse_others(contents)
     documents = read_documents(contents)
-    for each in documents:
-        if each.fault:
-            raise InputError(f"{each.place}: {each.fault}")
+    for document in documents:
+        if document.fault:
+            raise InputError(f"{document.place}: {document.fault}")
     if len(documents) != 1 or not isinstance(documents[0].value, dict):
         raise InputError(f"{shown_name(name)} must hold one object, in YAML or JSON")
     return dict(documents[0].value)
@@ -87,10 +89,10 @@ def read_value(name: str) -> Any:
 
     contents = read_files([name])
     documents = read_documents(contents)
-    if all(map(is_json_list, contents.values())) and not any(each.fault for each in documents):
-        return [each.value for each in documents]
+    if all(map(is_json_list, contents.values())) and not any(document.fault for document in documents):
+        return [document.value for document in documents]
     if len(documents) != 1 or documents[0].fault:
-        fault = next((f"{each.place}: {each.fault}" for each in documents if each.fault), "")
+        fault = next((f"{document.place}: {document.fault}" for document in documents if document.fault), "")
         raise InputError(fault or f"{shown_name(name)} must hold one document, in YAML or JSON")
     return documents[0].value
 

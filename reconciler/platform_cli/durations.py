@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from reconciler.errors import UsageError
-from reconciler.times import DURATIONS, iso, parse_duration, parse_future
+from reconciler.times import DURATIONS, format_iso_time, parse_duration, parse_future
 
 
 def parse_length(text: str, option: str) -> float:
@@ -19,7 +19,7 @@ def parse_length(text: str, option: str) -> float:
 def future_time(text: str, option: str) -> str:
     """A time in ISO 8601, as ``text`` gives it or so long from now. Raises UsageError."""
     try:
-        return iso(parse_future(text, time.time()))
+        return format_iso_time(parse_future(text, time.time()))
     except ValueError:
         message = f"{option} {text}: write a time such as 2027-01-31T12:00:00Z, or how long: 24h, 30d"
         raise UsageError(message) from None

@@ -53,10 +53,10 @@ class Keyring:
         if not profile.keyring:
             return profile
         try:
-            found = msgspec.json.decode(self._run("lookup", name) or b"{}", type=Tokens)
+            tokens = msgspec.json.decode(self._run("lookup", name) or b"{}", type=Tokens)
         except msgspec.MsgspecError:
-            raise KeyringError(_without(name, "its entry is damaged")) from None
-        return replace(profile, token=found.token, refresh_token=found.refresh_token)
+            raise KeyringError(_describe_keyring_failure(name, "its entry is damaged")) from None
+        return replace(profile, token=tokens.token, refresh_token=tokens.refresh_token)
 
     def put(self, name: str, profile: Profile) -> Profile:
         """The profile ``name`` as its file has it: without tokens, which the keyring has then."""
@@ -76,13 +76,13 @@ class Keyring:
                 words, input=tokens, capture_output=True, timeout=self._seconds, check=False, env=dict(self._environ)
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise KeyringError(_without(name, str(error))) from None
+            raise KeyringError(_describe_keyring_failure(name, str(error))) from None
         # A lookup without a result has the exit code 1 and no text, as has a clear of nothing.
         if done.returncode and done.stderr:
             reason = done.stderr.decode(errors="replace").strip().splitlines()[-1]
-            raise KeyringError(_without(name, reason))
+            raise KeyringError(_describe_keyring_failure(name, reason))
         return done.stdout
 
 
-def _without(name: str, reason: str) -> str:
+def _describe_keyring_failure(name: str, reason: str) -> str:
     return f"the keyring cannot be asked ({reason}). To log in without it: platform login {name} --no-keyring"

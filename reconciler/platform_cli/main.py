@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from reconciler.errors import ReconcilerError, UsageError
-from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, all_rows, program
+from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, all_rows, make_program
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.table.row import COMMON, Option
 from reconciler.terminal.standard_streams import prepare_streams
@@ -25,26 +25,26 @@ def main() -> None:
     """Run the command line and exit: 0 success, 1 refused or failed, 2 usage, 130 interrupted."""
     # At exit the interpreter collects garbage in memory that the kernel frees anyway: 10 ms.
     atexit.register(gc.freeze)
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(run_command_line(sys.argv[1:]))
 
 
-def run(words: list[str]) -> int:
+def run_command_line(words: list[str]) -> int:
     """Run the command ``words``; returns its exit code."""
     prepare_streams()
     try:
-        code = program().main(
-            _normalized(words), prog_name="platform", complete_var=COMPLETE_VARIABLE, standalone_mode=False
+        code = make_program().main(
+            _normalize_words(words), prog_name="platform", complete_var=COMPLETE_VARIABLE, standalone_mode=False
         )
         sys.stdout.flush()
     except click.ClickException as error:
-        if _form(words).startswith("json"):
-            _report(error.format_message(), _form(words))
+        if _find_output_format(words).startswith("json"):
+            _report_error(error.format_message(), _find_output_format(words))
         else:
             error.show()
         return error.exit_code
     except ReconcilerError as error:
         status, findings = (error.status, error.findings) if isinstance(error, ApiError) else (0, ())
-        _report(str(error), _form(words), status, findings)
+        _report_error(str(error), _find_output_format(words), status, findings)
         return 2 if isinstance(error, UsageError) else 1
     except (click.Abort, KeyboardInterrupt):
         return 130
@@ -59,16 +59,16 @@ def run(words: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
-def _report(message: str, form: str, status: int = 0, findings: Sequence[Mapping[str, Any]] = ()) -> None:
+def _report_error(message: str, form: str, status: int = 0, findings: Sequence[Mapping[str, Any]] = ()) -> None:
     """Show an error in the form of the results."""
     from reconciler.platform_cli.output import error_text
 
     click.echo(error_text(message, form, status, findings), err=True)
 
 
-def _form(words: list[str]) -> str:
+def _find_output_format(words: list[str]) -> str:
     """The format of the output that ``words`` ask for, before they are parsed, which may be what fails."""
-    own = words[: _end(words)]
+    own = words[: _count_own_words(words)]
     for at, word in enumerate(own):
         name, equals, value = word.partition("=")
         if name in ("-o", "--output"):
@@ -78,34 +78,34 @@ def _form(words: list[str]) -> str:
     return ""
 
 
-def _end(words: list[str]) -> int:
+def _count_own_words(words: list[str]) -> int:
     """How many of ``words`` are those of this command: others behind ``--`` belong to one in a container."""
     return words.index("--") if "--" in words else len(words)
 
 
-def _normalized(words: list[str]) -> list[str]:
+def _normalize_words(words: list[str]) -> list[str]:
     """``words`` with their flags in one form."""
     normal: list[str] = []
-    own = iter(words[: _end(words)])
+    own = iter(words[: _count_own_words(words)])
     for word in own:
-        if normal and word in _BOOLEANS and normal[-1] in _flags():
-            normal[-1] = _flag(f"{normal[-1]}={word}")
+        if normal and word in _BOOLEANS and normal[-1] in _list_flag_options():
+            normal[-1] = _normalize_flag(f"{normal[-1]}={word}")
         else:
-            normal.append(_flag(word))
-    return [*normal, *words[_end(words) :]]
+            normal.append(_normalize_flag(word))
+    return [*normal, *words[_count_own_words(words) :]]
 
 
-def _flag(word: str) -> str:
+def _normalize_flag(word: str) -> str:
     """``--flag=true`` and ``--flag=false`` as ``--flag`` and ``--no-flag``; scripts write both, and the value apart."""
     name, _, value = word.partition("=")
-    if value in _BOOLEANS and name in _flags():
+    if value in _BOOLEANS and name in _list_flag_options():
         return name if value == "true" else f"--no-{name.removeprefix('--')}"
     return word
 
 
-def _flags() -> Mapping[str, Option]:
+def _list_flag_options() -> Mapping[str, Option]:
     options = [*COMMON, *(option for row in all_rows() for option in row.options)]
-    return {each.names.split("/")[-1]: each for each in options if each.flag}
+    return {option.names.split("/")[-1]: option for option in options if option.flag}
 
 
 def _report_write_error(error: OSError) -> int:

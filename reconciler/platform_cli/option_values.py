@@ -5,15 +5,15 @@ from __future__ import annotations
 from reconciler.errors import UsageError
 
 
-def pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
+def parse_pairs(texts: tuple[str, ...], option: str) -> dict[str, str]:
     """``KEY=VALUE`` texts of ``option`` as a mapping. Raises UsageError."""
-    found = {}
+    mapping = {}
     for text in texts:
         key, equals, value = text.partition("=")
         if not key or not equals:
             raise UsageError(f"{option} {text}: write KEY=VALUE")
-        found[key] = value
-    return found
+        mapping[key] = value
+    return mapping
 
 
 def whole_number(text: str, option: str) -> int:

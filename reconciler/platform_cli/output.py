@@ -17,8 +17,8 @@ import click
 import msgspec
 
 from reconciler.platform_cli.advice import with_local_commands
-from reconciler.printable import printable, printable_json, printable_lines
-from reconciler.times import age, parse_time
+from reconciler.printable import escape_text, printable_json, printable_lines
+from reconciler.times import format_short_duration, parse_time
 
 SERVER_OWNED = frozenset(
     {"id", "version", "created", "lastModified", "links", "status", "alias", "origin", "change", "keys"}
@@ -62,7 +62,7 @@ class Output:
         elif self.format.startswith("json"):
             self._echo(_json_list(map(self._shown, chain.from_iterable(counted())), item_kind))
         elif self.format == "tf":
-            self._echo(f"{resource_block(slim(each))}\n" for each in chain.from_iterable(counted()))
+            self._echo(f"{resource_block(slim_manifest(value))}\n" for value in chain.from_iterable(counted()))
         else:
             self._echo(_yaml_stream(map(self._shown, chain.from_iterable(counted()))))
         return count
@@ -72,7 +72,7 @@ class Output:
         if self.is_text:
             self._echo(self.table([[item]], columns))
         elif self.format == "tf":
-            self._echo([f"{resource_block(slim(item))}\n"])
+            self._echo([f"{resource_block(slim_manifest(item))}\n"])
         else:
             self.value(self._shown(item))
 
@@ -85,16 +85,16 @@ class Output:
 
     def value(self, value: Any) -> None:
         """Print any value, in text as YAML."""
-        from reconciler.documents.writer import written
+        from reconciler.documents.writer import render_document
 
         if self.format.startswith("json"):
-            self._echo([_indented(value) + "\n"])
+            self._echo([_indent_json(value) + "\n"])
         else:
-            self._echo([written(value)])
+            self._echo([render_document(value)])
 
     def line(self, text: str) -> None:
         """Print one line of text."""
-        click.echo(printable(text))
+        click.echo(escape_text(text))
 
     def text(self, text: str) -> None:
         """Print a text of several lines."""
@@ -116,7 +116,7 @@ class Output:
 
     def aside(self, text: str) -> None:
         """Print a line that others wrote on stderr, as it is."""
-        click.echo(printable(text), err=True)
+        click.echo(escape_text(text), err=True)
 
     def table(self, pages: Iterable[list[Any]], columns: Columns) -> Iterator[str]:
         """The lines of a table; its columns are as wide as the first page needs, and never narrower later."""
@@ -126,10 +126,10 @@ class Output:
             rows = [[self._cell(show(item)) for show in columns.values()] for item in page]
             widths = [max([width, *(len(row[at]) for row in rows)]) for at, width in enumerate(widths)]
             if not begun:
-                yield self._styled(_line(list(columns), widths))
+                yield self._styled(_format_row(list(columns), widths))
             begun = True
             for row in rows:
-                yield _line(row, widths)
+                yield _format_row(row, widths)
 
     def time(self, text: str) -> str:
         """A time of the server in the form of ``--ts``."""
@@ -138,20 +138,20 @@ class Output:
         with suppress(ValueError):
             at = parse_time(text)
             if self._times == "age":
-                return age(max(0.0, time.time() - at))
+                return format_short_duration(max(0.0, time.time() - at))
             return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
         return text
 
     def _cell(self, value: Any) -> str:
         if isinstance(value, list):
-            value = ", ".join(_short_link(str(each)) for each in value)
+            value = ", ".join(_short_link(str(item)) for item in value)
         elif isinstance(value, dict):
-            value = ", ".join(f"{name}={each}" for name, each in value.items())
-        text = printable("" if value is None else str(value))
+            value = ", ".join(f"{name}={item}" for name, item in value.items())
+        text = escape_text("" if value is None else str(value))
         return text if len(text) <= WIDEST else f"{text[: WIDEST - 1]}…"
 
     def _shown(self, item: Any) -> Any:
-        return slim(item) if self.format.endswith("-slim") else item
+        return slim_manifest(item) if self.format.endswith("-slim") else item
 
     def _styled(self, text: str) -> str:
         return click.style(text.rstrip("\n"), bold=True) + "\n" if self._colour else text
@@ -173,7 +173,7 @@ class Output:
             click.echo(text, nl=False, color=self._colour)
 
 
-def slim(item: Any) -> Any:
+def slim_manifest(item: Any) -> Any:
     """A manifest without what the server adds."""
     if not isinstance(item, dict):
         return item
@@ -189,13 +189,13 @@ def error_text(message: str, form: str, status: int = 0, findings: Sequence[Mapp
     return printable_json(json.dumps({"error": members}, ensure_ascii=False))
 
 
-def advice(name: str) -> Callable[[Mapping[str, Any]], str]:
+def make_advice_getter(name: str) -> Callable[[Mapping[str, Any]], str]:
     """The message ``name`` of an item, with the commands that work here."""
-    show = at(name)
+    show = make_field_getter(name)
     return lambda item: with_local_commands(str(show(item) or ""))
 
 
-def at(path: str) -> Callable[[Mapping[str, Any]], Any]:
+def make_field_getter(path: str) -> Callable[[Mapping[str, Any]], Any]:
     """The value at a dotted ``path`` of an item; None if there is none."""
     names = path.split(".")
 
@@ -208,7 +208,7 @@ def at(path: str) -> Callable[[Mapping[str, Any]], Any]:
     return find
 
 
-def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+def _format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() + "\n"
 
 
@@ -222,23 +222,23 @@ def _json_list(items: Iterable[Any], item_kind: str) -> Iterator[str]:
     yield json.dumps(head, indent=2)[:-2] + ',\n  "items": ['
     separator = "\n"
     for item in items:
-        yield f"{separator}    " + _indented(item).replace("\n", "\n    ")
+        yield f"{separator}    " + _indent_json(item).replace("\n", "\n    ")
         separator = ",\n"
     yield "\n  ]\n}\n" if separator != "\n" else "]\n}\n"
 
 
-def _indented(value: Any) -> str:
+def _indent_json(value: Any) -> str:
     """JSON on several lines; to indent it, json takes ten times as long."""
     return msgspec.json.format(printable_json(json.dumps(value, ensure_ascii=False)), indent=2)
 
 
 def _yaml_stream(items: Iterable[Any]) -> Iterator[str]:
     """Each item as a YAML document."""
-    from reconciler.documents.writer import written
+    from reconciler.documents.writer import render_document
 
     separator = ""
     for item in items:
-        yield separator + written(item)
+        yield separator + render_document(item)
         separator = "---\n"
 
 
@@ -249,34 +249,34 @@ def resource_block(item: Mapping[str, Any]) -> str:
     lines = [f'resource "platform_{item.get("kind", "")}" "{label}" {{']
     for name, value in item.items():
         if name != "kind":
-            lines += _argument(name, value, "  ")
+            lines += _format_argument(name, value, "  ")
     return "\n".join([*lines, "}", ""])
 
 
-def _argument(name: str, value: Any, indent: str) -> Iterator[str]:
-    word = name if _WORD.fullmatch(name) else _text(name)
-    first, *rest = _expression(value, indent)
+def _format_argument(name: str, value: Any, indent: str) -> Iterator[str]:
+    word = name if _WORD.fullmatch(name) else _quote_text(name)
+    first, *rest = _format_expression(value, indent)
     yield f"{indent}{word} = {first}"
     yield from rest
 
 
-def _expression(value: Any, indent: str) -> list[str]:
+def _format_expression(value: Any, indent: str) -> list[str]:
     """The lines of a value; all but the first are indented."""
     if isinstance(value, dict) and value:
-        inner = [line for name, member in value.items() for line in _argument(str(name), member, f"{indent}  ")]
+        inner = [line for name, member in value.items() for line in _format_argument(str(name), member, f"{indent}  ")]
         return ["{", *inner, f"{indent}}}"]
     if isinstance(value, list) and value:
         lines = []
         for item in value:
-            first, *rest = _expression(item, f"{indent}  ")
+            first, *rest = _format_expression(item, f"{indent}  ")
             lines += [f"{indent}  {first}", *rest]
             lines[-1] += ","
         return ["[", *lines, f"{indent}]"]
     if isinstance(value, str):
-        return [_text(value)]
+        return [_quote_text(value)]
     return [json.dumps(value)]
 
 
-def _text(text: str) -> str:
+def _quote_text(text: str) -> str:
     """A text in quotes, in which Terraform sees no template."""
     return re.sub(r"([$%])(?=\{)", r"\1\1", printable_json(json.dumps(text, ensure_ascii=False)))

@@ -50,7 +50,7 @@ class Profiles(msgspec.Struct, frozen=True):
 
     def without(self, name: str) -> Self:
         """These profiles without ``name``, which is not the one that commands take by default any more."""
-        rest = {each: profile for each, profile in self.profiles.items() if each != name}
+        rest = {text: profile for text, profile in self.profiles.items() if text != name}
         return replace(self, current=DEFAULT if self.current == name else self.current, profiles=rest)
 
 
@@ -77,9 +77,9 @@ def change_profiles(path: Path, change: Callable[[Profiles], Profiles]) -> Profi
     """Replace the file by what ``change`` makes of it; another command waits until then. Raises UsageError."""
     try:
         with locked_directory(path.parent):
-            found = load_profiles(path)
-            changed = change(found)
-            if changed != found or not path.exists():
+            profiles = load_profiles(path)
+            changed = change(profiles)
+            if changed != profiles or not path.exists():
                 replace_private_file(path, msgspec.json.format(msgspec.json.encode(changed)) + b"\n")
             return changed
     except OSError as error:

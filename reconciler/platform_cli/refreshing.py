@@ -23,30 +23,30 @@ def is_ending(profile: Profile) -> bool:
     return bool(profile.refresh_token) and profile.expires <= time.time() + MARGIN
 
 
-def renew(path: Path, keyring: Keyring, name: str, endpoint: Endpoint) -> Profile:
+def renew_token(path: Path, keyring: Keyring, name: str, endpoint: Endpoint) -> Profile:
     """The profile ``name`` of the file ``path`` with a new token, which is stored; with the old one where that fails.
 
     A refresh token is good for one use, so of several commands at once the first renews, and the others wait for that.
     """
 
-    def renewed(found: Profiles) -> Profiles:
-        profile = keyring.with_tokens(name, found.profiles[name])
+    def renewed(profiles: Profiles) -> Profiles:
+        profile = keyring.with_tokens(name, profiles.profiles[name])
         if not is_ending(profile):
-            return found
+            return profiles
         client = Client(endpoint._replace(token=""))
         try:
             form = {"grant_type": "refresh_token", "refresh_token": profile.refresh_token}
             fresh = with_token(profile, client.request("POST", "/login/token", body=form).body)
         except ApiError:
-            return found  # the request itself then has the error that says what to do
+            return profiles  # the request itself then has the error that says what to do
         finally:
             client.close()
-        return found.having(name, stored(keyring, name, fresh))
+        return profiles.having(name, store_tokens(keyring, name, fresh))
 
     return keyring.with_tokens(name, change_profiles(path, renewed).profiles[name])
 
 
-def stored(keyring: Keyring, name: str, profile: Profile) -> Profile:
+def store_tokens(keyring: Keyring, name: str, profile: Profile) -> Profile:
     """``profile`` as its file has it, its tokens in the keyring if it wants that and the keyring takes them."""
     try:
         return keyring.put(name, profile) if profile.keyring else profile

@@ -41,19 +41,19 @@ class ApiError(ReconcilerError):
             return self
         # In Git, the folder of a manifest can decide its GVC; findings in such a file have no key.
         places = [
-            source.place_of(each["field"]) if each.get("key") in ("", key) and "field" in each else ""
-            for each in self.findings
+            source.place_of(finding["field"]) if finding.get("key") in ("", key) and "field" in finding else ""
+            for finding in self.findings
         ]
         return refused_change(self.findings, self.status, places)
 
 
 def findings_of(details: Any) -> list[Mapping[str, Any]]:
     """The findings of a refused change; none if ``details`` are others."""
-    found = details if isinstance(details, list) else []
+    entries = details if isinstance(details, list) else []
     return [
-        each
-        for each in found
-        if isinstance(each, dict) and {"path", "line", "column", "message", "rule"} <= each.keys()
+        value
+        for value in entries
+        if isinstance(value, dict) and {"path", "line", "column", "message", "rule"} <= value.keys()
     ]
 
 
@@ -63,8 +63,8 @@ def refused_change(findings: Sequence[Mapping[str, Any]], status: int, places: S
     ``places`` are those that are known here; one that is missing or "" is that of the server.
     """
     lines = ["the change is refused:"]
-    for each, place in zip_longest(findings, places):
-        shown = place or f"{each['path']}:{each['line']}:{each['column']}"
-        lines.append(f"  {shown}: {each['message']} [{each['rule']}]")
-        lines += [f"    {each['suggestion']}"] if each.get("suggestion") else []
+    for finding, position in zip_longest(findings, places):
+        shown = position or f"{finding['path']}:{finding['line']}:{finding['column']}"
+        lines.append(f"  {shown}: {finding['message']} [{finding['rule']}]")
+        lines += [f"    {finding['suggestion']}"] if finding.get("suggestion") else []
     return ApiError("\n".join(lines), status, findings=findings)

@@ -58,7 +58,7 @@ class RemoteSession:
                 if channel[0] in _OUTPUTS:
                     return Output(Channel(channel[0]), content)
                 if channel[0] == _STATUS:
-                    self._status = _decoded(content)
+                    self._status = _decode_status(content)
                     break
         return None
 
@@ -87,7 +87,7 @@ class RemoteSession:
             await asyncio.sleep(transport.SILENT_SECONDS / 6)
             if connection.fileno() < 0:
                 return
-            self._silent = transport.silence(connection) > transport.SILENT_SECONDS
+            self._silent = transport.measure_silence(connection) > transport.SILENT_SECONDS
         self._link.transport.abort()
 
     async def _send(self, message: bytes) -> None:
@@ -110,7 +110,7 @@ async def open_session(
     retries = Retries(repeatable=True)
     while True:
         try:
-            link = await _connect(client.endpoint, f"{path}?{query}")
+            link = await _connect_websocket(client.endpoint, f"{path}?{query}")
         except InvalidStatus as refused:
             response = _as_response(refused.response)
             client.show("GET", path, None, response)
@@ -125,7 +125,7 @@ async def open_session(
             return RemoteSession(link)
 
 
-async def _connect(endpoint: Endpoint, target: str) -> ClientConnection:
+async def _connect_websocket(endpoint: Endpoint, target: str) -> ClientConnection:
     """A WebSocket at the path and query ``target``."""
     # A message waits while the program, or this terminal, takes no more; a pong behind it then says nothing about the
     # connection. So none is waited for: the kernel knows whether pings arrive.
@@ -153,7 +153,7 @@ def _as_response(response: Any) -> Response:
     return Response(response.status_code, response.reason_phrase, headers, bytes(response.body or b""), {})
 
 
-def _decoded(content: bytes) -> Any:
+def _decode_status(content: bytes) -> Any:
     try:
         return json.loads(content)
     except ValueError:

@@ -60,11 +60,11 @@ class Session:
     @cached_property
     def profile_name(self) -> str:
         """The profile that this call uses. Raises UsageError if one was named that does not exist."""
-        named = self._options.get("profile") or self.environ.get(_variable("profile"))
+        named = self._options.get("profile") or self.environ.get(_get_variable_name("profile"))
         name = str(named or self.profiles.current)
         if named and name not in self.profiles.profiles:
-            known = ", ".join(sorted(self.profiles.profiles)) or "none"
-            raise UsageError(f"there is no profile {name!r} (there are: {known}). Make it: platform login {name}")
+            names = ", ".join(sorted(self.profiles.profiles)) or "none"
+            raise UsageError(f"there is no profile {name!r} (there are: {names}). Make it: platform login {name}")
         return name
 
     @cached_property
@@ -94,27 +94,27 @@ class Session:
 
     def setting(self, name: str) -> str:
         """A common option by flag, else environment variable, else profile; "" if none has it."""
-        found = self._options.get(name) or self.environ.get(_variable(name))
-        return str(found or getattr(self.profile, name))
+        value = self._options.get(name) or self.environ.get(_get_variable_name(name))
+        return str(value or getattr(self.profile, name))
 
     def _origin(self, name: str) -> str:
         """What a common option comes from: its flag or its environment variable; "" for the profile."""
         if self._options.get(name):
             return f"--{name}"
-        return _variable(name) if self.environ.get(_variable(name)) else ""
+        return _get_variable_name(name) if self.environ.get(_get_variable_name(name)) else ""
 
     @cached_property
     def org(self) -> str:
         """The org. Raises UsageError if it is not set."""
-        if found := self.setting("org"):
-            return found
+        if text := self.setting("org"):
+            return text
         raise UsageError(f"name the org: --org, PLATFORM_ORG, or platform profile update {self.profile_name} --org ORG")
 
     @cached_property
     def gvc(self) -> str:
         """The GVC. Raises UsageError if it is not set."""
-        if found := self.setting("gvc"):
-            return found
+        if text := self.setting("gvc"):
+            return text
         raise UsageError(f"name the GVC: --gvc, PLATFORM_GVC, or platform profile update {self.profile_name} --gvc GVC")
 
     @property
@@ -140,7 +140,7 @@ class Session:
 
         named = self._token
         if named is None:
-            named = self._options.get("token") or self.environ.get(_variable("token"))
+            named = self._options.get("token") or self.environ.get(_get_variable_name("token"))
         token = self.stored_token() if named is None else str(named)
         endpoint = self._endpoint()._replace(token=token, token_origin=self._origin("token"))
         return Client(endpoint, debug=bool(self._options.get("debug")), verbose=self.verbose)
@@ -154,10 +154,10 @@ class Session:
         if profile.keyring:
             profile = self.keyring.with_tokens(self.profile_name, profile)
         if profile.refresh_token and not self._seconds:
-            from reconciler.platform_cli.refreshing import is_ending, renew
+            from reconciler.platform_cli.refreshing import is_ending, renew_token
 
             if is_ending(profile):
-                profile = renew(self.profiles_file, self.keyring, self.profile_name, self._endpoint())
+                profile = renew_token(self.profiles_file, self.keyring, self.profile_name, self._endpoint())
         return profile.token
 
     @cached_property
@@ -197,10 +197,10 @@ class Session:
             return f"/org/{quote(ref or self.org, safe='')}"
         if not ref:
             return Reference(self.org, kind, self.gvc if KINDS[kind].in_gvc else "", "").path.rstrip("/")
-        found = self.find(ref, kind)
-        if found.kind != kind:
+        reference = self.find(ref, kind)
+        if reference.kind != kind:
             raise UsageError(f"{ref} is not a link to a {kind}")
-        return found.path
+        return reference.path
 
     def find(self, ref: str, kind: str = "") -> Reference:
         """The resource with a link or a key, or with ``kind`` also with a name. Raises UsageError."""
@@ -235,26 +235,26 @@ class Session:
             self.output.note(f"nothing changes before a review of the branch {change['branch']}{link}")
         elif change:
             # A new resource has its name in the body, and its path is that of the collection.
-            place = f"{path}/{quote(body['name'], safe='')}" if method == "POST" and "name" in body else path
-            self._show_holds(change.get("plan") or {}, unquote(place))
+            target = f"{path}/{quote(body['name'], safe='')}" if method == "POST" and "name" in body else path
+            self._show_holds(change.get("plan") or {}, unquote(target))
         return answer
 
-    def _show_holds(self, plan: Mapping[str, Any], place: str) -> None:
-        """Show which steps for the resource at ``place``, and in it, wait, and what releases them."""
+    def _show_holds(self, plan: Mapping[str, Any], path: str) -> None:
+        """Show which steps for the resource at ``path``, and in it, wait, and what releases them."""
         waiting: dict[bool, dict[str, None]] = {}
         for step in plan.get("steps", ()):
-            if step["hold"] and self._is_at(step["key"], place):
+            if step["hold"] and self._is_at(step["key"], path):
                 waiting.setdefault(step["hold"] == _SUSPENDED, {})[f"{step['action']} {step['key']}"] = None
-        for is_suspended, found in waiting.items():
-            steps = [*found]
+        for is_suspended, waiting_steps in waiting.items():
+            steps = [*waiting_steps]
             more = f" and {len(steps) - _MOST_STEPS} more" if len(steps) > _MOST_STEPS else ""
             what = f"{', '.join(steps[:_MOST_STEPS])}{more} {'wait' if steps[1:] else 'waits'}"
             if is_suspended:
                 self.output.note(f"{what} until the source is resumed: platform resume {plan['source']}")
-            elif not (self._approves and self._approve(plan["hold_digest"], place)):
+            elif not (self._approves and self._approve(plan["hold_digest"], path)):
                 self.output.note(f"{what} for an approval: platform approve {plan['hold_digest']}")
 
-    def _approve(self, digest: str, place: str) -> bool:
+    def _approve(self, digest: str, path: str) -> bool:
         """Approve the steps that wait; False if others wait with them, or this caller may not. Raises ApiError."""
         from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 
@@ -262,7 +262,7 @@ class Session:
         try:
             # The change shows what its caller may view; a digest is of all steps.
             steps = self.client.get(f"{org}/-plan/{digest}")["steps"]
-            if any(step["hold"] and not self._is_at(step["key"], place) for step in steps):
+            if any(step["hold"] and not self._is_at(step["key"], path) for step in steps):
                 return False
             self.client.request("POST", f"{org}/-approve", body={"digest": digest})
         except ApiError as error:
@@ -271,17 +271,17 @@ class Session:
             return False
         return True
 
-    def _is_at(self, key: str, place: str) -> bool:
-        """Whether the resource ``key`` is the one at the path ``place``, or in that GVC."""
+    def _is_at(self, key: str, path: str) -> bool:
+        """Whether the resource ``key`` is the one at the path ``path``, or in that GVC."""
         kind, *names = key.split("/")
-        if place.endswith("/-apply"):
+        if path.endswith("/-apply"):
             return True
         if kind == "org":
-            return place == f"/org/{names[0]}"
+            return path == f"/org/{names[0]}"
         if names[1:]:
             gvc = f"/org/{self.org}/gvc/{names[0]}"
-            return place in (gvc, f"{gvc}/{kind}/{names[1]}")
-        return place == f"/org/{self.org}/{kind}/{names[0]}"
+            return path in (gvc, f"{gvc}/{kind}/{names[1]}")
+        return path == f"/org/{self.org}/{kind}/{names[0]}"
 
     def names(self, kind: str, prefix: str, seconds: float) -> list[str]:
         """The names of resources of ``kind``, or of sources, that begin with ``prefix``.
@@ -289,10 +289,10 @@ class Session:
         There are none if the server does not answer in time.
         """
         query = urlencode({"fields": "name", "limit": _MOST_NAMES, "namePrefix": prefix})
-        place = f"/org/{quote(self.org, safe='')}/{SOURCE}" if kind == SOURCE else f"{self.path(kind)}?{query}"
-        found = self.client.once(place, seconds)
+        path = f"/org/{quote(self.org, safe='')}/{SOURCE}" if kind == SOURCE else f"{self.path(kind)}?{query}"
+        page = self.client.once(path, seconds)
         try:
-            return sorted(each["name"] for each in found["items"] if each["name"].startswith(prefix))
+            return sorted(value["name"] for value in page["items"] if value["name"].startswith(prefix))
         except (KeyError, TypeError):
             return []
 
@@ -313,10 +313,10 @@ class Session:
 
     def _nearest_name(self, kind: str, name: str, seconds: float) -> str:
         """The name that ``name`` may be meant to be; "" if there is none, or if ``name`` exists."""
-        from reconciler.model.suggest import closest
+        from reconciler.model.suggest import find_closest_word
 
-        known = self.names(kind, name[:1], seconds)
-        return "" if name in known else closest(name, known)
+        candidates = self.names(kind, name[:1], seconds)
+        return "" if name in candidates else find_closest_word(name, candidates)
 
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[list[Any]]:
         """The pages of a collection, as many as ``--max`` allows. Raises ApiError."""
@@ -328,6 +328,6 @@ class Session:
             self.client.close()
 
 
-def _variable(name: str) -> str:
+def _get_variable_name(name: str) -> str:
     """The environment variable of a common option."""
     return f"{VARIABLE_PREFIX}{name.upper()}"

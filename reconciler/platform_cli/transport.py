@@ -86,14 +86,14 @@ class Transport:
         if self._open is not None and not _is_closed(self._open):
             return
         self.close()
-        made = self._connection(seconds)
+        connection = self._connection(seconds)
         try:
-            made.connect()
-            end_when_silent(made.sock)
+            connection.connect()
+            end_when_silent(connection.sock)
         except BaseException:
-            made.close()
+            connection.close()
             raise
-        self._open = made
+        self._open = connection
 
     def send(
         self, method: str, target: str, headers: Mapping[str, str], content: bytes | None, seconds: float = READ_SECONDS
@@ -101,7 +101,7 @@ class Transport:
         """One exchange; each wait in it takes ``seconds`` at most."""
         try:
             response, sent = self._begin(method, target, headers, content, seconds)
-            return _whole(response, sent)
+            return _read_whole_response(response, sent)
         except BaseException:
             self.close()
             raise
@@ -112,9 +112,9 @@ class Transport:
         try:
             response, sent = self._begin("GET", target, {}, None, None)
             if response.status >= http.client.BAD_REQUEST:
-                yield _whole(response, sent), iter(())
+                yield _read_whole_response(response, sent), iter(())
             else:
-                yield _answer(response, b"", sent), iter(response)
+                yield _build_response(response, b"", sent), iter(response)
         finally:
             self.close()
 
@@ -150,10 +150,12 @@ class Transport:
         host, port = (self._proxy.host, self._proxy.port) if self._proxy else (self._host, self._port)
         if self._scheme == "http":
             return http.client.HTTPConnection(host, port, timeout=seconds)
-        made = http.client.HTTPSConnection(host, port, timeout=seconds, context=tls_context(insecure=self._insecure))
+        connection = http.client.HTTPSConnection(
+            host, port, timeout=seconds, context=tls_context(insecure=self._insecure)
+        )
         if self._proxy:
-            made.set_tunnel(self._host, self._port, self._proxy.headers)
-        return made
+            connection.set_tunnel(self._host, self._port, self._proxy.headers)
+        return connection
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -223,7 +225,7 @@ def end_when_silent(connection: socket.socket) -> None:
         connection.setsockopt(_TCP, option, max(1, value))
 
 
-def silence(connection: socket.socket) -> float:
+def measure_silence(connection: socket.socket) -> float:
     """Seconds since the kernel of the other side answered, if it has to; 0 if it owes no answer.
 
     It answers although its program reads nothing, so only a dead network, or machine, is silent.
@@ -258,10 +260,10 @@ def _is_closed(connection: http.client.HTTPConnection) -> bool:
     return True
 
 
-def _whole(response: http.client.HTTPResponse, sent: Mapping[str, str]) -> Response:
-    return _answer(response, response.read(), sent)
+def _read_whole_response(response: http.client.HTTPResponse, sent: Mapping[str, str]) -> Response:
+    return _build_response(response, response.read(), sent)
 
 
-def _answer(response: http.client.HTTPResponse, content: bytes, sent: Mapping[str, str]) -> Response:
+def _build_response(response: http.client.HTTPResponse, content: bytes, sent: Mapping[str, str]) -> Response:
     headers = {name.lower(): value for name, value in response.getheaders()}
     return Response(response.status, response.reason, headers, content, sent)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.errors import NotFoundError
 from reconciler.model.key import GVC_SCOPED, Key, Kind
-from reconciler.model.suggest import LIKE, closest
+from reconciler.model.suggest import LIKE, find_closest_word
 
 if TYPE_CHECKING:
     from reconciler.records.store import Records
@@ -25,17 +25,17 @@ NEARLY = 0.85
 
 def did_you_mean(word: str, words: Iterable[str], enough: float = LIKE) -> str:
     """``; did you mean X?`` if one of ``words`` is close to ``word``, else ""."""
-    close = closest(word, islice(words, MAX_CANDIDATES), enough)
+    close = find_closest_word(word, islice(words, MAX_CANDIDATES), enough)
     return f"; did you mean {close}?" if close else ""
 
 
 def find_source(settings: Settings, name: str) -> SourceSettings:
     """The source called ``name``. Raises NotFoundError that lists the sources."""
-    found = next((source for source in settings.sources if source.name == name), None)
-    if found is None:
+    source_settings = next((source for source in settings.sources if source.name == name), None)
+    if source_settings is None:
         there = ", ".join(source.name for source in settings.sources)
         raise NotFoundError(f"there is no source {name!r}; the settings have {there}")
-    return found
+    return source_settings
 
 
 def check_key(records: Records, key: Key) -> None:
@@ -64,8 +64,8 @@ def check_gvc(records: Records, name: str) -> None:
     if is_present(records, key) or records.applied.keys_of_gvc(name) or records.events.mentions_gvc(name):
         return
     prefix = f"{Kind.GVC}/"
-    known = (each.removeprefix(prefix) for each in _keys(records, prefix))
-    raise NotFoundError(f"there is no gvc {name!r}, neither in Git nor in the records{did_you_mean(name, known)}")
+    names = (key.removeprefix(prefix) for key in _list_keys(records, prefix))
+    raise NotFoundError(f"there is no gvc {name!r}, neither in Git nor in the records{did_you_mean(name, names)}")
 
 
 def is_present(records: Records, key: Key) -> bool:
@@ -85,14 +85,14 @@ def _nearest_key(records: Records, key: Key) -> str:
     same = next((other for kind in kinds if is_present(records, other := Key(kind, key.gvc, key.name))), None)
     if same is not None:
         return f"; did you mean {same}?"
-    known = _keys(records, f"{key.kind}/")
+    candidates = _list_keys(records, f"{key.kind}/")
     home = str(key).removesuffix(key.name)
-    beside = closest(
-        key.name, islice((each.removeprefix(home) for each in known if each.startswith(home)), MAX_CANDIDATES)
+    beside = find_closest_word(
+        key.name, islice((text.removeprefix(home) for text in candidates if text.startswith(home)), MAX_CANDIDATES)
     )
-    return f"; did you mean {home}{beside}?" if beside else did_you_mean(str(key), known, NEARLY)
+    return f"; did you mean {home}{beside}?" if beside else did_you_mean(str(key), candidates, NEARLY)
 
 
-def _keys(records: Records, prefix: str) -> list[str]:
-    found = {row[0] for row in records.applied.scan()} | {row[0] for row in records.desired.scan()}
-    return sorted(key for key in found if key.startswith(prefix))
+def _list_keys(records: Records, prefix: str) -> list[str]:
+    names = {row[0] for row in records.applied.scan()} | {row[0] for row in records.desired.scan()}
+    return sorted(key for key in names if key.startswith(prefix))

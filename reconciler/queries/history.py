@@ -17,10 +17,10 @@ def list_runs(settings: Settings, records: Records, source: str, last: int) -> S
 
     Raises NotFoundError for an unknown source; a source removed from the settings still has its runs.
     """
-    found = records.runs.list(last, source)
-    if source and not found:
+    runs = records.runs.list(last, source)
+    if source and not runs:
         find_source(settings, source)
-    return found
+    return runs
 
 
 class EventReader:
@@ -46,18 +46,18 @@ class EventReader:
         events = self._records.events
         self._version = self._records.data_version()
         latest = events.list(limit=1)
-        found = events.list(self._target, limit=last)
-        self.position = max((event.id for event in (*latest, *found)), default=0)
-        return found
+        page = events.list(self._target, limit=last)
+        self.position = max((event.id for event in (*latest, *page)), default=0)
+        return page
 
     def more(self) -> Sequence[Event]:
         """The next new events; none if nothing was recorded since the last call that returned none."""
         version = self._records.data_version()
         if version == self._version:
             return []
-        found = self._records.events.list(self._target, after_id=self.position)
-        if found:
-            self.position = found[-1].id
+        events = self._records.events.list(self._target, after_id=self.position)
+        if events:
+            self.position = events[-1].id
         else:
             self._version = version
-        return found
+        return events

@@ -26,7 +26,7 @@ from reconciler.engines.reading import (
 )
 from reconciler.errors import NotFoundError
 from reconciler.logql.label_filters import LabelMatcher
-from reconciler.logql.parser import parse
+from reconciler.logql.parser import parse_log_query
 from reconciler.logql.query import LogQuery
 from reconciler.model.key import Key, Kind
 from reconciler.queries.existence import check_gvc, check_key, did_you_mean
@@ -78,7 +78,7 @@ def parse_query(text: str) -> LogQuery:
     Raises QueryError, and ValueError if ``text`` is neither.
     """
     if text.lstrip().startswith("{"):
-        return parse(text)
+        return parse_log_query(text)
     try:
         key = Key.parse(text)
     except ValueError:
@@ -96,13 +96,13 @@ def explain_forbidden(query: LogQuery, workloads: frozenset[str] | None) -> str:
 
     Whether what it names exists makes no difference.
     """
-    named = {each.label: each.value for each in query.matchers if each.op == "="}
+    named = {matcher.label: matcher.value for matcher in query.matchers if matcher.op == "="}
     if workloads is None or "gvc" not in named:
         return ""
     if "workload" in named:
         key = _workload_key(named)
         return "" if key in workloads else f"no permission `readLogs` on {key}"
-    if any(Key.parse(each).gvc == named["gvc"] for each in workloads):
+    if any(Key.parse(workload).gvc == named["gvc"] for workload in workloads):
         return ""
     return f"no permission `readLogs` on a workload of {Kind.GVC}/{named['gvc']}"
 
@@ -135,19 +135,19 @@ class LogReader:
         # Of lines of the same millisecond, those of the first location come first.
         backward = [search.backward(span) for _, search in sorted(self._searches.items(), reverse=True)]
         merged = heapq.merge(*backward, key=lambda line: -line.ms) if len(backward) > 1 else chain(*backward)
-        found = list(islice(merged, self._options.limit))
-        found.reverse()
-        return found
+        lines = list(islice(merged, self._options.limit))
+        lines.reverse()
+        return lines
 
     def more(self) -> list[LogLine]:
         """New lines; blocks only while it reads."""
-        found = [line for _, search in sorted(self._searches.items()) for line in search.more()]
+        lines = [line for _, search in sorted(self._searches.items()) for line in search.more()]
         for reader in self._wanted_readers():
-            place = (reader.engine, reader.location)
-            if place not in self._searches:
-                self._searches[place] = self._search(reader)
-                found += reversed(list(self._searches[place].backward()))
-        return sorted(found, key=lambda line: line.ms) if len(self._searches) > 1 else found
+            binding = (reader.engine, reader.location)
+            if binding not in self._searches:
+                self._searches[binding] = self._search(reader)
+                lines += reversed(list(self._searches[binding].backward()))
+        return sorted(lines, key=lambda line: line.ms) if len(self._searches) > 1 else lines
 
     def _search(self, reader: SupportsLogs) -> LogSearch:
         return reader.search_logs(self._selection)
@@ -180,13 +180,13 @@ class LogReader:
 
     def _check_location(self) -> None:
         location = self._options.location
-        known = self._settings.locations.keys() | {reader.location for reader in self._readers()}
-        if location is not None and location not in known:
-            raise NotFoundError(f"there is no location {location!r}{did_you_mean(location, known)}")
+        names = self._settings.locations.keys() | {reader.location for reader in self._readers()}
+        if location is not None and location not in names:
+            raise NotFoundError(f"there is no location {location!r}{did_you_mean(location, names)}")
 
     def _check_target(self, open_records: Callable[[], Records]) -> None:
         query = self._options.query
-        named = {each.label: each.value for each in query.matchers if each.op == "="}
+        named = {matcher.label: matcher.value for matcher in query.matchers if matcher.op == "="}
         if len(named) < len(query.matchers) or named.keys() not in ({"gvc"}, {"gvc", "workload"}):
             return
         if any(query.selects(stream.labels()) for stream in self._streams()):
@@ -208,9 +208,9 @@ class LogReader:
         if not there:
             return "there are no logs on this host"
         if location is not None and location not in {stream.location for stream in there}:
-            found, begin = {stream.location for stream in there}, f"there are no logs of {location} on this host"
-        elif replicas := {each.replica for each in there if self._options.query.selects(each.labels())}:
-            found, begin = replicas, f"the query selects no logs of {self._options.replica}"
+            names, begin = {stream.location for stream in there}, f"there are no logs of {location} on this host"
+        elif replicas := {stream.replica for stream in there if self._options.query.selects(stream.labels())}:
+            names, begin = replicas, f"the query selects no logs of {self._options.replica}"
         else:
-            found, begin = {f"{stream.gvc}/{stream.workload}" for stream in there}, "the query selects no logs"
-        return f"{begin}; there are logs of {', '.join(sorted(found)[:_NAMED])}{', …' if len(found) > _NAMED else ''}"
+            names, begin = {f"{stream.gvc}/{stream.workload}" for stream in there}, "the query selects no logs"
+        return f"{begin}; there are logs of {', '.join(sorted(names)[:_NAMED])}{', …' if len(names) > _NAMED else ''}"

@@ -7,7 +7,7 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 from reconciler.errors import NotFoundError
-from reconciler.iteration import batches
+from reconciler.iteration import iterate_batches
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.queries.existence import check_gvc, check_key, did_you_mean
@@ -41,19 +41,19 @@ def find_resources(
 
     Raises NotFoundError, before the first result, if a named GVC or resource does not exist or is not applied yet.
     """
-    found = _facts(settings, records, records.applied.items(kind, gvc, name))
-    first = next(found, None)
+    facts = _list_facts(settings, records, records.applied.items(kind, gvc, name))
+    first = next(facts, None)
     if first is None:
         _check_exists(records, kind, gvc, name)
         return iter(())
-    return chain([first], found)
+    return chain([first], facts)
 
 
-def _facts(settings: Settings, records: Records, applied: Iterable[Record]) -> Iterator[ResourceFacts]:
+def _list_facts(settings: Settings, records: Records, applied: Iterable[Record]) -> Iterator[ResourceFacts]:
     """The facts on each resource in ``applied``, which has the records of all its locations."""
     reader = FactsReader(records, settings)
     grouped = ((key, tuple(same)) for key, same in groupby(applied, lambda record: record.key))
-    for batch in batches(grouped, BATCH):
+    for batch in iterate_batches(grouped, BATCH):
         reader.expect_applied((str(key) for key, _ in batch), {str(key): same for key, same in batch})
         for key, _ in batch:
             yield reader.facts(key)
@@ -80,9 +80,9 @@ def _check_exists(records: Records, kind: Kind | None, gvc: str | None, name: st
         check_gvc(records, gvc)
     if name is None:
         return
-    place = f" in the gvc {gvc}" if gvc else ""
+    where = f" in the gvc {gvc}" if gvc else ""
     desired = (Key.parse(key) for key, _ in records.desired.scan())
     if any(key.kind == kind and key.name == name and gvc in (None, key.gvc) for key in desired):
-        raise NotFoundError(f"the {kind} {name!r}{place} is in Git, and not applied yet; see: reconciler describe")
+        raise NotFoundError(f"the {kind} {name!r}{where} is in Git, and not applied yet; see: reconciler describe")
     names = {record.key.name for record in records.applied.items(kind, gvc)}
-    raise NotFoundError(f"there is no {kind} {name!r}{place}{did_you_mean(name, names)}")
+    raise NotFoundError(f"there is no {kind} {name!r}{where}{did_you_mean(name, names)}")

@@ -25,11 +25,11 @@ def read_secret_data(settings: Settings, records: Records, key: Key, clock: Cloc
         raise NotFoundError(f"{key} is not applied")
     content = records.secret_data.get(key, applied.digest)
     if content is None:
-        content = _decrypted(settings, records, key, applied.digest, clock)
+        content = _decrypt_entry(settings, records, key, applied.digest, clock)
     return msgspec.json.decode(content)
 
 
-def _decrypted(settings: Settings, records: Records, key: Key, digest: str, clock: Clock) -> bytes:
+def _decrypt_entry(settings: Settings, records: Records, key: Key, digest: str, clock: Clock) -> bytes:
     from reconciler.pipeline.source_pipeline import SourcePipeline  # most data is recorded
 
     entry = records.desired.get(str(key))

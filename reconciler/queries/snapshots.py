@@ -23,13 +23,13 @@ def list_snapshots(records: Records, key: Key | None) -> Sequence[VolumeSnapshot
     _check_kind(key)
     if key is not None:
         check_present(records, key)
-    found = records.applied.items(Kind.VOLUMESET) if key is None else records.applied.get(key)
+    applied = records.applied.items(Kind.VOLUMESET) if key is None else records.applied.get(key)
     return [
         VolumeSnapshot(record.key, record.location, volume.index, snapshot)
-        for record in found
+        for record in applied
         if (state := read_volumes(record.state)) is not None
         for volume in state.volumes
-        for snapshot in sorted(volume.volume_snapshots, key=lambda each: each.created, reverse=True)
+        for snapshot in sorted(volume.volume_snapshots, key=lambda item: item.created, reverse=True)
     ]
 
 
@@ -39,8 +39,8 @@ def list_final_snapshots(settings: Settings, key: Key | None) -> Sequence[Volume
     Raises RefusedError if ``key`` is no volume set, and EngineError if a snapshot cannot be read.
     """
     _check_kind(key)
-    found = [snapshot for _, snapshot in find_final_snapshots(settings, key)]
-    return sorted(found, key=lambda each: each.snapshot.created, reverse=True)
+    snapshots = [snapshot for _, snapshot in find_final_snapshots(settings, key)]
+    return sorted(snapshots, key=lambda item: item.snapshot.created, reverse=True)
 
 
 def find_final_snapshots(

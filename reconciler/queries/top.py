@@ -29,6 +29,6 @@ class ReplicaReader:
 
         Blocks while it reads. Raises PermissionError.
         """
-        found = (row for reader in self._readers for row in reader.replicas())
-        mine = (row for row in found if self._gvc in (None, row.key.gvc))
+        replica_rows = (row for reader in self._readers for row in reader.replicas())
+        mine = (row for row in replica_rows if self._gvc in (None, row.key.gvc))
         return sorted(mine, key=lambda row: (row.key, row.location, row.name))

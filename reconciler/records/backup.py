@@ -40,18 +40,18 @@ class RecordsSummary(msgspec.Struct, frozen=True):
     last_run: float | None
 
 
-def summarize(path: Path) -> RecordsSummary:
+def summarize_records(path: Path) -> RecordsSummary:
     """Summarize the records at ``path``, which may be in use. Raises RecordsError if they cannot be read."""
-    with _reading(path) as connection:
-        return _stock(connection, path)
+    with _open_database(path) as connection:
+        return _read_summary(connection, path)
 
 
-def checked(path: Path) -> RecordsSummary:
+def verify_backup(path: Path) -> RecordsSummary:
     """Check and summarize the backup ``path``.
 
     Raises RecordsError if it is no records file, is damaged, or was made by a newer reconciler.
     """
-    with _reading(path) as connection:
+    with _open_database(path) as connection:
         faults = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if faults != "ok":
             raise RecordsError(f"{path} is damaged ({' '.join(str(faults).split())[:200]}); take an older backup")
@@ -65,7 +65,7 @@ def checked(path: Path) -> RecordsSummary:
                 f"{newest}: install the newer one"
             )
         _check_schema(connection, path, version)
-        return _stock(connection, path)
+        return _read_summary(connection, path)
 
 
 def _check_schema(connection: sqlite3.Connection, path: Path, version: int) -> None:
@@ -73,50 +73,50 @@ def _check_schema(connection: sqlite3.Connection, path: Path, version: int) -> N
 
     A foreign trigger, for example, would remain active in the restored records: it could bring back a dropped approval.
     """
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
-        for statement in (each for statements in schema_versions()[:version] for each in statements):
-            made.execute(statement)
-        expected, found = _schema(made), _schema(connection)
-    for kind, name, _, _ in sorted(found - expected, key=str):
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as reference:
+        for statement in (statement for statements in schema_versions()[:version] for statement in statements):
+            reference.execute(statement)
+        expected, actual = _read_schema(reference), _read_schema(connection)
+    for kind, name, _, _ in sorted(actual - expected, key=str):
         if kind == "table" and str(name).startswith(ATTACHED):
             continue
         raise RecordsError(
             f"{path} holds the {kind} {str(name)[:100]!r}, which no reconciler makes: somebody has changed "
             "it; take another backup"
         )
-    for kind, name, _, _ in sorted(expected - found, key=str):
+    for kind, name, _, _ in sorted(expected - actual, key=str):
         raise RecordsError(f"{path} lacks the {kind} {name}, which version {version} of the records has")
 
 
-def _schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
+def _read_schema(connection: sqlite3.Connection) -> set[tuple[object, ...]]:
     """Type, name, table and SQL of everything in the schema, except what SQLite creates itself."""
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     own = (("table", "sqlite_sequence"), ("table", "sqlite_stat1"), ("table", "sqlite_stat4"))
     return {row for row in rows if row[:2] not in own and not (row[0] == "index" and row[3] is None)}
 
 
-def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
+def restore_backup(backup: Path, path: Path, *, force: bool) -> Path | None:
     """Replace the records at ``path`` with ``backup``, migrated; returns the path of the former ones, if any.
 
     For the holder of the state lock. Raises RefusedError if there are records and ``force`` is not set, RecordsError if
     the backup is unusable, another command has the records open, or the disk is full. In every case, even after a power
     cut, either the former records or the restored ones exist completely.
     """
-    found = checked(backup)
-    if _same(backup, path):
+    summary = verify_backup(backup)
+    if _is_same_file(backup, path):
         raise RefusedError(f"{backup} is the file of the records itself; name a backup")
     if path.exists() and not force:
         raise RefusedError(
-            f"there are records at {path} already; to put the {found.resources} resources of the backup in their "
+            f"there are records at {path} already; to put the {summary.resources} resources of the backup in their "
             "place, add --force (the former records stay beside them)"
         )
     fresh = path.with_name(f"{path.name}.restoring")
     try:
         remove_database(fresh)
-        _copy(backup, fresh)
-        checked(fresh)  # use the checked copy, even if the backup has changed since
-        _prepare(fresh)
-        aside = _swap(fresh, path)
+        _copy_backup(backup, fresh)
+        verify_backup(fresh)  # use the checked copy, even if the backup has changed since
+        _prepare_copy(fresh)
+        aside = _swap_records(fresh, path)
     except sqlite3.Error as error:
         raise records_error(error, fresh) from error
     except OSError as error:
@@ -127,7 +127,7 @@ def restore(backup: Path, path: Path, *, force: bool) -> Path | None:
     return aside
 
 
-def _prepare(fresh: Path) -> None:
+def _prepare_copy(fresh: Path) -> None:
     """Migrate the copy, drop what must not take effect, and leave it as one file that is synced to disk."""
     database = Database.open(fresh, schema_versions())
     try:
@@ -143,13 +143,17 @@ def _prepare(fresh: Path) -> None:
     to_disk(fresh)
 
 
-def _swap(fresh: Path, path: Path) -> Path | None:
-    aside = next(each for each in _names_beside(path) if not os.path.lexists(each)) if path.exists() else None
+def _swap_records(fresh: Path, path: Path) -> Path | None:
+    aside = (
+        next(candidate for candidate in _names_beside(path) if not os.path.lexists(candidate))
+        if path.exists()
+        else None
+    )
     if aside is None:
         remove_database(path)  # a log without its file would be replayed into the new one
         fresh.replace(path)
     else:
-        with _alone(path) as whole:
+        with _lock_database(path) as whole:
             if whole:
                 os.link(path, aside)
             else:
@@ -162,7 +166,7 @@ def _swap(fresh: Path, path: Path) -> Path | None:
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[bool]:
+def _lock_database(path: Path) -> Iterator[bool]:
     """Lock the database at ``path`` exclusively and reduce it to one file; yields False if it is too damaged for that.
 
     Raises RecordsError if another process keeps it locked.
@@ -191,7 +195,7 @@ def uri_of(backup: Path) -> str:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
+def _open_database(path: Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise RecordsError(f"there is no file {path}")
     try:
@@ -203,15 +207,15 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
         raise RecordsError(f"{path} cannot be read as records: {error}") from error
 
 
-def _stock(connection: sqlite3.Connection, path: Path) -> RecordsSummary:
+def _read_summary(connection: sqlite3.Connection, path: Path) -> RecordsSummary:
     resources = connection.execute("SELECT count(*) FROM inventory").fetchone()[0]
     last = connection.execute("SELECT max(started) FROM runs").fetchone()[0]
     return RecordsSummary(resources, path.stat().st_size, last)
 
 
-def _copy(backup: Path, fresh: Path) -> None:
+def _copy_backup(backup: Path, fresh: Path) -> None:
     os.close(os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    with _reading(backup) as source, closing(sqlite3.connect(fresh, isolation_level=None)) as target:
+    with _open_database(backup) as source, closing(sqlite3.connect(fresh, isolation_level=None)) as target:
         source.backup(target)
 
 
@@ -221,7 +225,7 @@ def remove_database(path: Path) -> None:
         Path(f"{path}{ending}").unlink(missing_ok=True)
 
 
-def _same(one: Path, other: Path) -> bool:
+def _is_same_file(one: Path, other: Path) -> bool:
     return one.exists() and other.exists() and one.samefile(other)
 
 

@@ -17,7 +17,7 @@ BUSY = 5.0
 """Seconds to wait for another process's transaction; transactions of the daemon take milliseconds."""
 
 
-def connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
+def connect_database(path: Path | None, read_only: bool) -> sqlite3.Connection:
     """Connect to the file at ``path`` (None: in memory); create it if it is missing.
 
     Raises sqlite3.Error, OSError if it cannot be created, and RecordsError if there is nothing to read.
@@ -30,17 +30,17 @@ def connect(path: Path | None, read_only: bool) -> sqlite3.Connection:
         target = f"{path.absolute().as_uri()}?mode=ro"
     else:
         make_directory(path.parent)
-        create(path)
+        create_file(path)
         target = str(path)
     if path is not None:
         for ending in ENDINGS:  # SQLite would follow a link and create a file at its target
-            _check(path.with_name(f"{path.name}{ending}"))
+            _require_regular_file(path.with_name(f"{path.name}{ending}"))
     return sqlite3.connect(
         target, timeout=BUSY, isolation_level=None, check_same_thread=False, cached_statements=256, uri=read_only
     )
 
 
-def _check(path: Path) -> None:
+def _require_regular_file(path: Path) -> None:
     """Raise RecordsError if ``path`` is not a regular file; SQLite itself rejects inaccessible paths."""
     with suppress(PermissionError):
         try:
@@ -59,7 +59,7 @@ def _is_there(path: Path) -> bool:
     return True
 
 
-def create(path: Path) -> None:
+def create_file(path: Path) -> None:
     """Create an empty file at ``path`` before SQLite does, so that it, -wal and -shm are never readable by others.
 
     An existing file is not opened: closing any descriptor of it would release the locks of this process's other

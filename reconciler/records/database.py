@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import DiskFull, RecordsError
-from reconciler.records.connection import connect, create, to_disk
+from reconciler.records.connection import connect_database, create_file, to_disk
 from reconciler.records.reserve import FILE as RESERVE_FILE
 from reconciler.records.reserve import DiskReserve
 from reconciler.records.sql import records_error
@@ -57,7 +57,7 @@ class Database:
     def open(cls, path: Path | None, migrations: Migrations, *, read_only: bool = False) -> Database:
         """Open the database at ``path`` (None: in memory) and migrate it to the newest schema. Raises RecordsError."""
         try:
-            connection = connect(path, read_only)
+            connection = connect_database(path, read_only)
             if path is None:
                 connection.deserialize(_new_image(tuple(migrations)))
         except sqlite3.Error as error:
@@ -68,7 +68,7 @@ class Database:
         try:
             for pragma in () if read_only else WRITING:
                 database.write(pragma)
-            migrate(database, migrations, read_only=read_only)
+            migrate_schema(database, migrations, read_only=read_only)
         except RecordsError:
             connection.close()
             raise
@@ -262,7 +262,7 @@ class Database:
         part = to.with_name(to.name + ".part")
         try:
             part.unlink(missing_ok=True)
-            create(part)
+            create_file(part)
             copy = sqlite3.connect(part, isolation_level=None)
             try:
                 self._connection.backup(copy)
@@ -294,10 +294,10 @@ class Database:
     def _failed(self, error: sqlite3.Error) -> RecordsError:
         if self._depth:
             self._failed_tx = True
-        found = records_error(error, self.path)
-        if isinstance(found, DiskFull):
+        failure = records_error(error, self.path)
+        if isinstance(failure, DiskFull):
             self.reserve.release()
-        return found
+        return failure
 
 
 @cache
@@ -307,7 +307,7 @@ def _new_image(migrations: Migrations) -> bytes:
         database = Database(connection, None)
         for pragma in WRITING:
             database.write(pragma)
-        migrate(database, migrations)
+        migrate_schema(database, migrations)
         return connection.serialize()
 
 
@@ -320,7 +320,7 @@ def _empty_log(connection: sqlite3.Connection) -> bool:
     return False
 
 
-def migrate(database: Database, migrations: Migrations, *, read_only: bool = False) -> None:
+def migrate_schema(database: Database, migrations: Migrations, *, read_only: bool = False) -> None:
     """Migrate the schema from ``PRAGMA user_version`` to ``len(migrations)``, all steps in one transaction.
 
     ``migrations[n]`` contains the statements from version n to n + 1. Raises RecordsError if the file is newer than
@@ -343,6 +343,6 @@ def migrate(database: Database, migrations: Migrations, *, read_only: bool = Fal
     with database.transaction():
         # Read again: another process may have migrated while this one waited for the write lock.
         version = database.value("PRAGMA user_version")
-        for statement in (each for statements in migrations[version:] for each in statements):
+        for statement in (statement for statements in migrations[version:] for statement in statements):
             database.write(statement)
         database.write(f"PRAGMA user_version = {newest}")

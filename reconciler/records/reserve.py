@@ -74,9 +74,9 @@ class DiskReserve:
         if self._path is None:
             return
         with suppress(OSError):
-            found, size = os.statvfs(self._path.parent), self._size()
-            free = found.f_bavail * found.f_frsize
-            share = RESERVE_BYTES + found.f_blocks * found.f_frsize // SHARE
+            statvfs_result, size = os.statvfs(self._path.parent), self._size()
+            free = statvfs_result.f_bavail * statvfs_result.f_frsize
+            share = RESERVE_BYTES + statvfs_result.f_blocks * statvfs_result.f_frsize // SHARE
             if free >= min(ROOM * RESERVE_BYTES, share):
                 self.full = False
                 if size != RESERVE_BYTES and free >= ROOM * RESERVE_BYTES:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from reconciler.iteration import batches
+from reconciler.iteration import iterate_batches
 from reconciler.records.database import Database
 from reconciler.records.sql import records_error
 
@@ -28,14 +28,14 @@ def delete_in_slices(database: Database, query: str, statement: str) -> int:
         return len(rows)
     try:
         with closing(sqlite3.connect(database.path, timeout=_PATIENCE, isolation_level=None)) as other:
-            return _delete(other, query, statement)
+            return _delete_slices(other, query, statement)
     except sqlite3.Error as error:
         raise records_error(error, database.path) from error
 
 
-def _delete(connection: sqlite3.Connection, query: str, statement: str) -> int:
+def _delete_slices(connection: sqlite3.Connection, query: str, statement: str) -> int:
     rows = connection.execute(query).fetchall()
-    for some in batches(rows, SLICE):
+    for some in iterate_batches(rows, SLICE):
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(statement, some)
         connection.execute("COMMIT")

@@ -43,12 +43,12 @@ UNPARSABLE = (ValueError, KeyError, IndexError, TypeError, AttributeError)
 """Exceptions from parsing a stored value that this program did not write."""
 
 
-def time_of(made: str) -> str:
-    """SQL of the time by which a row expires whose column ``made`` has the time when it was made.
+def time_of(column: str) -> str:
+    """SQL of the time by which a row expires whose column ``column`` has the time when it was made.
 
     Its three parameters are those of ``time_parameters``.
     """
-    return f"(CASE WHEN {made} >= ? THEN ? ELSE ? END)"
+    return f"(CASE WHEN {column} >= ? THEN ? ELSE ? END)"
 
 
 class TimeParameters(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Any
 
 from reconciler.engines.command_types import without_secrets
 from reconciler.records.tables.commands import CommandStage, StoredCommand
-from reconciler.render.layout import columns, strip_control
-from reconciler.times import age, iso
+from reconciler.render.layout import align_columns, strip_control
+from reconciler.times import format_iso_time, format_short_duration
 
 _COLOURS = {
     CommandStage.COMPLETED.value: "green",
@@ -21,11 +21,13 @@ _COLOURS = {
 def command_table(commands: Sequence[StoredCommand], now: float, colour: bool) -> str:
     """A line for each command, with its age and the operator."""
     rows = [("ID", "TYPE", "LOCATION", "STAGE", "AGE", "BY", "MESSAGE")]
-    for each in commands:
-        message = strip_control("; ".join(each.messages))
-        past = age(max(0.0, now - each.created))
-        rows.append((each.id, each.type, each.location, each.stage.value, past, strip_control(each.by), message))
-    return columns(rows, colours=_COLOURS if colour else None)
+    for command in commands:
+        message = strip_control("; ".join(command.messages))
+        past = format_short_duration(max(0.0, now - command.created))
+        rows.append(
+            (command.id, command.type, command.location, command.stage.value, past, strip_control(command.by), message)
+        )
+    return align_columns(rows, colours=_COLOURS if colour else None)
 
 
 def command_line(command: StoredCommand) -> str:
@@ -42,5 +44,5 @@ def command_document(command: StoredCommand) -> dict[str, Any]:
         "lifecycleStage": command.stage.value,
         "spec": without_secrets(command.spec),
         "status": {"messages": list(command.messages)},
-        "created": iso(command.created),
+        "created": format_iso_time(command.created),
     }

@@ -38,13 +38,13 @@ class Excerpts:
             return None
         if finding.path != self._path:
             # Loaded here, since a plan without findings shows no line.
-            from reconciler.documents.event_positions import spans
+            from reconciler.documents.event_positions import find_scalar_spans
             from reconciler.documents.redaction import lines_of, visible_lines
 
             raw = self._read(finding.path)
             raw = raw if len(raw) <= EXCERPT_BYTES else b""
             lines: list[str | None] = visible_lines(raw) if self._hides_secrets else [*lines_of(raw)]
-            self._path, self._lines, self._ends = finding.path, lines, spans(raw)
+            self._path, self._lines, self._ends = finding.path, lines, find_scalar_spans(raw)
         if finding.line > len(self._lines):
             return None
         line = self._lines[finding.line - 1]
@@ -52,36 +52,36 @@ class Excerpts:
         if line is None or start > len(line):
             return HIDDEN, ""
         stop = min(self._ends.get((finding.line, finding.column), 0) - 1, len(line.rstrip()))
-        return underline(line, start, max(stop, start + 1))
+        return underline_range(line, start, max(stop, start + 1))
 
 
-def underline(line: str, start: int, stop: int) -> tuple[str, str]:
+def underline_range(line: str, start: int, stop: int) -> tuple[str, str]:
     """Return ``line`` as a terminal shows it, and the carets below the characters from ``start`` to ``stop``."""
     line = line.rstrip()
     first, last = 0, len(line)
     # In a file that is one long line, no finding scans the whole line.
-    if len(line) > LONGEST or sum(_cell(character)[1] for character in line) > WIDTH:
+    if len(line) > LONGEST or sum(_render_cell(character)[1] for character in line) > WIDTH:
         first = max(0, start - BEFORE)
-        last = _fitting(line, first)
-    cells = [_cell(character) for character in line[first:last]]
+        last = _find_fitting_end(line, first)
+    cells = [_render_cell(character) for character in line[first:last]]
     shown = "…" * (first > 0) + "".join(text for text, _ in cells) + "…" * (last < len(line))
     indent = (first > 0) + sum(width for _, width in cells[: start - first])
     length = sum(width for _, width in cells[start - first : max(stop - first, 0)])
     return shown, " " * indent + "^" * max(length, 1)
 
 
-def _fitting(line: str, first: int) -> int:
+def _find_fitting_end(line: str, first: int) -> int:
     """The end of the characters from ``first`` that fit into the width."""
     room = WIDTH
     end = min(len(line), first + LONGEST)
     for number in range(first, end):
-        room -= _cell(line[number])[1]
+        room -= _render_cell(line[number])[1]
         if room < 0:
             return number
     return end
 
 
-def _cell(character: str) -> tuple[str, int]:
+def _render_cell(character: str) -> tuple[str, int]:
     """A character as shown, and its width in columns; characters that move the cursor are escaped."""
     if " " <= character <= "~":
         return character, 1

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from reconciler.model.finding import Finding, Severity
-from reconciler.model.rule import page
-from reconciler.printable import code_span, printable
+from reconciler.model.rule import get_page_section
+from reconciler.printable import code_span, escape_text
 from reconciler.render.excerpt import Excerpts
-from reconciler.render.layout import paint
+from reconciler.render.layout import paint_text
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTICE: "blue"}
 
@@ -20,26 +20,29 @@ MOST_ROWS = 200
 
 def findings_text(findings: Iterable[Finding], excerpts: Excerpts, *, colour: bool = False) -> str:
     """Each finding as ``path:line:column: severity: message [rule]``, its line and its suggestion indented below it."""
-    return "".join(f"{line}\n" for finding in findings for line in _lines(finding, excerpts, colour))
+    return "".join(f"{line}\n" for finding in findings for line in _format_finding_lines(finding, excerpts, colour))
 
 
-def _lines(finding: Finding, excerpts: Excerpts, colour: bool) -> Iterator[str]:
+def _format_finding_lines(finding: Finding, excerpts: Excerpts, colour: bool) -> Iterator[str]:
     shade = _COLOURS[finding.severity]
-    where, severity = paint(f"{place(finding)}:", "bold", colour), paint(str(finding.severity), shade, colour)
-    yield f"{where} {severity}: {printable(finding.message)} {paint(f'[{finding.rule}]', 'grey', colour)}"
+    where, severity = (
+        paint_text(f"{format_place(finding)}:", "bold", colour),
+        paint_text(str(finding.severity), shade, colour),
+    )
+    yield f"{where} {severity}: {escape_text(finding.message)} {paint_text(f'[{finding.rule}]', 'grey', colour)}"
     excerpt = excerpts.of(finding)
     if excerpt is not None:
         line, carets = excerpt
-        yield f"{paint(f'{finding.line:>6} |', 'grey', colour)} {line}".rstrip()
+        yield f"{paint_text(f'{finding.line:>6} |', 'grey', colour)} {line}".rstrip()
         if carets:
-            yield f"{paint('       |', 'grey', colour)} {paint(carets, shade, colour)}"
+            yield f"{paint_text('       |', 'grey', colour)} {paint_text(carets, shade, colour)}"
     if finding.suggestion:
-        yield f"    {printable(finding.suggestion)}"
+        yield f"    {escape_text(finding.suggestion)}"
 
 
-def place(finding: Finding) -> str:
+def format_place(finding: Finding) -> str:
     """``shop/api.yaml:12:7``, or the path alone for a finding about the whole file."""
-    path = printable(finding.path)
+    path = escape_text(finding.path)
     # A workflow runner treats a line that begins like this as a command.
     path = f"./{path}" if path.startswith(("::", "##")) else path
     return f"{path}:{finding.line}:{finding.column}" if finding.line else path
@@ -57,21 +60,19 @@ def markdown_findings(findings: Sequence[Finding], heading: str) -> str:
     """Findings as a table under a heading, with the purpose of their rules."""
     lines = [f"### {heading}: {severity_counts(findings)}", "", "| where | severity | what | what to do | rule |",
              "|---|---|---|---|---|"]  # fmt: skip
-    lines += [
-        f"| {code_span(place(each))} | {each.severity} | {code_span(each.message)} | {code_span(each.suggestion)} "
-        f"| `{each.rule}` |"
-        for each in findings[:MOST_ROWS]
-    ]
+    for finding in findings[:MOST_ROWS]:
+        place, what, todo = map(code_span, (format_place(finding), finding.message, finding.suggestion))
+        lines.append(f"| {place} | {finding.severity} | {what} | {todo} | `{finding.rule}` |")
     if len(findings) > MOST_ROWS:
         lines += ["", f"… and {len(findings) - MOST_ROWS} more."]
-    return "\n".join([*lines, *_meanings(findings[:MOST_ROWS])]) + "\n"
+    return "\n".join([*lines, *_render_rule_meanings(findings[:MOST_ROWS])]) + "\n"
 
 
-def _meanings(findings: Sequence[Finding]) -> Iterator[str]:
+def _render_rule_meanings(findings: Sequence[Finding]) -> Iterator[str]:
     """The purpose of the rules, folded below the table; their page has no address to link to."""
-    from reconciler.rulebook import rulebook
+    from reconciler.rulebook import load_rulebook
 
-    book = rulebook()
+    book = load_rulebook()
     rules = [book[name] for name in sorted({finding.rule for finding in findings}) if name in book]
     if rules:
         yield "\n<details><summary>What these rules are for</summary>\n"
@@ -82,20 +83,27 @@ def _meanings(findings: Sequence[Finding]) -> Iterator[str]:
 def severity_counts(findings: Iterable[Finding]) -> str:
     """``2 errors, 1 warning``, or ``no findings``."""
     counts = Counter(finding.severity for finding in findings)
-    return ", ".join(pluralize(counts[each], each) for each in Severity if counts[each]) or "no findings"
+    return (
+        ", ".join(pluralize_noun(counts[severity], severity) for severity in Severity if counts[severity])
+        or "no findings"
+    )
 
 
-def pluralize(count: int, noun: str) -> str:
+def pluralize_noun(count: int, noun: str) -> str:
     """``1 error``, ``2 errors``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def findings_document(findings: Iterable[Finding], documents: int, resources: int) -> dict[str, Any]:
     """The findings object: findings in order of place, and the counts of what was checked."""
-    return {"findings": [_fields(finding) for finding in findings], "documents": documents, "resources": resources}
+    return {
+        "findings": [_build_finding_fields(finding) for finding in findings],
+        "documents": documents,
+        "resources": resources,
+    }
 
 
-def _fields(finding: Finding) -> dict[str, Any]:
+def _build_finding_fields(finding: Finding) -> dict[str, Any]:
     return {
         "rule": finding.rule,
         "severity": finding.severity,
@@ -105,5 +113,5 @@ def _fields(finding: Finding) -> dict[str, Any]:
         "message": finding.message,
         "suggestion": finding.suggestion,
         "key": finding.key,
-        "page": page(finding.rule),
+        "page": get_page_section(finding.rule),
     }

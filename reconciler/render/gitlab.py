@@ -7,19 +7,19 @@ from collections.abc import Iterable
 from typing import Any
 
 from reconciler.model.finding import Finding, Severity
-from reconciler.render.sarif import fingerprint
+from reconciler.render.sarif import compute_fingerprint
 
 _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "minor", Severity.NOTICE: "info"}
 
 
-def report(findings: Iterable[Finding]) -> list[dict[str, Any]]:
+def build_report(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return an entry for each finding; one about a whole file is placed on line 1."""
     seen: Counter[str] = Counter()
     return [
         {
             "description": f"{finding.message}; {finding.suggestion}" if finding.suggestion else finding.message,
             "check_name": finding.rule,
-            "fingerprint": fingerprint(finding, seen),
+            "fingerprint": compute_fingerprint(finding, seen),
             "severity": _SEVERITIES[finding.severity],
             "location": {"path": finding.path, "lines": {"begin": max(finding.line, 1)}},
         }

@@ -11,7 +11,7 @@ from reconciler.printable import printable_json
 _COLOURS = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34", "grey": "90"}
 
 
-def paint(text: str, colour: str, on: bool) -> str:
+def paint_text(text: str, colour: str, on: bool) -> str:
     """``text`` in ``colour`` where ``on``; an empty colour leaves it as it is."""
     return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if on and colour else text
 
@@ -21,17 +21,17 @@ def section_text(sections: Iterable[tuple[str, str]], *, colour: bool) -> str:
     shown = []
     for title, lines in sections:
         if lines:
-            shown.append(f"\n{paint(title, 'bold', colour)}\n{lines}\n" if title else f"{lines}\n")
+            shown.append(f"\n{paint_text(title, 'bold', colour)}\n{lines}\n" if title else f"{lines}\n")
     return "".join(shown)
 
 
-def columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, str] | None = None) -> str:
+def align_columns(rows: Sequence[Sequence[str]], indent: str = "", colours: dict[str, str] | None = None) -> str:
     """``rows`` as lines with aligned cells; ``colours`` maps the text of a cell to its colour."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for row in rows:
         cells = [
-            paint(cell, (colours or {}).get(cell, ""), bool(colours)) + " " * (width - len(cell))
+            paint_text(cell, (colours or {}).get(cell, ""), bool(colours)) + " " * (width - len(cell))
             for cell, width in zip(row, widths, strict=True)
         ]
         lines.append((indent + "  ".join(cells)).rstrip())

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from reconciler.engines.reading import ReplicaRow
-from reconciler.render.layout import columns, strip_control
-from reconciler.times import age
+from reconciler.render.layout import align_columns, strip_control
+from reconciler.times import format_short_duration
 
 _HEADING = (
     *("WORKLOAD", "LOCATION", "REPLICA", "VERSION", "STATE"),
@@ -25,16 +25,16 @@ _COLOURS = {
 
 def replica_table(rows: Sequence[ReplicaRow], colour: bool) -> list[str]:
     """A line for each replica below a heading. A port shows as ``20001->8080``: assigned, then declared."""
-    cells = [_HEADING, *map(_cells, rows)]
-    return columns(cells, colours=_COLOURS if colour else None).splitlines()
+    cells = [_HEADING, *map(_format_cells, rows)]
+    return align_columns(cells, colours=_COLOURS if colour else None).splitlines()
 
 
 def replica_document(rows: Iterable[ReplicaRow]) -> dict[str, Any]:
     """The replicas below ``replicas``; CPU in millicores, memory in bytes, age in seconds."""
-    return {"replicas": [_item(row) for row in rows]}
+    return {"replicas": [_build_item(row) for row in rows]}
 
 
-def _cells(row: ReplicaRow) -> tuple[str, ...]:
+def _format_cells(row: ReplicaRow) -> tuple[str, ...]:
     ports = " ".join(f"{assigned}->{declared}" for declared, assigned in sorted(row.ports.items()))
     return (
         f"{row.key.gvc}/{row.key.name}",
@@ -45,13 +45,13 @@ def _cells(row: ReplicaRow) -> tuple[str, ...]:
         str(row.restarts),
         "-" if row.cpu is None else f"{row.cpu}m",
         "-" if row.memory is None else f"{row.memory / 2**20:.1f}Mi",
-        age(row.age),
+        format_short_duration(row.age),
         ports or "-",
         strip_control(row.fault),
     )
 
 
-def _item(row: ReplicaRow) -> dict[str, Any]:
+def _build_item(row: ReplicaRow) -> dict[str, Any]:
     return {
         "workload": str(row.key),
         "location": row.location,

@@ -6,34 +6,50 @@ from collections.abc import Sequence
 from typing import Any
 
 from reconciler.engines.volumes import PROVEN, VolumeSnapshot
-from reconciler.render.layout import columns, strip_control
-from reconciler.times import age, parse_time
+from reconciler.render.layout import align_columns, strip_control
+from reconciler.times import format_short_duration, parse_time
 
 _HEADING = ("KEY", "LOCATION", "VOLUME", "NAME", "AGE", "SIZE", "EXPIRES", "PROVEN", "TAGS")
 
 
-def snapshot_table(found: Sequence[VolumeSnapshot], now: float) -> str:
+def snapshot_table(snapshots: Sequence[VolumeSnapshot], now: float) -> str:
     """A line for each snapshot below a heading; ``""`` if there are none."""
-    return columns([_HEADING, *(_row(each, now) for each in found)]) if found else ""
+    return (
+        align_columns([_HEADING, *(_format_snapshot_row(snapshot, now) for snapshot in snapshots)]) if snapshots else ""
+    )
 
 
-def _row(found: VolumeSnapshot, now: float) -> list[str]:
-    snapshot = found.snapshot
+def _format_snapshot_row(volume_snapshot: VolumeSnapshot, now: float) -> list[str]:
+    snapshot = volume_snapshot.snapshot
     shown = {name: value for name, value in snapshot.tags.items() if name != PROVEN}
     tags = " ".join(f"{name}={value}" for name, value in sorted(shown.items())) or "-"
-    proven = f"{age} ago" if (age := _past(snapshot.tags.get(PROVEN, ""), now)) != "-" else "never"
-    size, past, left = f"{snapshot.size:g} GB", _past(snapshot.created, now), _left(snapshot.expires, now)
-    row = (str(found.key), found.location, str(found.index), snapshot.name, past, size, left, proven, tags)
-    return [strip_control(each) for each in row]
+    proven = f"{age} ago" if (age := _format_past_time(snapshot.tags.get(PROVEN, ""), now)) != "-" else "never"
+    size, past, left = (
+        f"{snapshot.size:g} GB",
+        _format_past_time(snapshot.created, now),
+        _format_time_left(snapshot.expires, now),
+    )
+    row = (
+        str(volume_snapshot.key),
+        volume_snapshot.location,
+        str(volume_snapshot.index),
+        snapshot.name,
+        past,
+        size,
+        left,
+        proven,
+        tags,
+    )
+    return [strip_control(text) for text in row]
 
 
-def snapshot_document(found: VolumeSnapshot) -> dict[str, Any]:
+def snapshot_document(volume_snapshot: VolumeSnapshot) -> dict[str, Any]:
     """A snapshot as JSON values; ``size`` is in GB, ``expires`` is null for a permanent one."""
-    snapshot = found.snapshot
+    snapshot = volume_snapshot.snapshot
     return {
-        "key": str(found.key),
-        "location": found.location,
-        "volumeIndex": found.index,
+        "key": str(volume_snapshot.key),
+        "location": volume_snapshot.location,
+        "volumeIndex": volume_snapshot.index,
         "name": snapshot.name,
         "created": snapshot.created,
         "size": snapshot.size,
@@ -42,18 +58,18 @@ def snapshot_document(found: VolumeSnapshot) -> dict[str, Any]:
     }
 
 
-def _past(created: str, now: float) -> str:
-    return age(max(0.0, now - at)) if (at := _seconds(created)) is not None else "-"
+def _format_past_time(created: str, now: float) -> str:
+    return format_short_duration(max(0.0, now - at)) if (at := _parse_seconds(created)) is not None else "-"
 
 
-def _left(expires: str, now: float) -> str:
-    at = _seconds(expires)
+def _format_time_left(expires: str, now: float) -> str:
+    at = _parse_seconds(expires)
     if at is None:
         return "never"
-    return f"in {age(at - now)}" if at > now else "due"
+    return f"in {format_short_duration(at - now)}" if at > now else "due"
 
 
-def _seconds(moment: str) -> float | None:
+def _parse_seconds(moment: str) -> float | None:
     try:
         return parse_time(moment)
     except ValueError:

@@ -10,47 +10,47 @@ from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.conditions import ScopeCondition
 from reconciler.records.tables.suspensions import source_target
 from reconciler.render.history import event_line, run_line
-from reconciler.render.layout import columns, strip_control
+from reconciler.render.layout import align_columns, strip_control
 from reconciler.status.source_status import SourceDetails, SourceStatus
 from reconciler.status.waiting import pinned_by, suspended_by
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 
 def source_lines(status: SourceStatus) -> list[str]:
     """Suspension, rollback and trouble of a source, a line each; empty if there is none."""
-    found = []
+    lines = []
     if status.suspension is not None:
-        found.append(suspended_by(status.suspension))
+        lines.append(suspended_by(status.suspension))
     if status.pin is not None:
-        found.append(pinned_by(status.pin))
+        lines.append(pinned_by(status.pin))
     if status.trouble is not None:
-        found.append(f"{trouble_sentence(status, status.trouble)}; {applied_sentence(status)}")
-    return [f"source {status.name}: {line}" for line in found]
+        lines.append(f"{trouble_sentence(status, status.trouble)}; {applied_sentence(status)}")
+    return [f"source {status.name}: {line}" for line in lines]
 
 
 def hold_lines(status: SourceStatus) -> list[str]:
     """The suspension and the rollback of a source: operator, reason, and the command that ends it."""
     ends = f"until: reconciler resume {status.name}"
-    found = []
+    lines = []
     if status.suspension is not None:
-        found.append(f"{suspended_by(status.suspension)}; nothing of this plan is applied {ends}")
+        lines.append(f"{suspended_by(status.suspension)}; nothing of this plan is applied {ends}")
     if status.pin is not None:
-        found.append(f"{pinned_by(status.pin)}; it does not follow its branch {ends}")
-    return found
+        lines.append(f"{pinned_by(status.pin)}; it does not follow its branch {ends}")
+    return lines
 
 
 def trouble_sentence(status: SourceStatus, trouble: ScopeCondition) -> str:
     """``1a2b3c4d5e6f (Subject, Ada) is refused since 2026-01-31T12:00:00Z: 2 errors; the first: …``."""
     if status.refused is not None and trouble.reason == Reason.INVALID_REVISION:
         run = status.refused
-        made = ", ".join(filter(None, (run.subject, run.author)))
-        return f"{run.commit[:12]} ({made}) is refused since {iso(run.started)}: {trouble.message}"
+        origin = ", ".join(filter(None, (run.subject, run.author)))
+        return f"{run.commit[:12]} ({origin}) is refused since {format_iso_time(run.started)}: {trouble.message}"
     what = {
         Reason.INVALID_REVISION: "its newest revision is refused",
         Reason.INVALID_FILES: "a part of it is not applied",
         Reason.INTERNAL_ERROR: "a bug ends its runs",
     }.get(Reason.stored(trouble.reason), "it cannot be read")
-    return f"{what} since {iso(trouble.since)}: {trouble.reason}: {trouble.message}"
+    return f"{what} since {format_iso_time(trouble.since)}: {trouble.reason}: {trouble.message}"
 
 
 def applied_sentence(status: SourceStatus) -> str:
@@ -63,23 +63,29 @@ def source_sections(details: SourceDetails, colour: bool) -> Iterator[tuple[str,
     """Titles with their lines, as for a resource; a section without lines is ``""``."""
     status = details.status
     target = source_target(status.name)
-    yield "", target + "\n" + columns(list(_summary(details)), "  ")
+    yield "", target + "\n" + align_columns(list(_list_summary_rows(details)), "  ")
     rows = [
-        (each.type, str(each.status), each.reason, f"since {iso(each.since)}", strip_control(each.message))
-        for each in status.conditions.values()
+        (
+            condition.type,
+            str(condition.status),
+            condition.reason,
+            f"since {format_iso_time(condition.since)}",
+            strip_control(condition.message),
+        )
+        for condition in status.conditions.values()
     ]
-    yield "Conditions", columns(rows, "  ", {"True": "green", "False": "red"} if colour else None) if rows else ""
+    yield "Conditions", align_columns(rows, "  ", {"True": "green", "False": "red"} if colour else None) if rows else ""
     yield "Runs", "\n".join("  " + run_line(run, colour) for run in details.runs)
     yield "Events", "\n".join("  " + event_line(event, colour) for event in details.events)
 
 
-def _summary(details: SourceDetails) -> Iterator[tuple[str, str]]:
+def _list_summary_rows(details: SourceDetails) -> Iterator[tuple[str, str]]:
     newest, row = details.newest, details.status.applied
     yield "Live", strip_control(_is_live(details))
     yield "Repository", details.url
     unreadable = f"cannot be read: {details.unreadable}"
-    made = unreadable if newest is None else f"{newest} ({newest.subject}, {newest.author})"
-    yield "Newest", strip_control(made)
+    tip = unreadable if newest is None else f"{newest} ({newest.subject}, {newest.author})"
+    yield "Newest", strip_control(tip)
     applied = f"{row.ref} {row.commit} ({row.subject}, {row.author})" if row is not None else "nothing yet"
     yield "Applied", strip_control(applied)
     counts = details.health_counts.items()
@@ -110,20 +116,34 @@ def source_document(status: SourceStatus) -> dict[str, Any]:
         "ready": status.ready,
         "reason": shown.reason if shown is not None else "Unknown",
         "message": shown.message if shown is not None else "no run of it is recorded",
-        "since": iso(shown.since) if shown is not None else None,
-        "applied": None if row is None else _commit(revision_text(row.ref, row.commit), row.author, row.subject),
-        "refused": None if run is None else {
-            **_commit(run.revision, run.author, run.subject), "since": iso(run.started), "message": run.message,
+        "since": format_iso_time(shown.since) if shown is not None else None,
+        "applied": None if row is None else _build_commit(revision_text(row.ref, row.commit), row.author, row.subject),
+        "refused": None
+        if run is None
+        else {
+            **_build_commit(run.revision, run.author, run.subject),
+            "since": format_iso_time(run.started),
+            "message": run.message,
         },
-        "pinned": None if pin is None else {
-            "commit": pin.commit, "expression": pin.expression, "by": pin.by, "since": iso(pin.at), "why": pin.reason,
+        "pinned": None
+        if pin is None
+        else {
+            "commit": pin.commit,
+            "expression": pin.expression,
+            "by": pin.by,
+            "since": format_iso_time(pin.at),
+            "why": pin.reason,
         },
-        "suspended": None if suspension is None else {
-            "by": suspension.by, "since": iso(suspension.at), "why": suspension.reason,
-            "until": None if suspension.until is None else iso(suspension.until),
+        "suspended": None
+        if suspension is None
+        else {
+            "by": suspension.by,
+            "since": format_iso_time(suspension.at),
+            "why": suspension.reason,
+            "until": None if suspension.until is None else format_iso_time(suspension.until),
         },
-    }  # fmt: skip
+    }
 
 
-def _commit(revision: str, author: str, subject: str) -> dict[str, str]:
+def _build_commit(revision: str, author: str, subject: str) -> dict[str, str]:
     return {"revision": revision, "author": author, "subject": subject}

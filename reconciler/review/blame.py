@@ -8,8 +8,8 @@ from functools import lru_cache
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.documents.locator import locate
-from reconciler.documents.reader import read
+from reconciler.documents.locator import locate_document
+from reconciler.documents.reader import parse_documents
 from reconciler.errors import SourceError
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.model.key import Key
@@ -18,7 +18,7 @@ from reconciler.model.revision import is_json
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
-from reconciler.planning.blame import WHOLE, Blame, blamable_paths, changed_paths, count, pointer_of
+from reconciler.planning.blame import WHOLE, Blame, blamable_paths, changed_paths, count_blamed_changes, pointer_of
 from reconciler.planning.plan import Action, Step, StepId
 from reconciler.source.file_history import HISTORY_END, CommitTouch, History
 
@@ -32,19 +32,19 @@ MAX_FILE_BYTES = 1 << 20
 """The largest size in bytes of a file that is searched."""
 
 
-def add_blames(line: SourcePipeline, prepared: PlannedRevision, wanted: bool | None) -> PlannedRevision:
-    """``prepared`` with the blame of its changes, if ``wanted``, or if that is None and they are few. Raises
+def add_blames(line: SourcePipeline, prepared: PlannedRevision, with_blame: bool | None) -> PlannedRevision:
+    """``prepared`` with the blame of its changes, if ``with_blame``, or if that is None and they are few. Raises
     SourceError.
     """
     plan = prepared.plan
-    if plan is None or wanted is False or (wanted is None and count(plan) > UNLIMITED_COMMITS):
+    if plan is None or with_blame is False or (with_blame is None and count_blamed_changes(plan) > UNLIMITED_COMMITS):
         return prepared
     view = line.view().with_changes(prepared.loaded.change_set)
     search = BlameSearch(line, view, prepared.revision.commit)
-    found: dict[tuple[StepId, str], Blame] = {}
+    blames: dict[tuple[StepId, str], Blame] = {}
     for step in plan.steps:
-        found |= {(step.id, path): blame for path, blame in search.of(step).items()}
-    return msgspec.structs.replace(prepared, blames=found)
+        blames |= {(step.id, path): blame for path, blame in search.of(step).items()}
+    return msgspec.structs.replace(prepared, blames=blames)
 
 
 class BlameSearch:
@@ -72,18 +72,18 @@ class BlameSearch:
         )
         if not open_paths or entry is None:
             return {}
-        found: dict[str, Blame] = {}
+        blames: dict[str, Blame] = {}
         for touch in self._touches(entry.path, self._base(step)):
             if touch == HISTORY_END:
-                return found | {path: Blame("", "", entry.path, 0) for path in open_paths}
+                return blames | {path: Blame("", "", entry.path, 0) for path in open_paths}
             before, after = self._resource_in(touch.before, step.key), self._resource_in(touch.after, step.key)
-            for path in changed_paths(step, _body(before), _body(after), open_paths):
+            for path in changed_paths(step, _get_body(before), _get_body(after), open_paths):
                 where = self._line_of(path, after) if after is not None else 0
-                found[path] = Blame(touch.commit, touch.author, entry.path, where)
-            open_paths = [path for path in open_paths if path not in found]
+                blames[path] = Blame(touch.commit, touch.author, entry.path, where)
+            open_paths = [path for path in open_paths if path not in blames]
             if not open_paths:
                 break
-        return found
+        return blames
 
     def _all_touches(self, path: str, base: str) -> _Replayed:
         return _Replayed(self._history.of(path, self._tip, base))
@@ -95,15 +95,15 @@ class BlameSearch:
     def _base(self, step: Step) -> str:
         """The recorded commit that ``step`` changes; "" if nothing is recorded."""
         records = self._line.records.applied.get(step.key)
-        here = next((each for each in records if each.location == step.location), None)
+        here = next((record for record in records if record.location == step.location), None)
         record = here or next(iter(records), None)
         return record.revision.rpartition(":")[2] if record is not None and step.action is not Action.CREATE else ""
 
     def _resource_in(self, blob: str, key: Key) -> Resource | None:
         """The resource ``key`` in a file; None if the file does not have it, or cannot be read."""
-        for each in self._manifests(blob) if blob else ():
-            if (each.kind, each.name) == (key.kind, key.name) and each.gvc in (key.gvc, GVC_PLACEHOLDER):
-                return resource_of(each, key.gvc, "", blob)
+        for manifest in self._manifests(blob) if blob else ():
+            if (manifest.kind, manifest.name) == (key.kind, key.name) and manifest.gvc in (key.gvc, GVC_PLACEHOLDER):
+                return resource_of(manifest, key.gvc, "", blob)
         return None
 
     def _decode(self, blob: str) -> tuple[Manifest, ...]:
@@ -119,12 +119,12 @@ class BlameSearch:
         if path == WHOLE:
             return resource.line
         raw, as_json = self._line.source.repository.read(resource.blob), is_json(resource.blob)
-        documents = read(raw, is_json=as_json).documents
-        value = next(each.value for each in documents if each.index == resource.position)
-        return locate(raw, resource.position, is_json=as_json).key(pointer_of(path, value))[0]
+        documents = parse_documents(raw, is_json=as_json).documents
+        value = next(document.value for document in documents if document.index == resource.position)
+        return locate_document(raw, resource.position, is_json=as_json).key(pointer_of(path, value))[0]
 
 
-def _body(resource: Resource | None) -> bytes | None:
+def _get_body(resource: Resource | None) -> bytes | None:
     return resource.body if resource is not None else None
 
 

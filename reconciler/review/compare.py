@@ -32,18 +32,18 @@ def plan_between(
     records = Records.open(None)
     head = head or source.commit or wanted_ref(source)
     lenient = msgspec.structs.replace(settings, on_invalid="skip", locations={})
-    first = _pipeline(lenient, source, records)
-    base = _base(first, before, head)
+    first = _make_pipeline(lenient, source, records)
+    base = _prepare_base_revision(first, before, head)
     places = _all_locations(first, base) if base is not None else set()
-    bound = {place: LocationSettings(engine=RECORDED) for place in places}
+    bound = {location: LocationSettings(engine=RECORDED) for location in places}
     strict = msgspec.structs.replace(settings, on_invalid="refuse", locations=bound)
     if base is not None:
-        _record(_pipeline(strict, source, records), base)
-    second = _pipeline(strict, source, records)
+        _record_applied(_make_pipeline(strict, source, records), base)
+    second = _make_pipeline(strict, source, records)
     planned = second.plan_revision(after, head=head)
     if extra := _all_locations(second, planned) - places:
-        bound |= {place: LocationSettings(engine=RECORDED) for place in extra}
-        second = _pipeline(msgspec.structs.replace(strict, locations=bound), source, records)
+        bound |= {location: LocationSettings(engine=RECORDED) for location in extra}
+        second = _make_pipeline(msgspec.structs.replace(strict, locations=bound), source, records)
         planned = second.plan_revision(after, head=head)
     prepared = add_blames(second, planned, blame)
     delta = prepared.loaded.change_set
@@ -62,7 +62,7 @@ def plan_between(
     )
 
 
-def _pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:
+def _make_pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:
     line = SourcePipeline(settings, source, records, SystemClock())
     # Secrets that no identity decrypts, and those stored on the host, are compared as they are in Git.
     ring = msgspec.structs.replace(line.dialect.keyring, required=False)
@@ -71,7 +71,7 @@ def _pipeline(settings: Settings, source: SourceSettings, records: Records) -> S
     return line
 
 
-def _base(line: SourcePipeline, before: str, head: str) -> PlannedRevision | None:
+def _prepare_base_revision(line: SourcePipeline, before: str, head: str) -> PlannedRevision | None:
     """The manifests of ``before``; None if it has none, as in a new repository."""
     try:
         return line.plan_revision(before, head=head)
@@ -79,33 +79,33 @@ def _base(line: SourcePipeline, before: str, head: str) -> PlannedRevision | Non
         return None
 
 
-def _view(line: SourcePipeline, prepared: PlannedRevision) -> DesiredStateView:
+def _build_view(line: SourcePipeline, prepared: PlannedRevision) -> DesiredStateView:
     return line.view().with_changes(prepared.loaded.change_set)
 
 
 def _all_locations(line: SourcePipeline, prepared: PlannedRevision) -> set[str]:
-    places = _view(line, prepared).bodies.gvc_locations
+    places = _build_view(line, prepared).bodies.gvc_locations
     gvcs = (key.partition("/")[2] for key in prepared.loaded.change_set.added if key.startswith("gvc/"))
-    return {place for gvc in gvcs for place in places.of(gvc)}
+    return {location for gvc in gvcs for location in places.of(gvc)}
 
 
-def _record(line: SourcePipeline, prepared: PlannedRevision) -> None:
+def _record_applied(line: SourcePipeline, prepared: PlannedRevision) -> None:
     """Record ``prepared`` as applied."""
-    scope = line.scope(_view(line, prepared), prepared.loaded)
+    scope = line.scope(_build_view(line, prepared), prepared.loaded)
     with line.records.transaction():
         index_revision(line.records, prepared.loaded, line.name)
         line.records.applied.put_many(
             Record(
                 key,
-                place,
+                location,
                 line.name,
                 resource.digest,
                 resource.body,
                 1,
-                scope.engines[place],
+                scope.engines[location],
                 Health.HEALTHY,
                 revision=str(prepared.revision),
             )
             for key, resource in sorted(scope.desired.items())
-            for place in scope.places(key)
+            for location in scope.places(key)
         )

@@ -17,7 +17,7 @@ from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.documents.limits import LIMITS, read_within
 from reconciler.errors import UsageError
 from reconciler.manifests import reference_check
-from reconciler.manifests.assembly import assemble
+from reconciler.manifests.assembly import assemble_changes
 from reconciler.manifests.cross_findings import MOST_IN_FILE
 from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normalize import ManifestContext
@@ -28,7 +28,7 @@ from reconciler.pipeline.desired_bodies import BlobDecoder
 from reconciler.pipeline.desired_view import desired_view
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.records.store import Records
-from reconciler.source.changes import TreeChanges, classify
+from reconciler.source.changes import TreeChanges, classify_differences
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, FileFilter
 from reconciler.source.file_reader import Read
 from reconciler.source.tree_diff import Difference, Entry
@@ -67,7 +67,10 @@ class FolderCheck(msgspec.Struct, frozen=True):
         if self.folder is None:
             return self
         start = _seen_from(self.folder, here)
-        findings = [_move(each, f"{start}{each.path}", partial(_place_from, here, start)) for each in self.findings]
+        findings = [
+            _move_finding(finding, f"{start}{finding.path}", partial(_place_from, here, start))
+            for finding in self.findings
+        ]
         return msgspec.structs.replace(self, findings=findings, read=lambda path: self.read(path[len(start) :]))
 
 
@@ -87,8 +90,8 @@ def check_folder(
     (``sources``), a ``.reconcilerignore`` or the root of the repository is read too; the findings still cover ``path``
     alone.
     """
-    chosen, check = _select(path, sources), _Check(dialect, around)
-    top = _top(chosen.folder, sources)
+    chosen, check = _select_files(path, sources), _Check(dialect, around)
+    top = _find_manifest_root(chosen.folder, sources)
     if top == chosen.folder.absolute() and path.is_dir():
         return check.run(chosen.folder, chosen.names)[0]
     # The first finding of each file shows whether other manifests may resolve it.
@@ -98,19 +101,19 @@ def check_folder(
     inside = os.path.relpath(chosen.folder.absolute(), top)
     start = "" if inside == os.curdir else f"{inside}/"
     mine = {f"{start}{name}" for name in chosen.names}
-    names = {*_manifests(top), *mine}
+    names = {*_list_manifest_paths(top), *mine}
     if names == mine:
         return check.run(chosen.folder, chosen.names)[0]
     whole, resources = check.run(top, sorted(names), mine)
-    turned = (_move_duplicate(each, mine) for each in whole.findings)
-    findings = sorted(_relative_to(each, top, start) for each in turned if each.path.startswith(start))
-    shown = {*chosen.names, *(each.path for each in alone.findings)}
+    turned = (_move_duplicate(finding, mine) for finding in whole.findings)
+    findings = sorted(_relative_to(finding, top, start) for finding in turned if finding.path.startswith(start))
+    shown = {*chosen.names, *(finding.path for finding in alone.findings)}
     return msgspec.structs.replace(
-        alone, findings=[each for each in findings if each.path in shown], resources=resources
+        alone, findings=[finding for finding in findings if finding.path in shown], resources=resources
     )
 
 
-def _select(path: Path, sources: Sequence[Path]) -> _Chosen:
+def _select_files(path: Path, sources: Sequence[Path]) -> _Chosen:
     if not path.is_dir():
         if not _holds_manifest(path.parent, path.name):
             raise UsageError(
@@ -118,11 +121,11 @@ def _select(path: Path, sources: Sequence[Path]) -> _Chosen:
                 "a list of such objects"
             )
         return _Chosen(path.parent, [path.name])
-    names = sorted(_manifests(path))
-    top = _top(path, sources)
+    names = sorted(_list_manifest_paths(path))
+    top = _find_manifest_root(path, sources)
     if top != path.absolute():
         # Files that the directory above ignores are ignored here, unless no others are requested.
-        selection, start = _selection(top), os.path.relpath(path.absolute(), top)
+        selection, start = _load_file_filter(top), os.path.relpath(path.absolute(), top)
         names = [name for name in names if selection.matches(f"{start}/{name}")] or names
     if not any(_holds_manifest(path, name) for name in sorted(names, key=is_json)):
         raise UsageError(
@@ -136,7 +139,7 @@ def _holds_manifest(base: Path, name: str) -> bool:
     if not is_json(name):
         return True
     blob = blob_name(name, os.fsencode(name).hex())
-    return _size(base, blob) <= LIMITS.file_bytes and is_json_manifest(_read(base, blob))
+    return _get_blob_size(base, blob) <= LIMITS.file_bytes and is_json_manifest(_read_blob(base, blob))
 
 
 def _is_question(finding: Finding) -> bool:
@@ -160,12 +163,12 @@ def _relative_to(finding: Finding, top: Path, start: str) -> Finding:
     def shorten(path: str) -> str:
         return path[len(start) :] if path.startswith(start) else os.path.join(top, path)
 
-    return _move(finding, shorten(finding.path), shorten)
+    return _move_finding(finding, shorten(finding.path), shorten)
 
 
-def _move(finding: Finding, path: str, other: Callable[[str], str]) -> Finding:
+def _move_finding(finding: Finding, path: str, other: Callable[[str], str]) -> Finding:
     """``finding`` at ``path``, with ``other`` applied to the path of a second place in its message."""
-    message = _SECOND_PLACE.sub(lambda found: other(found[0]), finding.message)
+    message = _SECOND_PLACE.sub(lambda match: other(match[0]), finding.message)
     return msgspec.structs.replace(finding, path=path, message=message)
 
 
@@ -201,98 +204,98 @@ class _Check:
 
         Checks between resources report at most ``most`` errors, and ``most`` warnings, of one file.
         """
-        blobs = Blobs(lambda name: _size(base, name), lambda name: _read(base, name))
-        compared = _compared(base, names)
+        blobs = Blobs(lambda name: _get_blob_size(base, name), lambda name: _read_blob(base, name))
+        compared = _make_tree_changes(base, names)
         records = Records.open(None)
         decode = partial(self._decode, base, blobs, len(names) <= _MOST_CACHED)
-        delta = assemble("", compared.changes, decode, records.desired)
+        delta = assemble_changes("", compared.changes, decode, records.desired)
         if self._around.settings_unknown:
             # Some warnings that comments silence appear only if the settings are known.
             delta = msgspec.structs.replace(delta, unused_comments=[])
         view = desired_view("", records, self._around, BlobDecoder(blobs, self._dialect)).with_changes(delta)
-        findings = sorted([*compared.findings, *delta.findings, *reference_check.check(delta, view, most)])
-        mine, read = sum(resource.path in only for resource in delta.added.values()), partial(_named, base)
+        findings = sorted([*compared.findings, *delta.findings, *reference_check.check_references(delta, view, most)])
+        mine, read = sum(resource.path in only for resource in delta.added.values()), partial(_read_named_file, base)
         return FolderCheck(findings, delta.documents, len(delta.added), read, _below_root(base), base), mine
 
     def _decode(
-        self, base: Path, blobs: Blobs, keep: bool, wanted: Iterable[FileChange]
+        self, base: Path, blobs: Blobs, keep: bool, changes: Iterable[FileChange]
     ) -> Iterator[tuple[FileChange, Decoded]]:
         """Decode files; with ``keep``, cache them for the next check."""
         fresh: list[FileChange] = []
-        for change in wanted:
-            if self._decoded and (known := self._decoded.get(os.path.abspath(_path(base, change.after)))):
-                yield change, known
+        for change in changes:
+            if self._decoded and (decoded := self._decoded.get(os.path.abspath(_get_blob_path(base, change.after)))):
+                yield change, decoded
             else:
                 fresh.append(change)
-        for change, known in decode_all(fresh, blobs, Cache(lambda _: {}, lambda _: None), self._dialect):
+        for change, decoded in decode_all(fresh, blobs, Cache(lambda _: {}, lambda _: None), self._dialect):
             if keep:
-                self._decoded[os.path.abspath(_path(base, change.after))] = known
-            yield change, known
+                self._decoded[os.path.abspath(_get_blob_path(base, change.after))] = decoded
+            yield change, decoded
 
 
-def _compared(base: Path, names: Iterable[str]) -> TreeChanges:
+def _make_tree_changes(base: Path, names: Iterable[str]) -> TreeChanges:
     """The tree changes of a revision that adds the files; the id of a blob is its path."""
-    found = ((os.fsencode(name), _LINK if os.path.islink(os.path.join(base, name)) else _FILE) for name in names)
-    differences = (Difference(raw, None, Entry(mode, raw)) for raw, mode in found)
-    return classify(differences, lambda _: True)
+    files = ((os.fsencode(name), _LINK if os.path.islink(os.path.join(base, name)) else _FILE) for name in names)
+    differences = (Difference(raw, None, Entry(mode, raw)) for raw, mode in files)
+    return classify_differences(differences, lambda _: True)
 
 
-def _size(base: Path, blob: str) -> int:
+def _get_blob_size(base: Path, blob: str) -> int:
     try:
-        return os.stat(_path(base, blob), follow_symlinks=not is_json(blob)).st_size
+        return os.stat(_get_blob_path(base, blob), follow_symlinks=not is_json(blob)).st_size
     except OSError as error:
-        _unreadable(error)
+        _raise_read_error(error)
 
 
-def _read(base: Path, blob: str) -> bytes:
-    path = _path(base, blob)
+def _read_blob(base: Path, blob: str) -> bytes:
+    path = _get_blob_path(base, blob)
     try:
         if is_json(blob) and os.path.islink(path):
             return os.fsencode(os.readlink(path))  # as in a commit, where it is no manifest
         return read_within(path)
     except OSError as error:
-        _unreadable(error)
+        _raise_read_error(error)
 
 
-def _named(base: Path, name: str) -> bytes:
+def _read_named_file(base: Path, name: str) -> bytes:
     """The content of a file for excerpts; empty if it cannot be read."""
     try:
-        return _read(base, os.fsencode(name).hex())
+        return _read_blob(base, os.fsencode(name).hex())
     except UsageError:
         return b""
 
 
-def _path(base: Path, blob: str) -> str:
+def _get_blob_path(base: Path, blob: str) -> str:
     # Not a Path: for 10,000 files, creating them costs as much as reading the files.
     return os.path.join(base, os.fsdecode(bytes.fromhex(blob_id(blob))))
 
 
-def _root(here: Path) -> Path:
+def _find_work_tree(here: Path) -> Path:
     """The work tree of the directory ``here``, or ``here`` itself."""
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
 
-def _top(folder: Path, sources: Sequence[Path]) -> Path:
+def _find_manifest_root(folder: Path, sources: Sequence[Path]) -> Path:
     """The root directory of the manifests around ``folder``; ``folder`` itself if nothing marks one."""
     here = folder.absolute()
-    known = [each for each in sources if here.is_relative_to(each)]
-    if known:
-        return max(known, key=lambda each: len(each.parts))
+    paths = [source for source in sources if here.is_relative_to(source)]
+    if paths:
+        return max(paths, key=lambda root: len(root.parts))
     marks = (".git", IGNORE_FILE)
-    return next((each for each in (here, *here.parents) if any((each / mark).exists() for mark in marks)), here)
+    return next((path for path in (here, *here.parents) if any((path / mark).exists() for mark in marks)), here)
 
 
 def _below_root(base: Path) -> str:
     """``base`` relative to the root of its repository, which the variable of a forge's runner may name."""
     here = base.resolve()
     root = Path(os.environ.get(WORKSPACE) or os.devnull).resolve()
-    return os.path.relpath(here, root if here.is_relative_to(root) else _root(here))
+    return os.path.relpath(here, root if here.is_relative_to(root) else _find_work_tree(here))
 
 
-def _manifests(base: Path) -> Iterator[str]:
+def _list_manifest_paths(base: Path) -> Iterator[str]:
     """Paths of manifests below ``base``, as Git would hold them: files and symbolic links."""
-    selection = _selection(base)
-    for folder, folders, files in os.walk(base, onerror=_unreadable):
+    selection = _load_file_filter(base)
+    for folder, folders, files in os.walk(base, onerror=_raise_read_error):
         # For Git, a link to a directory is an entry of its own, not followed.
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -303,13 +306,13 @@ def _manifests(base: Path) -> Iterator[str]:
                 yield path
 
 
-def _selection(base: Path) -> FileFilter:
+def _load_file_filter(base: Path) -> FileFilter:
     """The file filter of ``base``, from its ignore file."""
     ignore = base / IGNORE_FILE
     return FileFilter(ignored=read_within(ignore, MOST_IGNORE_BYTES) if ignore.is_file() else b"")
 
 
-def _unreadable(error: OSError) -> NoReturn:
+def _raise_read_error(error: OSError) -> NoReturn:
     raise UsageError(f"{error.filename} cannot be read: {error.strerror}") from None
 
 

@@ -57,6 +57,10 @@ def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> 
     if review.plan is None or not plugins:
         return review
     steps = review.plan.steps
-    limitations = [found for plugin in plugins for found in plugin.foresee_limitations(settings, records, steps)]
-    stops = [found for plugin in plugins for found in plugin.foresee_stops(settings, records, steps)]
+    limitations = [
+        foresee_limitation
+        for plugin in plugins
+        for foresee_limitation in plugin.foresee_limitations(settings, records, steps)
+    ]
+    stops = [foresee_stop for plugin in plugins for foresee_stop in plugin.foresee_stops(settings, records, steps)]
     return msgspec.structs.replace(review, limitations=sorted(limitations), stops=sorted(stops))

@@ -58,10 +58,10 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
         allowed = own.credentials if own.credentials is not None or single else ()
         return cls(source.name, directory, os.environ.get(CREDENTIALS, ""), allowed)
 
-    def text(self, place: HostPlace) -> str:
-        """The text at ``place``; a single line is returned without its line break. Raises HostSecretError."""
-        path = self._credential(place.name) if place.sort == CREDENTIAL else self._file(place.name)
-        text = read_private_file(path, place.name)
+    def text(self, host_place: HostPlace) -> str:
+        """The text at ``host_place``; a single line is returned without its line break. Raises HostSecretError."""
+        path = self._credential(host_place.name) if host_place.sort == CREDENTIAL else self._file(host_place.name)
+        text = read_private_file(path, host_place.name)
         return text[:-1] if text.endswith("\n") and text.count("\n") == 1 else text
 
     def _credential(self, name: str) -> Path:
@@ -96,8 +96,12 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
 def host_secret_directories(settings: Settings) -> set[Path]:
     """The directories with all that manifests may refer to, of every source."""
     permissions = [HostSecretDirectory.of(settings, source) for source in settings.sources]
-    own = {each.directory for each in permissions if each.directory is not None}
-    return own | {Path(each.credentials) for each in permissions if each.credentials and each.allowed != ()}
+    own = {permission.directory for permission in permissions if permission.directory is not None}
+    return own | {
+        Path(permission.credentials)
+        for permission in permissions
+        if permission.credentials and permission.allowed != ()
+    }
 
 
 def read_private_file(path: Path, name: str) -> str:
@@ -107,7 +111,7 @@ def read_private_file(path: Path, name: str) -> str:
     """
     try:
         with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK | os.O_CLOEXEC)) as file:
-            _check(name, os.fstat(file.fileno()))
+            _require_safe_file(name, os.fstat(file.fileno()))
             content = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         hint = "put the file there, readable for the reconciler's user alone"
@@ -151,12 +155,12 @@ def manifest_context(settings: Settings, secret_key: bytes) -> ManifestContext:
     )
 
 
-def _check(name: str, found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _require_safe_file(name: str, stat_result: os.stat_result) -> None:
+    if not stat.S_ISREG(stat_result.st_mode):
         raise HostSecretError(FILE_MISSING, f"{name} is not a file", "name a file")
-    if found.st_uid not in (0, os.geteuid()):
+    if stat_result.st_uid not in (0, os.geteuid()):
         message = f"{name} belongs neither to root nor to the reconciler's user"
         raise HostSecretError(FILE_UNSAFE, message, f"chown root {name}")
-    ours = found.st_gid == os.getegid()
-    if found.st_mode & (stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP | (0 if ours else stat.S_IRGRP)):
+    ours = stat_result.st_gid == os.getegid()
+    if stat_result.st_mode & (stat.S_IRWXO | stat.S_IWGRP | stat.S_IXGRP | (0 if ours else stat.S_IRGRP)):
         raise HostSecretError(FILE_UNSAFE, f"{name} can be read or changed by others", f"chmod 0600 {name}")

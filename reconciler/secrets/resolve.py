@@ -10,7 +10,7 @@ import msgspec
 from reconciler.documents.locator import Locator
 from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.rule_check import check_rules
-from reconciler.manifests.secret_values import encode_secret_data, masked
+from reconciler.manifests.secret_values import encode_secret_data, mask_values
 from reconciler.model.finding import Fault, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.secret import host_places
@@ -34,7 +34,7 @@ def resolve_host_secrets(
     locator: list[Locator] = []
     manifests = []
     for manifest in decoded.manifests:
-        filled, flaws = _filled(manifest, host, key) if _reads_host(manifest) else (manifest, [])
+        filled, flaws = _fill_manifest(manifest, host, key) if _reads_host(manifest) else (manifest, [])
         manifests.append(filled)
         for at, fault in flaws:
             locator = locator or [places()]
@@ -48,14 +48,16 @@ def _reads_host(manifest: Manifest) -> bool:
     return manifest.kind is Kind.SECRET and any(mark in manifest.secret_data for mark in _MARKS)
 
 
-def _filled(manifest: Manifest, host: HostSecretDirectory, key: bytes) -> tuple[Manifest, list[tuple[Pointer, Fault]]]:
+def _fill_manifest(
+    manifest: Manifest, host: HostSecretDirectory, key: bytes
+) -> tuple[Manifest, list[tuple[Pointer, Fault]]]:
     body = msgspec.json.decode(manifest.body)
     content: dict[str, Any] = {"data": msgspec.json.decode(manifest.secret_data)}
     faults: list[tuple[Pointer, Fault]] = []
     places = host_places(body["type"], content["data"])
-    for at, place in places.items():
+    for at, host_place in places.items():
         try:
-            text: str | None = host.text(place)
+            text: str | None = host.text(host_place)
         except HostSecretError as fault:
             faults.append((at, Fault(fault.rule, str(fault), suggestion=fault.suggestion)))
             text = None
@@ -70,7 +72,7 @@ def _filled(manifest: Manifest, host: HostSecretDirectory, key: bytes) -> tuple[
     for rule, flaw in check_rules(Kind.SECRET, {**body, **content}).flaws:
         if flaw.at in places:
             faults.append((flaw.at, Fault(rule.id, flaw.message, suggestion=flaw.suggestion, severity=rule.severity)))
-    body["data"] = masked(content["data"], key)
+    body["data"] = mask_values(content["data"], key)
     filled = msgspec.structs.replace(
         manifest, body=_encode(body), secret_data=encode_secret_data(content["data"]), transient=True
     )

@@ -48,11 +48,11 @@ class SecretStore:
                 return self._find(self._connected(), key)
             except RecordsError as error:
                 self._disconnect()
-                raise _unavailable(f"{key} cannot be read: {error}") from None
+                raise _make_unavailable_error(f"{key} cannot be read: {error}") from None
 
     def put(self, resource: Resource) -> None:
         """Hold the data of a secret that is never recorded, until another value of it is applied."""
-        value = _value(resource.body, resource.secret_data)
+        value = _decode_secret_value(resource.body, resource.secret_data)
         with self._lock:
             values = self._values.setdefault(resource.key, {})
             values.pop(resource.digest, None)
@@ -79,7 +79,7 @@ class SecretStore:
         with self._lock:
             records = self._connected()
             for key in keys:
-                record = _applied(records, key)
+                record = _get_applied_record(records, key)
                 if record is not None:
                     self._drop_older(key, record.digest)
                 elif records.desired.get(str(key)) is None:
@@ -93,16 +93,16 @@ class SecretStore:
             self._disconnect()
 
     def _find(self, records: Records, key: Key) -> SecretValue:
-        record = _applied(records, key)
+        record = _get_applied_record(records, key)
         if record is None:
-            raise _unavailable(f"{key} is not applied")
+            raise _make_unavailable_error(f"{key} is not applied")
         written = records.secret_data.get(key, record.digest)
         if written is not None:
-            return _value(record.body, written)
+            return _decode_secret_value(record.body, written)
         self._drop_older(key, record.digest)
         value = self._values.get(key, {}).get(record.digest)
         if value is None:
-            raise _unavailable(self._why(records, key))
+            raise _make_unavailable_error(self._why(records, key))
         return value
 
     def _why(self, records: Records, key: Key) -> str:
@@ -111,8 +111,8 @@ class SecretStore:
             return f"{key} is no longer in Git, and no other copy of its data exists"
         if entry.source not in self._sources:
             return f"{key} comes from the source {entry.source}, which is no longer in the settings"
-        place = f"{entry.path}:{entry.line}"
-        return self._errors.get(key, f"{key} has another value than was applied ({place}); the next run applies it")
+        position = f"{entry.path}:{entry.line}"
+        return self._errors.get(key, f"{key} has another value than was applied ({position}); the next run applies it")
 
     def _drop_older(self, key: Key, digest: str) -> None:
         """Drop values older than the applied one, so that memory contains no outdated secret."""
@@ -135,13 +135,13 @@ class SecretStore:
             self._own = None
 
 
-def _applied(records: Records, key: Key) -> Record | None:
+def _get_applied_record(records: Records, key: Key) -> Record | None:
     return next(iter(records.applied.get(key)), None)
 
 
-def _value(body: bytes, content: bytes) -> SecretValue:
+def _decode_secret_value(body: bytes, content: bytes) -> SecretValue:
     return SecretValue(msgspec.json.decode(body, type=_Form).type, msgspec.json.decode(content))
 
 
-def _unavailable(message: str) -> EngineError:
+def _make_unavailable_error(message: str) -> EngineError:
     return EngineError(message, reason=Reason.SECRET_UNAVAILABLE)

@@ -101,8 +101,8 @@ class SettingsFault(NamedTuple):
 def settings_faults(value: dict[str, Any], base: Path) -> list[SettingsFault]:
     """The faults of settings that are as the schema wants them; relative paths start at ``base``."""
     sources = value["sources"]
-    found = (_repeated_names(sources), _shared_branches(sources, base), _nested_directories(sources, base))
-    return [*chain.from_iterable(found), *_ingress_faults(value.get("locations", {})), *_api_faults(value.get("api"))]
+    faults = (_repeated_names(sources), _shared_branches(sources, base), _nested_directories(sources, base))
+    return [*chain.from_iterable(faults), *_ingress_faults(value.get("locations", {})), *_api_faults(value.get("api"))]
 
 
 def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[SettingsFault]:
@@ -118,7 +118,7 @@ def _repeated_names(sources: list[dict[str, Any]]) -> Iterator[SettingsFault]:
 def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[SettingsFault]:
     """Status branches that two sources of one repository share, or that one of them follows."""
     followed = {
-        (_repository(source["url"], base), source.get("branch") or "main"): source["name"]
+        (_normalize_repository_url(source["url"], base), source.get("branch") or "main"): source["name"]
         for source in sources
         if not source.get("tag") and not source.get("commit")
     }
@@ -127,7 +127,7 @@ def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[Sett
         name, status = source["name"], source.get("status", {})
         if source.get("readOnly") or not (is_local(source["url"]) or status.get("push", True)):
             continue
-        mark = (_repository(source["url"], base), status.get("branch", StatusSettings().branch))
+        mark = (_normalize_repository_url(source["url"], base), status.get("branch", StatusSettings().branch))
         at: Pointer = ("sources", position, "status", "branch") if "branch" in status else ("sources", position)
         advice = f"give `{name}` another, such as `status: {{branch: {StatusSettings().branch}-{name}}}`"
         if mark in followed:
@@ -142,16 +142,16 @@ def _shared_branches(sources: list[dict[str, Any]], base: Path) -> Iterator[Sett
 def _nested_directories(sources: list[dict[str, Any]], base: Path) -> Iterator[SettingsFault]:
     """Directories for secrets that are inside one of another source; several sources may name the same directory."""
     named = [(position, source.get("secrets", {}).get("directory")) for position, source in enumerate(sources)]
-    found = [(position, (base / name).resolve()) for position, name in named if name]
-    for position, inner in found:
-        outer = next((other for other, path in found if path != inner and inner.is_relative_to(path)), None)
+    directories = [(position, (base / name).resolve()) for position, name in named if name]
+    for position, inner in directories:
+        outer = next((other for other, path in directories if path != inner and inner.is_relative_to(path)), None)
         if outer is not None:
             what = f"`{sources[outer]['name']}` may use every file in it, since it is inside that source's directory"
             at: Pointer = ("sources", position, "secrets", "directory")
             yield SettingsFault("secrets-directory", what, at, "use two separate directories")
 
 
-def _repository(url: str, base: Path) -> str:
+def _normalize_repository_url(url: str, base: Path) -> str:
     """A normalized repository URL, equal for the usual spellings of one repository."""
     local = url.removeprefix("file://") if url.startswith("file://") else url if is_local(url) else None
     if local is None:
@@ -169,13 +169,13 @@ def _ingress_faults(locations: dict[str, Any]) -> Iterator[SettingsFault]:
         if location.get("dataplane") == "builtin":
             message = f"the location `{name}` has an ingress, and its data plane knows no host names"
             yield SettingsFault("ingress", message, at, "install HAProxy, and remove `dataplane: builtin`")
-        yield from _invalid(ingress, at)
-        yield from _shared(ingress, at, name, taken)
+        yield from _check_ingress_addresses(ingress, at)
+        yield from _check_shared_ports(ingress, at, name, taken)
 
 
-def _invalid(ingress: dict[str, Any], at: Pointer) -> Iterator[SettingsFault]:
+def _check_ingress_addresses(ingress: dict[str, Any], at: Pointer) -> Iterator[SettingsFault]:
     for number, text in enumerate(ingress.get("addresses", ())):
-        if _address(text) is None:
+        if _parse_address(text) is None:
             where = (*at, "addresses", number)
             yield SettingsFault("ingress", f"`{text}` is no address", where, "write one such as 0.0.0.0 or ::")
     for number, text in enumerate(ingress.get("proxyProtocol", ())):
@@ -186,27 +186,31 @@ def _invalid(ingress: dict[str, Any], at: Pointer) -> Iterator[SettingsFault]:
             yield SettingsFault("ingress", f"`{text}` is no range of addresses", where, "write one like 10.0.0.0/8")
 
 
-def _shared(ingress: dict[str, Any], at: Pointer, name: str, taken: list[_Port]) -> Iterator[SettingsFault]:
+def _check_shared_ports(ingress: dict[str, Any], at: Pointer, name: str, taken: list[_Port]) -> Iterator[SettingsFault]:
     """The ports of ``ingress`` that another one before it has at the same address; adds them to ``taken``."""
     defaults = IngressSettings()
     ports = {"httpPort": defaults.http_port, "httpsPort": defaults.https_port}
-    found = [each for text in ingress.get("addresses", defaults.addresses) if (each := _address(text)) is not None]
+    addresses = [
+        item for text in ingress.get("addresses", defaults.addresses) if (item := _parse_address(text)) is not None
+    ]
     for field, default in ports.items():
         port = ingress.get(field, default)
-        others = (each for own in found for each in taken if each.number == port and _same(own, each.address))
-        other = next((each.owner for each in others), None)
+        others = (
+            item for own in addresses for item in taken if item.number == port and _is_same_address(own, item.address)
+        )
+        other = next((other.owner for other in others), None)
         if other is not None:
             where = f"the location `{other}`" if other != name else "its other port"
             message = f"port {port} of the ingress of `{name}` is that of {where}, at the same address"
             yield SettingsFault("ingress", message, (*at, field) if field in ingress else at, "give it another")
-        taken += [_Port(own, port, name) for own in found]
+        taken += [_Port(own, port, name) for own in addresses]
 
 
-def _same(one: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) -> bool:
+def _is_same_address(one: IPv4Address | IPv6Address, other: IPv4Address | IPv6Address) -> bool:
     return one == other or (one.version == other.version and (one.is_unspecified or other.is_unspecified))
 
 
-def _address(text: str) -> IPv4Address | IPv6Address | None:
+def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
     try:
         return ip_address(text)
     except ValueError:
@@ -276,5 +280,5 @@ def _proxy_faults(api: dict[str, Any]) -> Iterator[SettingsFault]:
 
 
 def _is_of_this_host(host: str) -> bool:
-    address = _address(host.strip("[]"))
+    address = _parse_address(host.strip("[]"))
     return host == "localhost" or (address is not None and address.is_loopback)

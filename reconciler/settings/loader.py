@@ -27,7 +27,7 @@ class SettingsError(UsageError):
         self.path = path
         self.raw = raw
         self.findings = [Finding.at(str(path), fault) for fault in faults]
-        super().__init__("\n".join(map(_line, self.findings)))
+        super().__init__("\n".join(map(_format_finding_line, self.findings)))
 
 
 def settings_path(option: str | None) -> Path:
@@ -43,9 +43,9 @@ def load_settings(path: Path) -> Settings:
     """
     # The process of the API gets its settings from the daemon, and does without a reader of YAML.
     from reconciler.documents.limits import read_within
-    from reconciler.documents.locator import locate
-    from reconciler.documents.reader import read
-    from reconciler.documents.schema.validator import checker, is_valid
+    from reconciler.documents.locator import locate_document
+    from reconciler.documents.reader import parse_documents
+    from reconciler.documents.schema.validator import get_checker, is_valid
 
     try:
         raw = read_within(path)
@@ -53,25 +53,25 @@ def load_settings(path: Path) -> Settings:
         raise UsageError(
             f"cannot read the settings {path}: {error.strerror}; name another file with --settings"
         ) from None
-    reading = read(raw)
+    reading = parse_documents(raw)
     if reading.faults:
         faults = reading.faults
         for document in reading.partial:
-            faults = checker("settings").readvised(faults, document.value, locate(raw, document.index))
+            faults = get_checker("settings").readvised(faults, document.value, locate_document(raw, document.index))
         raise SettingsError(path, raw, faults)
     if len(reading.documents) != 1:
         raise UsageError(f"{path}: settings are one YAML document, and this file has {len(reading.documents)}")
     value = reading.documents[0].value
     if not is_valid("settings", value):
-        faults = checker("settings").faults(value, locate(raw, reading.documents[0].index))
+        faults = get_checker("settings").faults(value, locate_document(raw, reading.documents[0].index))
         raise SettingsError(path, raw, faults)
     base = path.absolute().parent
     if wrong := settings_faults(value, base):
-        places = locate(raw, reading.documents[0].index)
+        places = locate_document(raw, reading.documents[0].index)
         raise SettingsError(
-            path, raw, [Fault(each.rule, each.message, *places.value(each.at), each.suggestion) for each in wrong]
+            path, raw, [Fault(fault.rule, fault.message, *places.value(fault.at), fault.suggestion) for fault in wrong]
         )
-    return _typed(value, base)
+    return _convert_settings(value, base)
 
 
 def settings_digest(settings: Settings) -> str:
@@ -80,20 +80,20 @@ def settings_digest(settings: Settings) -> str:
     return hashlib.blake2b(encoded, digest_size=16).hexdigest()
 
 
-def _typed(value: dict[str, Any], base: Path) -> Settings:
-    def convert(wanted: type, text: object) -> object:
-        if wanted is not Path or not isinstance(text, str):
-            raise NotImplementedError(f"settings cannot contain a {wanted}")
+def _convert_settings(value: dict[str, Any], base: Path) -> Settings:
+    def convert(target: type, text: object) -> object:
+        if target is not Path or not isinstance(text, str):
+            raise NotImplementedError(f"settings cannot contain a {target}")
         return base / text
 
     from reconciler.documents.schema.loader import load_schema
 
     plain = _in_seconds(load_schema("settings"), value)
-    plain["sources"] = [_followed(source, base) for source in plain["sources"]]
+    plain["sources"] = [_complete_source(source, base) for source in plain["sources"]]
     return msgspec.convert(plain, Settings, dec_hook=convert)
 
 
-def _followed(source: dict[str, Any], base: Path) -> dict[str, Any]:
+def _complete_source(source: dict[str, Any], base: Path) -> dict[str, Any]:
     complete = dict(source)
     if not any(complete.get(name) for name in ("branch", "tag", "commit")):
         complete["branch"] = "main"
@@ -104,13 +104,13 @@ def _followed(source: dict[str, Any], base: Path) -> dict[str, Any]:
 
 def _in_seconds(schema: dict[str, Any], value: Any) -> Any:
     if isinstance(value, dict):
-        known = schema.get("properties", {})
-        return {name: _in_seconds(known.get(name, schema["additionalProperties"]), value[name]) for name in value}
+        properties = schema.get("properties", {})
+        return {name: _in_seconds(properties.get(name, schema["additionalProperties"]), value[name]) for name in value}
     if isinstance(value, list):
         return [_in_seconds(schema["items"], item) for item in value]
     return parse_duration(value) if schema.get("x-duration") and isinstance(value, str) else value
 
 
-def _line(finding: Finding) -> str:
+def _format_finding_line(finding: Finding) -> str:
     advice = f" ({finding.suggestion})" if finding.suggestion else ""
     return f"{finding.path}:{finding.line}:{finding.column}: {finding.message}{advice}"

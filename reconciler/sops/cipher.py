@@ -39,16 +39,16 @@ class EncryptedValue(msgspec.Struct, frozen=True):
     type: str
 
 
-def parsed(text: str) -> EncryptedValue | None:
+def parse_encrypted_value(text: str) -> EncryptedValue | None:
     """The parts of an encrypted value; None if ``text`` is not one."""
-    found = re.fullmatch(_FORM, text)
-    if found is None:
+    match = re.fullmatch(_FORM, text)
+    if match is None:
         return None
     try:
-        content, iv, tag = (binascii.a2b_base64(part, strict_mode=True) for part in found.group(1, 2, 3))
+        content, iv, tag = (binascii.a2b_base64(part, strict_mode=True) for part in match.group(1, 2, 3))
     except binascii.Error:
         return None
-    return EncryptedValue(content, iv, tag, found[4])
+    return EncryptedValue(content, iv, tag, match[4])
 
 
 def additional_data(path: Sequence[str]) -> bytes:
@@ -63,7 +63,7 @@ def decrypt_value(sealed: EncryptedValue, key: bytes, bound: bytes) -> Value:
 
     try:
         plain = AESGCM(key).decrypt(sealed.iv, sealed.content + sealed.tag, bound)
-        return _typed(plain.decode(), sealed.type)
+        return _convert_text(plain.decode(), sealed.type)
     except (InvalidTag, ValueError):
         raise DecryptionFailed from None
 
@@ -100,23 +100,23 @@ def _type_of(value: Value) -> str:
     return "int" if isinstance(value, int) else "float" if isinstance(value, float) else "str"
 
 
-def _bounded(number: int) -> int:
+def _require_int64(number: int) -> int:
     if not -(2**63) <= number < 2**63:
         raise DecryptionFailed
     return number
 
 
-def _finite(number: float) -> float:
+def _require_finite_number(number: float) -> float:
     if not math.isfinite(number):
         raise DecryptionFailed
     return number
 
 
-def _typed(text: str, kind: str) -> Value:
+def _convert_text(text: str, kind: str) -> Value:
     if kind == "int":
-        return _bounded(int(text))
+        return _require_int64(int(text))
     if kind == "float":
-        return _finite(float(text))
+        return _require_finite_number(float(text))
     if kind == "bool" and text in _TRUE | _FALSE:
         return text in _TRUE
     if kind in ("str", "bytes", "time", COMMENT):

@@ -22,16 +22,16 @@ class Comment(NamedTuple):
     holder: Pointer
 
 
-def comments(text: str, part: DocumentLayout, begin: int) -> Iterator[Comment]:
+def list_comments(text: str, part: DocumentLayout, begin: int) -> Iterator[Comment]:
     """The comments of a document whose text begins at ``begin``: what follows a ``#`` between its scalars."""
     first, last = Span(begin, begin, (), 0), Span(part.end, part.end, (), 0)
     for before, after in pairwise([first, *part.spans, last]):
-        for found in _COMMENT.finditer(text, before.end, after.start):
-            holder = _holder(text, found.start(), before, after)
-            yield Comment(found.start(), found.end(), found[1], holder)
+        for match in _COMMENT.finditer(text, before.end, after.start):
+            holder = _find_comment_parent(text, match.start(), before, after)
+            yield Comment(match.start(), match.end(), match[1], holder)
 
 
-def _holder(text: str, start: int, before: Span, after: Span) -> Pointer:
+def _find_comment_parent(text: str, start: int, before: Span, after: Span) -> Pointer:
     """The parent of a comment: that of the scalar on its line, else of the next one, unless that is nested deeper."""
     line = text.rfind("\n", 0, start) + 1
     alone = not text[line:start].strip()

@@ -13,7 +13,14 @@ import msgspec
 from reconciler.documents.types import TEXT_FIELDS, Document, Reading
 from reconciler.errors import EncryptionError
 from reconciler.model.finding import Pointer
-from reconciler.sops.cipher import DecryptionFailed, Value, additional_data, as_bytes, decrypt_value, parsed
+from reconciler.sops.cipher import (
+    DecryptionFailed,
+    Value,
+    additional_data,
+    as_bytes,
+    decrypt_value,
+    parse_encrypted_value,
+)
 from reconciler.sops.keys import Keyring, NoUsableKey, data_key
 from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, ScalarSpan, layout_of, mac_value
 from reconciler.sops.metadata import FIELD, Metadata, MetadataError, metadata_of, path_of
@@ -47,7 +54,7 @@ class Group(msgspec.Struct):
         for document, part in self.documents:
             for leaf in part.leaves:
                 if leaf.pointer[:1] != (FIELD,):
-                    yield Leaf(document, leaf, _at(document.value, leaf.pointer))
+                    yield Leaf(document, leaf, _get_value_at(document.value, leaf.pointer))
 
 
 class Revealed(NamedTuple):
@@ -71,9 +78,11 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Decryp
 
     The MAC is verified only if all documents of the file could be read.
     """
-    sealed = [each for each in reading.documents if isinstance(each.value, dict) and FIELD in each.value]
+    sealed = [
+        document for document in reading.documents if isinstance(document.value, dict) and FIELD in document.value
+    ]
     written = layout_of(raw, {document.index for document in sealed}, is_json=reading.is_json)
-    found: dict[int, DecryptedDocument] = {}
+    decrypted_documents: dict[int, DecryptedDocument] = {}
     groups: dict[str, Group] = {}
     for document in sealed:
         try:
@@ -81,13 +90,13 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Decryp
             metadata.covers()
             part = _written_plainly(written.get(document.index))
         except MetadataError as error:
-            found[document.index] = _refused(document, error)
+            decrypted_documents[document.index] = _make_refused_document(document, error)
             continue
         group = groups.setdefault(metadata.mac, Group(metadata))
         group.documents.append((document, part))
     for group in groups.values():
-        found |= _opened(group, keyring, whole=not reading.faults)
-    return found
+        decrypted_documents |= _open_group(group, keyring, whole=not reading.faults)
+    return decrypted_documents
 
 
 def decrypt_group(group: Group, key: bytes) -> Revealed:
@@ -95,23 +104,23 @@ def decrypt_group(group: Group, key: bytes) -> Revealed:
     revealed = Revealed({}, {})
     covers, by_form = group.metadata.covers(), group.metadata.by_comments()
     for document, leaf, value in group.leaves():
-        sealed = parsed(value) if isinstance(value, str) else None
+        sealed = parse_encrypted_value(value) if isinstance(value, str) else None
         path = path_of(leaf.pointer)
-        wanted = sealed is not None if by_form else covers(path)
-        if not wanted or value in ("", None):
+        encrypted = sealed is not None if by_form else covers(path)
+        if not encrypted or value in ("", None):
             continue
         if sealed is None:
             message = "this value is not encrypted, but its document is"
             raise TamperedValue(document.index, leaf.pointer, message)
         try:
-            found = decrypt_value(sealed, key, additional_data(path))
+            plaintext = decrypt_value(sealed, key, additional_data(path))
         except DecryptionFailed:
             message = "this value was changed or moved since it was encrypted, or copied from another document"
             raise TamperedValue(document.index, leaf.pointer, message) from None
-        if path[0] != _FREE and isinstance(found, str) and _CONTROL.search(found):
+        if path[0] != _FREE and isinstance(plaintext, str) and _CONTROL.search(plaintext):
             message = "this value has a control character, which only the data of a secret may have"
             raise TamperedValue(document.index, leaf.pointer, message)
-        revealed.values[document.index, leaf.pointer] = found
+        revealed.values[document.index, leaf.pointer] = plaintext
         revealed.ivs[document.index, leaf.pointer] = sealed.iv
     return revealed
 
@@ -131,7 +140,7 @@ def compute_mac(group: Group, revealed: Revealed) -> str:
 
 def mac_matches(group: Group, revealed: Revealed, key: bytes) -> bool:
     """Whether the MAC shows that no value was changed, added, moved or removed."""
-    sealed = parsed(group.metadata.mac)
+    sealed = parse_encrypted_value(group.metadata.mac)
     if sealed is None:
         return False
     try:
@@ -144,16 +153,18 @@ def mac_matches(group: Group, revealed: Revealed, key: bytes) -> bool:
 def encrypted_in(part: DocumentLayout) -> frozenset[Pointer]:
     """Pointers of all values of a document that have the form of an encrypted value."""
     return frozenset(
-        leaf.pointer for leaf in part.leaves if leaf.pointer[:1] != (FIELD,) and parsed(leaf.text) is not None
+        leaf.pointer
+        for leaf in part.leaves
+        if leaf.pointer[:1] != (FIELD,) and parse_encrypted_value(leaf.text) is not None
     )
 
 
 def with_values(document: Document, revealed: Revealed) -> dict[str, Any]:
     """A document without ``sops``, with its decrypted values in place."""
-    whole: dict[str, Any] = _copied({name: each for name, each in document.value.items() if name != FIELD})
+    whole: dict[str, Any] = _copy_value({name: value for name, value in document.value.items() if name != FIELD})
     for (index, pointer), value in revealed.values.items():
         if index == document.index:
-            _at(whole, pointer[:-1])[pointer[-1]] = as_read(pointer, value)
+            _get_value_at(whole, pointer[:-1])[pointer[-1]] = as_read(pointer, value)
     return whole
 
 
@@ -166,48 +177,48 @@ def _written_plainly(part: DocumentLayout | None) -> DocumentLayout:
     return part
 
 
-def _opened(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, DecryptedDocument]:
+def _open_group(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, DecryptedDocument]:
     try:
         key = data_key(group.metadata, keyring)
     except NoUsableKey as error:
         trouble = SopsProblem(KEY_WRONG if keyring.required else LOCKED, (FIELD,), str(error), error.suggestion)
-        return {document.index: _locked(document, part, trouble) for document, part in group.documents}
+        return {document.index: _make_locked_document(document, part, trouble) for document, part in group.documents}
     try:
         revealed = decrypt_group(group, key)
     except TamperedValue as error:
-        return _broken(group, error.index, SopsProblem(MAC_BROKEN, error.at, str(error), _RESTORE))
+        return _make_broken_documents(group, error.index, SopsProblem(MAC_BROKEN, error.at, str(error), _RESTORE))
     if whole and not mac_matches(group, revealed, key):
         message = "since this was encrypted, a plain value was changed, or a value was added, moved or removed"
         first = group.documents[0][0].index
-        return _broken(group, first, SopsProblem(MAC_BROKEN, (FIELD, "mac"), message, _RESTORE))
+        return _make_broken_documents(group, first, SopsProblem(MAC_BROKEN, (FIELD, "mac"), message, _RESTORE))
     return {
         document.index: DecryptedDocument(with_values(document, revealed), encrypted_in(part))
         for document, part in group.documents
     }
 
 
-def _broken(group: Group, index: int, trouble: SopsProblem) -> dict[int, DecryptedDocument]:
+def _make_broken_documents(group: Group, index: int, trouble: SopsProblem) -> dict[int, DecryptedDocument]:
     """All documents of ``group``, still encrypted; the one with ``index`` has ``trouble``."""
     return {
-        document.index: _locked(document, part, trouble if document.index == index else None)
+        document.index: _make_locked_document(document, part, trouble if document.index == index else None)
         for document, part in group.documents
     }
 
 
-def _locked(document: Document, part: DocumentLayout, trouble: SopsProblem | None) -> DecryptedDocument:
-    value = {name: each for name, each in document.value.items() if name != FIELD}
+def _make_locked_document(document: Document, part: DocumentLayout, trouble: SopsProblem | None) -> DecryptedDocument:
+    value = {name: value for name, value in document.value.items() if name != FIELD}
     encrypted = encrypted_in(part)
     return DecryptedDocument(value, encrypted, True, (trouble,) if trouble else ())
 
 
-def _refused(document: Document, error: MetadataError) -> DecryptedDocument:
-    value = {name: each for name, each in document.value.items() if name != FIELD}
+def _make_refused_document(document: Document, error: MetadataError) -> DecryptedDocument:
+    value = {name: value for name, value in document.value.items() if name != FIELD}
     at: Sequence[str] = (FIELD, error.field) if error.field else (FIELD,)
     trouble = SopsProblem(METADATA, tuple(at), str(error), "let sops or reconciler secret write it")
     return DecryptedDocument(value, locked=True, troubles=(trouble,))
 
 
-def _at(holder: Any, pointer: Pointer) -> Any:
+def _get_value_at(holder: Any, pointer: Pointer) -> Any:
     for step in pointer:
         holder = holder[step]
     return holder
@@ -221,7 +232,7 @@ def as_read(pointer: Pointer, value: Value) -> Value:
     return text.lower() if isinstance(value, bool) else text
 
 
-def _copied(value: Any) -> Any:
+def _copy_value(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _copied(member) for name, member in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
+        return {name: _copy_value(member) for name, member in value.items()}
+    return [_copy_value(item) for item in value] if isinstance(value, list) else value

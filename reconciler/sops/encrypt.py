@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from reconciler.documents.encoding import fix_json_surrogates, is_json
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.documents.types import Document, Reading
-from reconciler.documents.writer import after_key, written
+from reconciler.documents.writer import after_key, render_document
 from reconciler.errors import EncryptionError
 from reconciler.sops.cipher import (
     COMMENT,
@@ -19,9 +19,9 @@ from reconciler.sops.cipher import (
     as_bytes,
     decrypt_value,
     encrypt_value,
-    parsed,
+    parse_encrypted_value,
 )
-from reconciler.sops.comments import Comment, comments
+from reconciler.sops.comments import Comment, list_comments
 from reconciler.sops.decrypt import (
     Group,
     Revealed,
@@ -32,7 +32,7 @@ from reconciler.sops.decrypt import (
     mac_matches,
     with_values,
 )
-from reconciler.sops.keys import Keyring, NoUsableKey, data_key, new_key, wrapped
+from reconciler.sops.keys import Keyring, NoUsableKey, data_key, new_key, wrap_key
 from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, Edit, ScalarSpan, layout_of
 from reconciler.sops.metadata import FIELD, Metadata, MetadataError, metadata_of, path_of
 
@@ -62,8 +62,8 @@ class IvCache(msgspec.Struct):
 
     def seal(self, bound: bytes, key: bytes, value: Value, kind: str = "") -> str:
         """Encrypt ``value``, with its former IV if it has one."""
-        known = kind or type(value).__name__
-        return encrypt_value(value, key, bound, self.ivs.get((bound, known, as_bytes(value)), b""), kind)
+        type_name = kind or type(value).__name__
+        return encrypt_value(value, key, bound, self.ivs.get((bound, type_name, as_bytes(value)), b""), kind)
 
 
 class DecryptedFile(msgspec.Struct, frozen=True):
@@ -75,14 +75,14 @@ class DecryptedFile(msgspec.Struct, frozen=True):
     stash: IvCache
 
 
-def encrypt(raw: bytes, recipients: Sequence[str], manner: EncryptionRules, moment: str) -> bytes:
+def encrypt_secrets(raw: bytes, recipients: Sequence[str], manner: EncryptionRules, moment: str) -> bytes:
     """Encrypt a file of plain secrets for ``recipients``; ``moment`` is the time in UTC as RFC 3339.
 
     Raises SecretFileError, and KeyringError for an invalid recipient.
     """
     key = new_key()
-    metadata = Metadata(wrapped(key, recipients), moment, "", manner.rule, manner.pattern, manner.mac_only_encrypted)
-    return _sealed(raw, metadata, key, IvCache())
+    metadata = Metadata(wrap_key(key, recipients), moment, "", manner.rule, manner.pattern, manner.mac_only_encrypted)
+    return _seal_file(raw, metadata, key, IvCache())
 
 
 def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
@@ -90,7 +90,7 @@ def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
     raw = fix_json_surrogates(raw.removeprefix(_BOM))
     if is_json(raw.lstrip()):
         raise SecretFileError("it is JSON: change it with sops")
-    group = _group(raw)
+    group = _parse_encrypted_group(raw)
     try:
         key = data_key(group.metadata, keyring)
         revealed = decrypt_group(group, key)
@@ -111,77 +111,79 @@ def decrypt_file(raw: bytes, keyring: Keyring) -> DecryptedFile:
         *_shown_comments(text, group, key, stash),
         *_without_metadata(text, group),
     ]
-    shown = _spliced(text, edits).encode()
-    if [each.value for each in read(shown).documents] != [with_values(each, revealed) for each, _ in group.documents]:
+    shown = _splice_text(text, edits).encode()
+    if [document.value for document in parse_documents(shown).documents] != [
+        with_values(document, revealed) for document, _ in group.documents
+    ]:
         raise SecretFileError("its layout cannot be shown; decrypt it with sops")
     return DecryptedFile(shown, group.metadata, key, stash)
 
 
-def reencrypt(disclosed: DecryptedFile, edited: bytes, moment: str) -> bytes:
+def reencrypt_secrets(disclosed: DecryptedFile, edited: bytes, moment: str) -> bytes:
     """Encrypt the ``edited`` text of ``disclosed`` with the same key. Raises SecretFileError."""
     metadata = msgspec.structs.replace(disclosed.metadata, lastmodified=moment)
-    return _sealed(edited, metadata, disclosed.key, disclosed.stash)
+    return _seal_file(edited, metadata, disclosed.key, disclosed.stash)
 
 
-def rotate(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterable[str], moment: str) -> bytes:
+def rotate_key(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterable[str], moment: str) -> bytes:
     """Encrypt a file with a new data key for its recipients, plus those to ``add``, minus those to ``remove``.
 
     Raises SecretFileError, and KeyringError for an invalid recipient.
     """
     disclosed = decrypt_file(raw, keyring)
     dropped = list(remove)
-    had = [each.recipient for each in disclosed.metadata.keys]
-    unknown = [each for each in dropped if each not in had]
+    had = [key.recipient for key in disclosed.metadata.keys]
+    unknown = [text for text in dropped if text not in had]
     if unknown:
         raise SecretFileError(f"it is not encrypted for {unknown[0]}; it is for {', '.join(had)}")
-    recipients = [each for each in dict.fromkeys([*had, *add]) if each not in dropped]
+    recipients = [fromkey for fromkey in dict.fromkeys([*had, *add]) if fromkey not in dropped]
     if not recipients:
         raise SecretFileError("without a recipient it cannot be decrypted")
     key = new_key()
-    metadata = msgspec.structs.replace(disclosed.metadata, keys=wrapped(key, recipients), lastmodified=moment)
-    return _sealed(disclosed.text, metadata, key, IvCache())
+    metadata = msgspec.structs.replace(disclosed.metadata, keys=wrap_key(key, recipients), lastmodified=moment)
+    return _seal_file(disclosed.text, metadata, key, IvCache())
 
 
-def _sealed(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes:
+def _seal_file(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes:
     raw = fix_json_surrogates(raw.removeprefix(_BOM))
-    reading, found = _plain(raw)
+    reading, layouts = _parse_plain_file(raw)
     text = raw.decode()
     try:
         covers = metadata.covers()
     except MetadataError as error:
         raise SecretFileError(str(error)) from None
     group, revealed = Group(metadata), Revealed({}, {})
-    group.documents.extend((document, found[document.index]) for document in reading.documents)
+    group.documents.extend((document, layouts[document.index]) for document in reading.documents)
     edits: list[Edit] = []
     for document, leaf, value in group.leaves():
         path = path_of(leaf.pointer)
         if covers(path) and value not in ("", None):
             revealed.values[document.index, leaf.pointer] = value
-            edits.append(_replaced(text, leaf, stash.seal(additional_data(path), key, value)))
+            edits.append(_replace_value(text, leaf, stash.seal(additional_data(path), key, value)))
     if not edits:
         raise SecretFileError(f"it has nothing to encrypt: no value matches {metadata.rule} {metadata.pattern}")
     for comment in _all_comments(text, group):
         path = path_of(comment.holder)
-        if covers(path) and comment.text and parsed(comment.text) is None:
+        if covers(path) and comment.text and parse_encrypted_value(comment.text) is None:
             sealed = stash.seal(additional_data(path), key, comment.text, COMMENT)
             edits.append(Edit(comment.start, comment.end, f"#{sealed}"))
     mac = encrypt_value(compute_mac(group, revealed), key, metadata.moment.encode())
-    block = written(msgspec.structs.replace(metadata, mac=mac).written())
-    edits += [_appended(text, part, block) for _, part in group.documents]
-    return _checked(_spliced(text, edits).encode(), reading, key)
+    block = render_document(msgspec.structs.replace(metadata, mac=mac).written())
+    edits += [_append_metadata(text, part, block) for _, part in group.documents]
+    return _verify_decrypted_values(_splice_text(text, edits).encode(), reading, key)
 
 
-def _plain(raw: bytes) -> tuple[Reading, dict[int, DocumentLayout]]:
+def _parse_plain_file(raw: bytes) -> tuple[Reading, dict[int, DocumentLayout]]:
     """A file that can be encrypted. Raises SecretFileError."""
-    reading = read(raw)
+    reading = parse_documents(raw)
     if reading.faults:
         fault = reading.faults[0]
         raise SecretFileError(f"line {fault.line}: {fault.message}")
-    found = layout_of(raw, range(len(reading.documents)))
+    layouts = layout_of(raw, range(len(reading.documents)))
     if not reading.documents:
         raise SecretFileError("it has no document")
     for document in reading.documents:
-        part = _found(found, document)
+        part = _get_document_layout(layouts, document)
         if is_json(raw.lstrip()):
             raise SecretFileError("it is JSON: encrypt it with sops")
         if not isinstance(document.value, dict) or not part.block:
@@ -190,18 +192,18 @@ def _plain(raw: bytes) -> tuple[Reading, dict[int, DocumentLayout]]:
             raise SecretFileError("it is already encrypted: change it with edit, its key with rotate")
         if part.shared:
             raise SecretFileError(f"line {document.line}: SOPS has no aliases and merge keys; write the values out")
-    return reading, found
+    return reading, layouts
 
 
-def _group(raw: bytes) -> Group:
+def _parse_encrypted_group(raw: bytes) -> Group:
     """The documents of an encrypted file, which must have been encrypted together. Raises SecretFileError."""
-    reading = read(raw)
+    reading = parse_documents(raw)
     if reading.faults:
         fault = reading.faults[0]
         raise SecretFileError(f"line {fault.line}: {fault.message}")
-    if not any(isinstance(each.value, dict) and FIELD in each.value for each in reading.documents):
+    if not any(isinstance(document.value, dict) and FIELD in document.value for document in reading.documents):
         raise SecretFileError("it is not encrypted")
-    found = layout_of(raw, range(len(reading.documents)))
+    layouts = layout_of(raw, range(len(reading.documents)))
     groups: dict[str, Group] = {}
     for document in reading.documents:
         try:
@@ -209,10 +211,10 @@ def _group(raw: bytes) -> Group:
             metadata.covers()
         except MetadataError as error:
             raise SecretFileError(f"line {document.line}: {error}") from None
-        if _found(found, document).shared:
+        if _get_document_layout(layouts, document).shared:
             raise SecretFileError(f"line {document.line}: SOPS has no aliases and merge keys; write the values out")
         group = groups.setdefault(metadata.mac, Group(metadata))
-        group.documents.append((document, found[document.index]))
+        group.documents.append((document, layouts[document.index]))
     if len(groups) > 1:
         raise SecretFileError("its documents were encrypted separately; put each into a file of its own")
     only = next(iter(groups.values()))
@@ -221,7 +223,7 @@ def _group(raw: bytes) -> Group:
     return only
 
 
-def _found(layouts: dict[int, DocumentLayout], document: Document) -> DocumentLayout:
+def _get_document_layout(layouts: dict[int, DocumentLayout], document: Document) -> DocumentLayout:
     if document.index not in layouts:
         raise SecretFileError(
             f"line {document.line}: its file has more than {MOST_SCALARS:,} keys and values; split it"
@@ -229,7 +231,7 @@ def _found(layouts: dict[int, DocumentLayout], document: Document) -> DocumentLa
     return layouts[document.index]
 
 
-def _replaced(text: str, leaf: ScalarSpan, sealed: str) -> Edit:
+def _replace_value(text: str, leaf: ScalarSpan, sealed: str) -> Edit:
     """Replace the value of ``leaf``; the line breaks after it stay, and in brackets it gets quotes."""
     old = text[leaf.start : leaf.end]
     ending = old[len(old.rstrip("\r\n")) :]
@@ -249,7 +251,7 @@ def _shown_values(group: Group, revealed: Revealed) -> Iterator[Edit]:
 def _shown_comments(text: str, group: Group, key: bytes, stash: IvCache) -> Iterator[Edit]:
     """The decrypted comments; others stay unchanged, as with SOPS."""
     for comment in _all_comments(text, group):
-        sealed = parsed(comment.text)
+        sealed = parse_encrypted_value(comment.text)
         if sealed is None:
             continue
         bound = additional_data(path_of(comment.holder))
@@ -264,7 +266,7 @@ def _shown_comments(text: str, group: Group, key: bytes, stash: IvCache) -> Iter
 def _all_comments(text: str, group: Group) -> Iterator[Comment]:
     begin = 0
     for _, part in group.documents:
-        yield from comments(text, part, begin)
+        yield from list_comments(text, part, begin)
         begin = part.end
 
 
@@ -277,12 +279,12 @@ def _without_metadata(text: str, group: Group) -> Iterator[Edit]:
         yield Edit(begin, end, "")
 
 
-def _appended(text: str, part: DocumentLayout, block: str) -> Edit:
+def _append_metadata(text: str, part: DocumentLayout, block: str) -> Edit:
     """The metadata, at the end of a document."""
     return Edit(part.end, part.end, block if text[: part.end].endswith("\n") else f"\n{block}")
 
 
-def _spliced(text: str, edits: Iterable[Edit]) -> str:
+def _splice_text(text: str, edits: Iterable[Edit]) -> str:
     pieces, at = [], 0
     for start, end, new in sorted(edits):
         pieces += [text[at:start], new]
@@ -290,9 +292,9 @@ def _spliced(text: str, edits: Iterable[Edit]) -> str:
     return "".join([*pieces, text[at:]])
 
 
-def _checked(raw: bytes, before: Reading, key: bytes) -> bytes:
+def _verify_decrypted_values(raw: bytes, before: Reading, key: bytes) -> bytes:
     """Return ``raw`` if it decrypts to exactly the values ``before``. Raises SecretFileError."""
-    group = _group(raw)
+    group = _parse_encrypted_group(raw)
     try:
         revealed = decrypt_group(group, key)
     except TamperedValue:

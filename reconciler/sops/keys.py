@@ -61,12 +61,12 @@ def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
         )
     import pyrage
 
-    identities = [each for text in keyring.identities for each in identities_of(text)]
-    for each in metadata.keys:
-        key = _unwrapped(pyrage, each.enc, identities)
+    identities = [identity for text in keyring.identities for identity in identities_of(text)]
+    for wrapped in metadata.keys:
+        key = _unwrap_key(pyrage, wrapped.enc, identities)
         if key:
             return key
-    listed = ", ".join(_short(each.recipient) for each in metadata.keys)
+    listed = ", ".join(_shorten_recipient(key.recipient) for key in metadata.keys)
     raise NoUsableKey(
         f"this is not encrypted for the identity of this host, but for: {listed}",
         "let someone who can decrypt it add this host's recipient: reconciler secret rotate FILE --add RECIPIENT",
@@ -78,13 +78,13 @@ def new_key() -> bytes:
     return os.urandom(KEY_BYTES)
 
 
-def wrapped(key: bytes, recipients: Iterable[str]) -> tuple[Wrapped, ...]:
+def wrap_key(key: bytes, recipients: Iterable[str]) -> tuple[Wrapped, ...]:
     """Encrypt ``key`` for each of ``recipients``. Raises KeyringError for an invalid one."""
     import pyrage
 
     return tuple(
-        Wrapped(each, pyrage.encrypt(key, [recipient_of(each)], armored=True).decode())
-        for each in dict.fromkeys(recipients)
+        Wrapped(fromkey, pyrage.encrypt(key, [recipient_of(fromkey)], armored=True).decode())
+        for fromkey in dict.fromkeys(recipients)
     )
 
 
@@ -114,18 +114,18 @@ def identities_of(text: str) -> tuple[Any, ...]:
         except (ValueError, pyrage.IdentityError):
             raise KeyringError("it has no SSH private key of type ed25519 or rsa without passphrase") from None
     lines = [(number, line.strip()) for number, line in enumerate(text.splitlines(), 1)]
-    found = tuple(_identity(number, line) for number, line in lines if line and not line.startswith("#"))
-    if not found:
+    identities = tuple(_parse_identity(number, line) for number, line in lines if line and not line.startswith("#"))
+    if not identities:
         raise KeyringError("it has no line that begins with AGE-SECRET-KEY-1")
-    return found
+    return identities
 
 
 def recipients_in(text: str) -> list[str]:
     """The recipients that belong to the identities in ``text``; those of SSH keys are unknown. Raises KeyringError."""
-    return [str(each.to_public()) for each in identities_of(text) if hasattr(each, "to_public")]
+    return [str(identity.to_public()) for identity in identities_of(text) if hasattr(identity, "to_public")]
 
 
-def _identity(number: int, line: str) -> Any:
+def _parse_identity(number: int, line: str) -> Any:
     import pyrage
 
     try:
@@ -134,7 +134,7 @@ def _identity(number: int, line: str) -> Any:
         raise KeyringError(f"line {number} is not an identity that begins with AGE-SECRET-KEY-1") from None
 
 
-def _unwrapped(pyrage: Any, enc: str, identities: list[Any]) -> bytes:
+def _unwrap_key(pyrage: Any, enc: str, identities: list[Any]) -> bytes:
     """The data key; empty if no identity fits."""
     try:
         key: bytes = pyrage.decrypt(enc.encode(), identities)
@@ -143,5 +143,5 @@ def _unwrapped(pyrage: Any, enc: str, identities: list[Any]) -> bytes:
     return key if len(key) == KEY_BYTES else b""
 
 
-def _short(recipient: str) -> str:
+def _shorten_recipient(recipient: str) -> str:
     return recipient if len(recipient) <= 20 else f"{recipient[:16]}…"

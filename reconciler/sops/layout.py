@@ -20,7 +20,7 @@ from reconciler.documents.events import (
     SequenceStartEvent,
 )
 from reconciler.documents.fault_sink import LimitReached
-from reconciler.documents.scalars import MERGE_KEY, Problem, Scalar, plain
+from reconciler.documents.scalars import MERGE_KEY, Problem, Scalar, parse_plain_scalar
 from reconciler.model.finding import Pointer
 
 MOST_SCALARS = 50_000
@@ -89,59 +89,59 @@ class _Open(msgspec.Struct):
     column: int = 0
 
 
-def layout_of(raw: bytes, wanted: Collection[int], *, is_json: bool = False) -> dict[int, DocumentLayout]:
-    """The documents with an index (``Document.index``) in ``wanted``, as far as the reader reads the file.
+def layout_of(raw: bytes, indexes: Collection[int], *, is_json: bool = False) -> dict[int, DocumentLayout]:
+    """The documents with an index (``Document.index``) in ``indexes``, as far as the reader reads the file.
 
     Everything after ``MOST_SCALARS`` is omitted. Positions refer to ``raw`` after ``fix_json_surrogates``.
     """
-    found: dict[int, DocumentLayout] = {}
+    layouts: dict[int, DocumentLayout] = {}
     stream = EventStream(raw, is_json=is_json)
     scalars = 0
     with suppress(*ENDS):
-        for index in range(max(wanted, default=-1) + 1):
+        for index in range(max(indexes, default=-1) + 1):
             root = stream.document()
-            if root is not None and index in wanted:
-                found[index] = part = _part(stream.next, root)
+            if root is not None and index in indexes:
+                layouts[index] = part = _build_document_layout(stream.next, root)
                 scalars += len(part.spans)
             if scalars > MOST_SCALARS:
                 break
-    return found
+    return layouts
 
 
 def mac_value(leaf: ScalarSpan, value: Scalar) -> Scalar:
     """``value`` as SOPS reads the text of ``leaf``: dates become timestamps, and every number is parsed."""
     if not leaf.plain:
         return value
-    moment = _moment(leaf.text)
+    moment = _normalize_timestamp(leaf.text)
     if moment:
         return moment
-    read = plain(leaf.text)
+    read = parse_plain_scalar(leaf.text)
     return value if isinstance(read, Problem) else read
 
 
-def _moment(text: str) -> str:
+def _normalize_timestamp(text: str) -> str:
     """A date or time in the form of RFC 3339; "" if ``text`` is neither."""
-    found = _MOMENT.fullmatch(text)
-    if found is None:
+    match = _MOMENT.fullmatch(text)
+    if match is None:
         return ""
-    year, month, day, hour, minute, second = (int(part or 0) for part in found.groups()[:6])
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
     try:
         at = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
     except ValueError:
         return ""
-    zone = found[8] or "Z"
-    fraction = (found[7] or "").rstrip("0").rstrip(".")
+    zone = match[8] or "Z"
+    fraction = (match[7] or "").rstrip("0").rstrip(".")
     return f"{at:%Y-%m-%dT%H:%M:%S}{fraction}{'Z' if zone in ('+00:00', '-00:00') else zone}"
 
 
-def _part(get: Any, event: Any) -> DocumentLayout:
+def _build_document_layout(get: Any, event: Any) -> DocumentLayout:
     part = DocumentLayout(block=type(event) is MappingStartEvent and not event.flow_style)
-    for step in _walk(get, event, part):
+    for step in _walk_nodes(get, event, part):
         part.end = step
     return part
 
 
-def _walk(get: Any, event: Any, part: DocumentLayout) -> Iterator[int]:
+def _walk_nodes(get: Any, event: Any, part: DocumentLayout) -> Iterator[int]:
     """Record every scalar of a document; yields where each node begins."""
     stack: list[_Open] = []
     while True:
@@ -149,23 +149,23 @@ def _walk(get: Any, event: Any, part: DocumentLayout) -> Iterator[int]:
         if kind is MappingEndEvent or kind is SequenceEndEvent:
             stack.pop()
         elif kind is ScalarEvent:
-            _scalar(event, stack, part)
+            _record_scalar(event, stack, part)
             if len(part.spans) > MOST_SCALARS:
                 raise LimitReached
         elif kind is MappingStartEvent or kind is SequenceStartEvent:
-            pointer = _next(stack[-1]) if stack else ()
+            pointer = _get_next_pointer(stack[-1]) if stack else ()
             stack.append(_Open(pointer, kind is SequenceStartEvent, bool(event.flow_style)))
         elif kind is AliasEvent:
             part.shared = True
             if stack:
-                _next(stack[-1])
+                _get_next_pointer(stack[-1])
         yield event.start_mark.index
         if not stack:
             return
         event = get()
 
 
-def _scalar(event: Any, stack: list[_Open], part: DocumentLayout) -> None:
+def _record_scalar(event: Any, stack: list[_Open], part: DocumentLayout) -> None:
     start, end = event.start_mark.index, event.end_mark.index
     if not stack:
         return
@@ -179,12 +179,12 @@ def _scalar(event: Any, stack: list[_Open], part: DocumentLayout) -> None:
         return
     if parent.is_list:
         parent.column = event.start_mark.column
-    pointer = _next(parent)
+    pointer = _get_next_pointer(parent)
     unmarked = not event.style and not event.tag
     part.leaves.append(ScalarSpan(pointer, event.value, start, end, unmarked, parent.flow, parent.column))
 
 
-def _next(parent: _Open) -> Pointer:
+def _get_next_pointer(parent: _Open) -> Pointer:
     """The pointer of the next node of ``parent``; a key that is not a scalar counts as empty."""
     if parent.is_list:
         parent.count += 1

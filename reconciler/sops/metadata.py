@@ -74,12 +74,12 @@ class Metadata(msgspec.Struct, frozen=True):
 
     def covers(self) -> Covers:
         """A function: whether values below a path are encrypted. Raises MetadataError for an invalid pattern."""
-        return covering(self.rule, self.pattern)
+        return make_path_matcher(self.rule, self.pattern)
 
     def written(self) -> dict[str, Any]:
         """The mapping as SOPS writes it."""
         body: dict[str, Any] = {
-            "age": [{"recipient": each.recipient, "enc": each.enc} for each in self.keys],
+            "age": [{"recipient": key.recipient, "enc": key.enc} for key in self.keys],
             "lastmodified": self.lastmodified,
             "mac": self.mac,
             self.rule: self.pattern,
@@ -102,9 +102,9 @@ def metadata_of(value: Any) -> Metadata:
     rule, pattern = (rules[0], value[rules[0]]) if rules else ("unencrypted_suffix", DEFAULT_SUFFIX)
     if not isinstance(pattern, str):
         raise MetadataError(rule, f"`{rule}` is not a text")
-    group, groups = _group(value)
+    group, groups = _select_first_group(value)
     return Metadata(
-        _wrapped(group.get("age")),
+        _parse_wrapped_keys(group.get("age")),
         value["lastmodified"],
         value["mac"],
         rule,
@@ -115,37 +115,37 @@ def metadata_of(value: Any) -> Metadata:
     )
 
 
-def _group(value: dict[str, Any]) -> tuple[dict[str, Any], int]:
+def _select_first_group(value: dict[str, Any]) -> tuple[dict[str, Any], int]:
     """The first group of keys, and the number of groups."""
     groups = value.get("key_groups")
     if not groups:
         return value, 1
-    if not isinstance(groups, list) or not all(isinstance(each, dict) for each in groups):
+    if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         raise MetadataError("key_groups", "`key_groups` is not a list of mappings")
     return groups[0], len(groups)
 
 
-def _wrapped(listed: Any) -> tuple[Wrapped, ...]:
+def _parse_wrapped_keys(listed: Any) -> tuple[Wrapped, ...]:
     try:
-        found = msgspec.convert(listed or (), tuple[Wrapped, ...])
+        wrappeds = msgspec.convert(listed or (), tuple[Wrapped, ...])
     except msgspec.ValidationError:
         raise MetadataError("age", "`age` is not a list of `recipient` and `enc`") from None
-    if len(found) > MOST_KEYS:
+    if len(wrappeds) > MOST_KEYS:
         raise MetadataError("age", f"`age` has more than {MOST_KEYS} recipients")
-    return found
+    return wrappeds
 
 
 @lru_cache(CACHED_PATTERNS)
-def covering(rule: str, pattern: str) -> Covers:
+def make_path_matcher(rule: str, pattern: str) -> Covers:
     """A function: whether values below a path are encrypted. Raises MetadataError for an invalid pattern."""
-    wanted = rule.startswith("encrypted")
+    encrypted = rule.startswith("encrypted")
     if rule.endswith("_suffix"):
-        return lambda path: any(name.endswith(pattern) for name in path) is wanted
-    matches = _matching(rule, pattern)
-    return lambda path: any(map(matches, path)) is wanted
+        return lambda path: any(name.endswith(pattern) for name in path) is encrypted
+    matches = _make_name_matcher(rule, pattern)
+    return lambda path: any(map(matches, path)) is encrypted
 
 
-def _matching(rule: str, pattern: str) -> Callable[[str], bool]:
+def _make_name_matcher(rule: str, pattern: str) -> Callable[[str], bool]:
     """A function: whether a regular expression of Go's dialect occurs in a name. Its time is linear."""
     import jsonschema_rs
 

@@ -30,11 +30,11 @@ class CommitLinks(msgspec.Struct, frozen=True):
 def read_links(objects: pygit2.Odb, commit: str) -> CommitLinks:
     """The links of ``commit``. Raises KeyError if it is missing and ValueError if it is no valid commit."""
     kind, content = objects.read(commit)
-    found = _HEADER.match(content) if kind == ObjectType.COMMIT else None
-    if found is None:
+    match = _HEADER.match(content) if kind == ObjectType.COMMIT else None
+    if match is None:
         raise ValueError(f"{commit} is not a commit that can be read")
-    time = _TIME.search(content, found.end())
-    return CommitLinks(tuple(line[7:].decode() for line in found[1].splitlines()), int(time[1]) if time else 0)
+    time = _TIME.search(content, match.end())
+    return CommitLinks(tuple(line[7:].decode() for line in match[1].splitlines()), int(time[1]) if time else 0)
 
 
 def is_ancestor(objects: pygit2.Odb, older: str, newer: str) -> bool:

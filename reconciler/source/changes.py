@@ -61,14 +61,14 @@ _NOTHING = _Side()
 """No entry, or one that is not read."""
 
 
-def classify(differences: Iterable[Difference], takes: Callable[[str], bool]) -> TreeChanges:
+def classify_differences(differences: Iterable[Difference], takes: Callable[[str], bool]) -> TreeChanges:
     """Convert ``differences`` into changed manifests and findings; ``takes`` decides which paths are read."""
     changes: list[FileChange] = []
     findings: list[Finding] = []
     resolved: list[Finding] = []
     for difference in differences:
-        old = _side(difference.path, difference.before, takes)
-        new = _side(difference.path, difference.after, takes)
+        old = _make_side(difference.path, difference.before, takes)
+        new = _make_side(difference.path, difference.after, takes)
         if old.blob != new.blob:
             changes.append(FileChange(new.path or old.path, old.blob, new.blob))
         if old.finding != new.finding:
@@ -79,17 +79,17 @@ def classify(differences: Iterable[Difference], takes: Callable[[str], bool]) ->
 
 def blob_to_read(difference: Difference, takes: Callable[[str], bool]) -> str:
     """The blob of the newer side of ``difference``, "" if it is no file to read."""
-    return _side(difference.path, difference.after, takes).blob
+    return _make_side(difference.path, difference.after, takes).blob
 
 
-def _side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Side:
+def _make_side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Side:
     if entry is None:
         return _NOTHING
     name = raw.decode("utf-8", "backslashreplace")
     if not takes(f"{name}/x.yaml" if entry.submodule else name):
         return _NOTHING
     path = replace_unsafe(name, lambda sign: ascii(sign[0])[1:-1])
-    fault = _oddity(entry, odd_name=path.encode() != raw)
+    fault = _find_oddity(entry, odd_name=path.encode() != raw)
     if is_json(name) and not entry.submodule:
         # Most are no manifests, so none of them is reported. The content of a link is its target, which is none either.
         return _Side(path, blob_name(path, entry.id.hex())) if fault is None or entry.symlink else _NOTHING
@@ -105,7 +105,7 @@ class _Oddity(msgspec.Struct, frozen=True):
     remedy: str
 
 
-def _oddity(entry: Entry, *, odd_name: bool) -> _Oddity | None:
+def _find_oddity(entry: Entry, *, odd_name: bool) -> _Oddity | None:
     """Why an entry must not be read as a manifest; None for a plain file."""
     if entry.symlink:
         return _Oddity("symlink", "this is a symbolic link, and links are not followed", "commit the file itself here")

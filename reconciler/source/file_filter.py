@@ -63,8 +63,8 @@ class FileFilter:
     """
 
     def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = (), ignored: bytes = b"") -> None:
-        self._include = tuple(_pattern(text) for text in include)
-        self._exclude = tuple(_pattern(text) for text in exclude)
+        self._include = tuple(_parse_pattern(text) for text in include)
+        self._exclude = tuple(_parse_pattern(text) for text in exclude)
         self._ignored = _ignore_patterns(ignored)
 
     def matches(self, path: str) -> bool:
@@ -84,23 +84,23 @@ def _ignore_patterns(content: bytes) -> tuple[Pattern, ...]:
     if len(content) > MOST_IGNORE_BYTES:
         raise SourceError(TOO_LARGE)
     lines = [line.strip() for line in content.decode("utf-8", "replace").splitlines()]
-    wanted = [line for line in lines if line and not line.startswith("#")]
-    if len(wanted) > MOST_PATTERNS:
+    patterns = [line for line in lines if line and not line.startswith("#")]
+    if len(patterns) > MOST_PATTERNS:
         raise SourceError(TOO_LARGE)
-    return tuple(_pattern(line.removeprefix("!"), negated=line.startswith("!")) for line in reversed(wanted))
+    return tuple(_parse_pattern(line.removeprefix("!"), negated=line.startswith("!")) for line in reversed(patterns))
 
 
-def _pattern(text: str, *, negated: bool = False) -> Pattern:
+def _parse_pattern(text: str, *, negated: bool = False) -> Pattern:
     """``text`` as a pattern. ``\\#`` and ``\\!`` stand for the signs themselves."""
     plain = text.removeprefix("\\") if text.startswith(("\\#", "\\!")) else text
     names = [name for name in plain.split("/") if name not in ("", ".")]
     if "/" not in plain.rstrip("/"):
         names.insert(0, "**")
-    segments = [None if name == "**" else re.compile(fnmatch.translate(_closed(name))) for name in names]
+    segments = [None if name == "**" else re.compile(fnmatch.translate(_escape_open_brackets(name))) for name in names]
     return Pattern(_without_repeats(segments), negated, plain.endswith("/"))
 
 
-def _closed(name: str) -> str:
+def _escape_open_brackets(name: str) -> str:
     """``name`` with every bracket that no other one closes as a class of its own.
 
     ``fnmatch`` looks for the end of each to the end of the name.

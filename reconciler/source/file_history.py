@@ -50,14 +50,14 @@ class History:
         if ``go_on`` returns False or a commit cannot be read: a shallow clone ends there.
         """
         try:
-            known = self._blob(self._commit(base), path) if base and base in self._git else None
-            yield from self._touches(path, self._commit(tip), known)
+            base_blob = self._blob(self._commit(base), path) if base and base in self._git else None
+            yield from self._touches(path, self._commit(tip), base_blob)
         except _FAULTS:
             yield HISTORY_END
 
-    def _touches(self, path: str, commit: pygit2.Commit, known: str | None) -> Iterator[CommitTouch]:
+    def _touches(self, path: str, commit: pygit2.Commit, base_blob: str | None) -> Iterator[CommitTouch]:
         after = self._blob(commit, path)
-        while after != known:
+        while after != base_blob:
             if not self._go_on():
                 yield HISTORY_END
                 return
@@ -66,7 +66,7 @@ class History:
             if same is None:
                 before = parents[0][1] if parents else ""
                 if before or after:
-                    yield CommitTouch(str(commit.id), _author(commit), before, after)
+                    yield CommitTouch(str(commit.id), _get_author_name(commit), before, after)
                 after = before
             if not parents:
                 return
@@ -82,5 +82,5 @@ class History:
             return ""
 
 
-def _author(commit: pygit2.Commit) -> str:
+def _get_author_name(commit: pygit2.Commit) -> str:
     return replace_unsafe(commit.author.raw_name.decode("utf-8", "replace"))

@@ -21,7 +21,7 @@ Read = Callable[[str], bytes]
 """Returns the bytes of a file below the source's path; empty if it is unavailable, or too large to show."""
 
 
-def reader(repository: Repository, revision: Revision) -> Read:
+def make_file_reader(repository: Repository, revision: Revision) -> Read:
     """Return a reader of files of ``revision``."""
 
     # Findings are in the order of their files: without it, each would parse the whole folder again.
@@ -47,7 +47,7 @@ def reader_of(settings: Settings, name: str, commit: str) -> Read:
     source = next(source for source in settings.sources if source.name == name)
     try:
         repository = open_source(source, Path(settings.state)).repository
-        return reader(repository, repository.resolve(commit))
+        return make_file_reader(repository, repository.resolve(commit))
     except ReconcilerError:
         return lambda _: b""
 

@@ -60,22 +60,22 @@ def borrowed_objects(objects: Path) -> Iterator[dict[str, str]]:
     and attributes have no effect. It exists until the block ends.
     """
     with tempfile.TemporaryDirectory(prefix="reconciler-") as name:
-        place = Path(name)
-        (place / "refs").mkdir()
-        (place / "objects").mkdir()
-        (place / "HEAD").write_text("ref: refs/heads/none\n")
-        (place / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
+        path = Path(name)
+        (path / "refs").mkdir()
+        (path / "objects").mkdir()
+        (path / "HEAD").write_text("ref: refs/heads/none\n")
+        (path / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = true\n")
         yield clean_environment() | {"GIT_DIR": name, "GIT_OBJECT_DIRECTORY": str(objects)}
 
 
-def run_git(command: list[str], place: Path, environment: dict[str, str], timeout: float) -> GitResult | None:
-    """Run ``command`` in ``place`` with this environment alone; None after ``timeout`` (seconds).
+def run_git(command: list[str], path: Path, environment: dict[str, str], timeout: float) -> GitResult | None:
+    """Run ``command`` in ``path`` with this environment alone; None after ``timeout`` (seconds).
 
     All processes that it started end with it.
     """
     with subprocess.Popen(
         command,
-        cwd=place,
+        cwd=path,
         env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -84,18 +84,18 @@ def run_git(command: list[str], place: Path, environment: dict[str, str], timeou
     ) as running:
         tails: dict[IO[bytes], bytearray] = {pipe: bytearray() for pipe in (running.stdout, running.stderr) if pipe}
         try:
-            ended = _read(tails, time.monotonic() + timeout)
+            ended = _read_pipes(tails, time.monotonic() + timeout)
             if ended:
                 running.wait(timeout)
         except subprocess.TimeoutExpired:
             ended = False
         finally:
-            _end(running, tails)
+            _end_command(running, tails)
     output, errors = (bytes(tail).decode("utf-8", "replace") for tail in tails.values())
     return GitResult(running.returncode, output, errors) if ended else None
 
 
-def _read(tails: dict[IO[bytes], bytearray], deadline: float) -> bool:
+def _read_pipes(tails: dict[IO[bytes], bytearray], deadline: float) -> bool:
     """Fill ``tails`` with the last bytes of each pipe until all are closed; False if ``deadline`` passes first."""
     with selectors.DefaultSelector() as selector:
         for pipe in tails:
@@ -113,12 +113,12 @@ def _read(tails: dict[IO[bytes], bytearray], deadline: float) -> bool:
     return True
 
 
-def _end(running: subprocess.Popen[bytes], tails: dict[IO[bytes], bytearray]) -> None:
+def _end_command(running: subprocess.Popen[bytes], tails: dict[IO[bytes], bytearray]) -> None:
     """End the command and its children: ssh and git-remote-https would survive a kill of git alone."""
     if running.returncode is None:
         # Not reaped yet, so its number still identifies its group and no other.
         os.killpg(running.pid, signal.SIGTERM)  # Git removes its lock files, which would stop the next command
-        _read(tails, time.monotonic() + _GRACE)
+        _read_pipes(tails, time.monotonic() + _GRACE)
         os.killpg(running.pid, signal.SIGKILL)
-        _read(tails, time.monotonic() + _LAST_WORDS)
+        _read_pipes(tails, time.monotonic() + _LAST_WORDS)
         running.wait()

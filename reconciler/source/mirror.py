@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import PushBroken, PushConflict, PushRefused, SourceNotFound
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 from reconciler.private_files import make_directory
 from reconciler.source.git_command import GitResult
 from reconciler.source.remote import REMOTE_WORDS, Remote
@@ -118,7 +118,7 @@ class Mirror:
         if refusal:
             reason = self._remote.clean(refusal.rpartition("\t")[2])
             declined = f"source {self._settings.name}: the remote declined {ref}: {'; '.join([reason, *words])}"
-            raise PushRefused(truncated(declined))
+            raise PushRefused(truncate_text(declined))
         failure = self._remote.failure(answer)
         raise PushBroken(str(failure)) if any(sign in answer.errors for sign in _BROKEN) else failure
 
@@ -132,8 +132,8 @@ class Mirror:
 
     def _removed_lock(self, answer: GitResult) -> bool:
         """Whether a lock file stopped ``answer`` that a killed Git left behind; it is removed."""
-        found = _LOCK_FILE.search(answer.errors)
-        lock = self.path / found[1] if found else None
+        match = _LOCK_FILE.search(answer.errors)
+        lock = self.path / match[1] if match else None
         if lock is None or not lock.resolve().is_relative_to(self.path.resolve()):
             return False
         try:
@@ -148,5 +148,5 @@ class Mirror:
     def _tip(self, ref: str) -> str:
         from reconciler.source.libgit import lookup_name, open_git
 
-        found = open_git(self.prepare()).references.get(lookup_name(ref))
-        return str(found.target) if found else ""
+        reference = open_git(self.prepare()).references.get(lookup_name(ref))
+        return str(reference.target) if reference else ""

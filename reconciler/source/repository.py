@@ -15,10 +15,10 @@ from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.documents.limits import LIMITS
 from reconciler.errors import SourceError, SourceNotFound
 from reconciler.model.revision import SUFFIXES, FileChange, Revision, blob_id, blob_name, is_json
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 from reconciler.printable import replace_unsafe
 from reconciler.source.ancestry import is_ancestor
-from reconciler.source.changes import TreeChanges, blob_to_read, classify
+from reconciler.source.changes import TreeChanges, blob_to_read, classify_differences
 from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
 from reconciler.source.libgit import PackDirectory, lookup_name, open_git
@@ -55,7 +55,7 @@ class Repository:
         self._manifest = self._without_manifests = ""
         self._trees = TreeReader(self._read_tree)
         self._contained: dict[tuple[str, str], bool] = {}
-        self._signatures = _signatures(settings)
+        self._signatures = _make_signature_checker(settings)
 
     @property
     def gitdir(self) -> Path:
@@ -76,11 +76,11 @@ class Repository:
         missing, SourceError if objects are missing or damaged.
         """
         self._reopen()
-        wanted = self._wanted(expression, head)
-        target = self._find(wanted, expression)
+        reference = self._wanted(expression, head)
+        target = self._find(reference, expression)
         if (signatures := self._signatures) is not None:
-            self._ask(lambda: signatures.check(self._git, target, wanted.ref))
-        ref = _short(expression or wanted.text)
+            self._ask(lambda: signatures.check(self._git, target, reference.ref))
+        ref = _shorten_ref_name(expression or reference.text)
         if self._last is None or self._last[0] != target or self._last[1].ref != ref:
             self._last = (target, self._revision(ref, target))
         return self._last[1]
@@ -126,7 +126,9 @@ class Repository:
         if objects are missing, damaged or beyond the limits of Walk.
         """
         takes = self._selection(after or before).matches
-        return classify(Walk(self._trees).differences(_raw(before), _raw(after)), takes)
+        return classify_differences(
+            Walk(self._trees).differences(_decode_tree_id(before), _decode_tree_id(after)), takes
+        )
 
     def changes(self, before: str, after: str) -> Iterator[FileChange]:
         """The changes of ``compare``."""
@@ -142,11 +144,13 @@ class Repository:
         takes = self._selection(tree).matches
         if self._manifest and takes(self._manifest) and self._is_manifest(self._file_at(tree, self._manifest)):
             return True
-        everything = Walk(self._trees).differences(b"", _raw(tree))
-        found = next((each for each in everything if self._is_manifest(blob_to_read(each, takes))), None)
-        self._manifest = found.path.decode() if found is not None else ""
-        self._without_manifests = tree if found is None else ""
-        return found is not None
+        everything = Walk(self._trees).differences(b"", _decode_tree_id(tree))
+        manifest = next(
+            (difference for difference in everything if self._is_manifest(blob_to_read(difference, takes))), None
+        )
+        self._manifest = manifest.path.decode() if manifest is not None else ""
+        self._without_manifests = tree if manifest is None else ""
+        return manifest is not None
 
     def _is_manifest(self, blob: str) -> bool:
         """Whether ``blob`` ("": none) is a manifest as far as its name, or the content of JSON, decides."""
@@ -164,7 +168,7 @@ class Repository:
 
         Raises SourceError.
         """
-        id_ = _raw(tree)
+        id_ = _decode_tree_id(tree)
         for name in path.encode().split(b"/") if path else ():
             below = parse_tree(self._trees.content(id_)).get(name + b"/")
             if below is None:
@@ -182,7 +186,7 @@ class Repository:
 
     def _file_at(self, tree: str, path: str) -> str:
         """The blob of the regular file at ``path``, "" for none; searches the bytes of trees without parsing them."""
-        id_ = _raw(tree)
+        id_ = _decode_tree_id(tree)
         *folders, name = path.encode().split(b"/")
         try:
             for folder in folders:
@@ -191,7 +195,7 @@ class Repository:
             _, _, after = self._trees.content(id_).partition(b"100644 " + name + b"\0")
         except (SourceError, ValueError):
             return ""
-        return blob_name(path, after[: len(_raw(tree))].hex()) if after else ""
+        return blob_name(path, after[: len(_decode_tree_id(tree))].hex()) if after else ""
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
         try:
@@ -214,33 +218,33 @@ class Repository:
             raise SourceError(f"source {self.settings.name}: object {raw.hex()} should be a tree and is not")
         return bytes(read)
 
-    def _find(self, wanted: Expression, written: str) -> str:
-        """Id of the object for ``wanted``; refs are looked up directly, since a poll does only this."""
+    def _find(self, expression: Expression, written: str) -> str:
+        """Id of the object for ``expression``; refs are looked up directly, since a poll does only this."""
         try:
-            if wanted.ref == wanted.text:
-                return str(self._git.lookup_reference(lookup_name(wanted.ref)).resolve().target)
-            return str(self._git.revparse_single(wanted.text).id)
+            if expression.ref == expression.text:
+                return str(self._git.lookup_reference(lookup_name(expression.ref)).resolve().target)
+            return str(self._git.revparse_single(expression.text).id)
         except _GIT_FAULTS:
             self._still_there()
-            raise SourceNotFound(f"source {self.settings.name}: {self._missing(written or wanted.text)}") from None
+            raise SourceNotFound(f"source {self.settings.name}: {self._missing(written or expression.text)}") from None
 
     def _missing(self, name: str) -> str:
         kind, _, short = name.removeprefix("refs/").partition("/")
         if not name.startswith("refs/"):
             return f"revision {name!r} is not in the repository"
         refs = self._ask(lambda: list(self._git.references))  # the repository may disappear at this moment
-        known = sorted(ref.removeprefix(f"refs/{kind}/") for ref in refs if f"/{kind}/" in ref)
+        names = sorted(ref.removeprefix(f"refs/{kind}/") for ref in refs if f"/{kind}/" in ref)
         noun = {"heads": "branch", "tags": "tag"}.get(kind, kind)
-        near = closest(short, known)
+        near = find_closest_word(short, names)
         if near:
             return f"{noun} {short!r} is not there; did you mean {near!r}?"
-        there = ", ".join(known[:5]) if known else f"no {noun} at all"
+        there = ", ".join(names[:5]) if names else f"no {noun} at all"
         return f"{noun} {short!r} is not there; the repository has {there}"
 
     def _revision(self, ref: str, target: str) -> Revision:
-        found = self._ask(lambda: self._git[target])
+        git_object = self._ask(lambda: self._git[target])
         try:
-            commit = found.peel(pygit2.Commit)
+            commit = git_object.peel(pygit2.Commit)
         except _GIT_FAULTS:
             raise SourceNotFound(f"source {self.settings.name}: {ref} is not a commit") from None
         tree = self._descend(bytes(commit.tree_id.raw), ref)
@@ -270,7 +274,7 @@ class Repository:
         return tree
 
     def _ignore_blob(self, tree: str) -> str:
-        content = self._trees.content(_raw(tree))
+        content = self._trees.content(_decode_tree_id(tree))
         name = IGNORE_FILE.encode()
         entry = parse_tree(content).get(name) if name in content else None
         if entry is None:
@@ -292,7 +296,7 @@ class Repository:
         return self._selections[blob]
 
 
-def _signatures(settings: SourceSettings) -> Signatures | None:
+def _make_signature_checker(settings: SourceSettings) -> Signatures | None:
     if settings.verify is None:
         return None
     from reconciler.source.signature import Signatures
@@ -300,9 +304,9 @@ def _signatures(settings: SourceSettings) -> Signatures | None:
     return Signatures(settings, settings.verify)
 
 
-def _raw(tree: str) -> bytes:
+def _decode_tree_id(tree: str) -> bytes:
     return bytes.fromhex(tree)
 
 
-def _short(name: str) -> str:
+def _shorten_ref_name(name: str) -> str:
     return name.removeprefix("refs/heads/").removeprefix("refs/tags/")

@@ -82,15 +82,15 @@ class Signatures:
         through ``ref`` ("" for none) must be signed under that name; otherwise an old release could be presented as a
         new one.
         """
-        found = git[target]
+        git_object = git[target]
         if self._settings.signed != "tag":
-            self._require(git, [str(found.peel(pygit2.Commit).id)])
+            self._require(git, [str(git_object.peel(pygit2.Commit).id)])
             return
         if ref.startswith("refs/tags/") and not _is_tag_of(
             git[git.lookup_reference(lookup_name(ref)).resolve().target], ref
         ):
             raise self._refusal(f"tag {target[:12]}", "the tag was created under another name")
-        if isinstance(found, pygit2.Tag):
+        if isinstance(git_object, pygit2.Tag):
             self._require(git, [target])
         elif tags := list(_tags_of(git, target)):
             self._require(git, tags[:1])
@@ -115,37 +115,37 @@ class Signatures:
             self._judge(git, [id_ for id_ in batch if id_ not in self._verdicts], trust)
             bad = next((id_ for id_ in batch if self._verdicts.get(id_)), None)
             if bad is not None:
-                raise self._refusal(f"{_kind(git, bad)} {bad[:12]}", self._verdicts[bad])
+                raise self._refusal(f"{_get_object_kind(git, bad)} {bad[:12]}", self._verdicts[bad])
 
     def _judge(self, git: pygit2.Repository, ids: Sequence[str], trust: Trust) -> None:
         """Determine the verdicts on ``ids``: in one command if all are good, else one by one up to the first bad."""
         if not ids:
             return
         try:
-            with _scratch(git, ids, trust) as place:
-                if len(ids) > 1 and self._ask(place, "commit", ids).code == 0:
+            with _open_scratch_directory(git, ids, trust) as path:
+                if len(ids) > 1 and self._ask(path, "commit", ids).code == 0:
                     self._verdicts |= dict.fromkeys(ids, "")
                     return
                 for id_ in ids:
-                    answer = self._ask(place, _kind(git, id_), [id_])
-                    self._verdicts[id_] = "" if answer.code == 0 else self._words(git, id_, answer, place)
+                    answer = self._ask(path, _get_object_kind(git, id_), [id_])
+                    self._verdicts[id_] = "" if answer.code == 0 else self._words(git, id_, answer, path)
                     if self._verdicts[id_]:
                         return
         except OSError as error:
             raise self._refusal(ids[0][:12], f"it cannot be checked: {error.strerror or error}") from None
 
-    def _ask(self, place: Path, kind: str, ids: Iterable[str], *, revoked: bool = True) -> GitResult:
+    def _ask(self, path: Path, kind: str, ids: Iterable[str], *, revoked: bool = True) -> GitResult:
         options = [part for name, program in _PROGRAMS.items() for part in ("-c", f"{name}={program}")]
-        options += ["-c", f"gpg.ssh.allowedSignersFile={place}/signers", "-c", "gpg.minTrustLevel=undefined"]
+        options += ["-c", f"gpg.ssh.allowedSignersFile={path}/signers", "-c", "gpg.minTrustLevel=undefined"]
         if self._settings.revoked_keys is not None and revoked:
-            options += ["-c", f"gpg.ssh.revocationFile={place}/revoked"]
-        command = ["git", "--git-dir", str(place / "git"), *options, f"verify-{kind}", "--raw", *ids]
-        answer = run_git(command, place, _environment(place), self._source.timeout)
+            options += ["-c", f"gpg.ssh.revocationFile={path}/revoked"]
+        command = ["git", "--git-dir", str(path / "git"), *options, f"verify-{kind}", "--raw", *ids]
+        answer = run_git(command, path, _build_environment(path), self._source.timeout)
         if answer is None:
             raise self._refusal(kind, f"Git did not verify it within {self._source.timeout:g} s")
         return answer
 
-    def _words(self, git: pygit2.Repository, id_: str, answer: GitResult, place: Path) -> str:
+    def _words(self, git: pygit2.Repository, id_: str, answer: GitResult, path: Path) -> str:
         """Why verification failed. Raises SourceUnverified if a program is missing: that is not a verdict."""
         if "cannot run" in answer.errors or "cannot exec" in answer.errors:
             raise self._refusal("a signature", f"{answer.errors.splitlines()[0]}; install it")
@@ -157,14 +157,14 @@ class Signatures:
             return "it is signed with ssh, and the settings name no allowedSigners"
         if form == b"PGP" and self._settings.gpg_keyring is None:
             return "it is signed with OpenPGP, and the settings name no gpgKeyring"
-        if form == b"SSH" and (other := self._ask(place, _kind(git, id_), [id_], revoked=False)).code == 0:
-            return f"revokedKeys rules its key out{_named(other)}"
+        if form == b"SSH" and (other := self._ask(path, _get_object_kind(git, id_), [id_], revoked=False)).code == 0:
+            return f"revokedKeys rules its key out{_format_named_key(other)}"
         verdict = next((words for pattern, words in _VERDICTS if re.search(pattern, answer.errors)), "")
-        return (verdict or "Git does not find it good") + _named(answer)
+        return (verdict or "Git does not find it good") + _format_named_key(answer)
 
     def _trust(self) -> Trust:
-        wanted = (self._settings.allowed_signers, self._settings.revoked_keys, self._settings.gpg_keyring)
-        return Trust(*map(self._content, wanted))
+        paths = (self._settings.allowed_signers, self._settings.revoked_keys, self._settings.gpg_keyring)
+        return Trust(*map(self._content, paths))
 
     def _content(self, path: Path | None) -> bytes:
         try:
@@ -179,48 +179,52 @@ class Signatures:
 
 
 @contextmanager
-def _scratch(git: pygit2.Repository, ids: Iterable[str], trust: Trust) -> Iterator[Path]:
+def _open_scratch_directory(git: pygit2.Repository, ids: Iterable[str], trust: Trust) -> Iterator[Path]:
     """A temporary directory with the trusted keys and a repository that contains only the objects ``ids``."""
     with tempfile.TemporaryDirectory(prefix="reconciler-") as name:
-        place = Path(name)
-        (place / "signers").write_bytes(trust.signers)
-        (place / "revoked").write_bytes(trust.revoked)
-        copy = pygit2.init_repository(str(place / "git"), bare=True)
+        path = Path(name)
+        (path / "signers").write_bytes(trust.signers)
+        (path / "revoked").write_bytes(trust.revoked)
+        copy = pygit2.init_repository(str(path / "git"), bare=True)
         for id_ in ids:
-            found = git[id_]
-            copy.write(found.type, found.read_raw())
-        home = place / "gpg"
+            git_object = git[id_]
+            copy.write(git_object.type, git_object.read_raw())
+        home = path / "gpg"
         home.mkdir(mode=0o700)
         (home / "gpg.conf").write_text(_GPG_CONF)
         if trust.keyring:
             (home / "keys").write_bytes(trust.keyring)
             # gpg skips keys that it cannot read; then no signature is good, and that is reported.
-            run_git(["gpg", "--batch", "--quiet", "--import", str(home / "keys")], place, _environment(place), 60.0)
-        yield place
+            run_git(["gpg", "--batch", "--quiet", "--import", str(home / "keys")], path, _build_environment(path), 60.0)
+        yield path
 
 
-def _environment(place: Path) -> dict[str, str]:
-    return clean_environment(str(place)) | {"GNUPGHOME": str(place / "gpg"), "LC_ALL": "C"}
+def _build_environment(path: Path) -> dict[str, str]:
+    return clean_environment(str(path)) | {"GNUPGHOME": str(path / "gpg"), "LC_ALL": "C"}
 
 
-def _named(answer: GitResult) -> str:
+def _format_named_key(answer: GitResult) -> str:
     """The key in Git's message, in parentheses."""
     key = _KEY.search(answer.errors)
     return f" ({key[1] or key[2]})" if key else ""
 
 
-def _kind(git: pygit2.Repository, id_: str) -> str:
+def _get_object_kind(git: pygit2.Repository, id_: str) -> str:
     return "tag" if git[id_].type == ObjectType.TAG else "commit"
 
 
 def _tags_of(git: pygit2.Repository, commit: str) -> Iterator[str]:
     """Ids of the annotated tags that point to ``commit`` under their own names, sorted by name."""
     for name in sorted(ref for ref in git.references if ref.startswith("refs/tags/")):
-        found = git[git.references[lookup_name(name)].resolve().target]
-        if isinstance(found, pygit2.Tag) and _is_tag_of(found, name) and str(found.peel(pygit2.Commit).id) == commit:
-            yield str(found.id)
+        git_object = git[git.references[lookup_name(name)].resolve().target]
+        if (
+            isinstance(git_object, pygit2.Tag)
+            and _is_tag_of(git_object, name)
+            and str(git_object.peel(pygit2.Commit).id) == commit
+        ):
+            yield str(git_object.id)
 
 
-def _is_tag_of(found: pygit2.Object, ref: str) -> bool:
-    """Whether ``found`` was created under the name ``ref``; only annotated tags have a name of their own."""
-    return not isinstance(found, pygit2.Tag) or ref == f"refs/tags/{found.name}"
+def _is_tag_of(git_object: pygit2.Object, ref: str) -> bool:
+    """Whether ``git_object`` was created under the name ``ref``; only annotated tags have a name of their own."""
+    return not isinstance(git_object, pygit2.Tag) or ref == f"refs/tags/{git_object.name}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reconciler.errors import SourceError, UsageError
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 from reconciler.source.git_command import clean_environment, run_git
 
 if TYPE_CHECKING:
@@ -25,18 +25,18 @@ def check_signing_key(settings: Settings) -> None:
     if settings.api is None or settings.api.signing_key is None:
         return
     try:
-        _sign(b"", settings.api.signing_key)
+        _sign_content(b"", settings.api.signing_key)
     except SourceError as error:
         raise UsageError(f"`api.signingKey` of the settings cannot be used: {error}") from None
 
 
 def signed_commit(head: str, message: str, key: Path) -> bytes:
     """The commit of ``head``, its lines up to the committer, and ``message``, signed. Raises SourceError."""
-    signature = _sign(f"{head}\n{message}\n".encode(), key)
+    signature = _sign_content(f"{head}\n{message}\n".encode(), key)
     return f"{head}gpgsig {signature.replace(chr(10), chr(10) + ' ')}\n\n{message}\n".encode()
 
 
-def _sign(content: bytes, key: Path) -> str:
+def _sign_content(content: bytes, key: Path) -> str:
     """The signature of ``content``, in armor. Raises SourceError, whose message has the path of the key at most."""
     try:
         with key.open("rb") as file:
@@ -54,12 +54,12 @@ def _sign(content: bytes, key: Path) -> str:
         except FileNotFoundError:
             raise SourceError("ssh-keygen is not installed: install openssh-client") from None
         if answer is None or answer.code:
-            raise SourceError(f"{key} does not sign: {_reason('' if answer is None else answer.errors)}")
+            raise SourceError(f"{key} does not sign: {_explain_failure('' if answer is None else answer.errors)}")
         return payload.with_name("commit.sig").read_text().strip()
 
 
-def _reason(errors: str) -> str:
+def _explain_failure(errors: str) -> str:
     if _PASSPHRASE in errors:
         return "it has a passphrase, which the daemon cannot enter: remove it with `ssh-keygen -p`"
     lines = [line for line in errors.splitlines() if line.strip() and not line.startswith(_NOISE)]
-    return truncated(" ".join(lines)) or f"ssh-keygen did not answer within {_SECONDS:g} s"
+    return truncate_text(" ".join(lines)) or f"ssh-keygen did not answer within {_SECONDS:g} s"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.errors import SourceEmpty, SourceRewritten, UsageError
 from reconciler.source.url import source_address
-from reconciler.tracing import span
+from reconciler.tracing import record_span
 
 if TYPE_CHECKING:
     from reconciler.model.revision import Revision
@@ -47,7 +47,7 @@ class Source:
         Raises SourceUnreachable or SourceNotFound; earlier fetched objects stay readable.
         """
         if self.mirror is not None:
-            with span("fetch"):
+            with record_span("fetch"):
                 self.mirror.refresh()
 
     def revision(self, expression: str = "", head: str = "") -> Revision:

@@ -57,11 +57,11 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
 
 def parse_tree(content: bytes) -> dict[bytes, Entry]:
     """The entries of a tree object by name, directories with a trailing slash. Raises SourceError if malformed."""
-    _ends(content)
+    _find_entry_ends(content)
     return _by_name(_ENTRY.findall(content))
 
 
-def _ends(content: bytes) -> list[int]:
+def _find_entry_ends(content: bytes) -> list[int]:
     """Where every 32nd entry ends, and the last one. Raises SourceError if ``content`` is malformed."""
     ends = list(accumulate(map(len, _PIECE.findall(content))))
     # A tree that is only partly readable must not pass for a smaller one.
@@ -104,8 +104,8 @@ class TreeReader:
         """The bytes of a tree, malformed ones too."""
         if not id_:
             return b""
-        found = self._cache.pop(id_, None)
-        self._cache[id_] = content = self._read(id_) if found is None else found
+        cached = self._cache.pop(id_, None)
+        self._cache[id_] = content = self._read(id_) if cached is None else cached
         size = sum(map(len, self._cache.values()))
         while len(self._cache) > CACHED_TREES or (size > CACHED_BYTES and len(self._cache) > 1):
             oldest = next(iter(self._cache))
@@ -120,14 +120,14 @@ class TreeReader:
         """
         content = self.content(before)
         ends = self._ends.get(before)
-        old = Tree(content, _ends(content) if ends is None else ends)
-        change = _compare(old, self.content(after))
+        old = Tree(content, _find_entry_ends(content) if ends is None else ends)
+        change = _compare_tree(old, self.content(after))
         if after:
             self._ends[after] = change.ends
         return change.left, change.right
 
 
-def _compare(old: Tree, content: bytes) -> Change:
+def _compare_tree(old: Tree, content: bytes) -> Change:
     """What differs between ``old`` and the tree with the bytes ``content``."""
     prefix, suffix = _equal_ends(old.content, content)
     grown = len(content) - len(old.content)
@@ -136,11 +136,11 @@ def _compare(old: Tree, content: bytes) -> Change:
     later = bisect_left(old.ends, len(old.content) - suffix, lo=shared)
     last = old.ends[later] if later < len(old.ends) else len(old.content)
     try:
-        between = _ends(content[first : last + grown])
+        between = _find_entry_ends(content[first : last + grown])
     except SourceError:
         # Here ends an entry of the old tree, and none of the new one, though all bytes from here on are equal.
         later, last = len(old.ends), len(old.content)
-        between = _ends(content[first:])
+        between = _find_entry_ends(content[first:])
     ends = [*old.ends[:shared], *(first + end for end in between), *(end + grown for end in old.ends[later + 1 :])]
     return Change(old.content[first:last], content[first : last + grown], ends)
 
@@ -148,16 +148,16 @@ def _compare(old: Tree, content: bytes) -> Change:
 def _equal_ends(one: bytes, other: bytes) -> tuple[int, int]:
     """The lengths of the longest prefix that both have, and of the longest suffix of what remains."""
     shorter = min(len(one), len(other))
-    prefix = _most(shorter, lambda low, high: one[low:high] == other[low:high])
+    prefix = _find_equal_length(shorter, lambda low, high: one[low:high] == other[low:high])
     ends = len(one), len(other)
-    suffix = _most(
+    suffix = _find_equal_length(
         shorter - prefix,
         lambda low, high: one[ends[0] - high : ends[0] - low] == other[ends[1] - high : ends[1] - low],
     )
     return prefix, suffix
 
 
-def _most(limit: int, equal: Callable[[int, int], bool]) -> int:
+def _find_equal_length(limit: int, equal: Callable[[int, int], bool]) -> int:
     """The largest number up to ``limit`` below which all is ``equal``; asks for each range once."""
     low, high = 0, limit
     while low < high:
@@ -192,7 +192,7 @@ class Walk:
         for name in sorted(left.keys() | right.keys()):
             one, other = left.get(name), right.get(name)
             if not name.endswith(b"/"):
-                if _matters(name, one, other):
+                if _is_relevant_entry(name, one, other):
                     yield Difference(prefix + name, one, other)
             elif not name.startswith(b"."):
                 yield from self._below(one.id if one else b"", other.id if other else b"", prefix + name)
@@ -205,5 +205,5 @@ class Walk:
             raise SourceError(f"directories are nested more than {DEEPEST} deep below {prefix[:60]!r}")
 
 
-def _matters(name: bytes, one: Entry | None, other: Entry | None) -> bool:
+def _is_relevant_entry(name: bytes, one: Entry | None, other: Entry | None) -> bool:
     return name.endswith(_MANIFEST) or any(entry is not None and entry.submodule for entry in (one, other))

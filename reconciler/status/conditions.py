@@ -10,10 +10,10 @@ from reconciler.engines.engine_state import message_of, record_conditions
 from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.tables.conditions import Condition
-from reconciler.status.rollup import worst
+from reconciler.status.rollup import find_worst_health
 
 
 class WaitReason(msgspec.Struct, frozen=True, gc=False):
@@ -68,10 +68,10 @@ class ResourceFacts(msgspec.Struct, frozen=True, gc=False):
     @property
     def health(self) -> Health:
         """The worst health of its locations and members."""
-        return worst((*(record.health for record in self.records), *self.members))
+        return find_worst_health((*(record.health for record in self.records), *self.members))
 
 
-def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
+def compute_conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     """The conditions of a resource: always Ready, and other types only if they apply.
 
     Ready: every record has the desired digest and is Healthy or Recorded. Reconciling: more will happen without
@@ -84,109 +84,112 @@ def conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     if not facts.exists:
         return ()
     if facts.failures:
-        found = _failed(facts)
+        current = _make_failed_conditions(facts)
     elif facts.wait is not None:
-        found = _waiting(facts, facts.wait)
+        current = _make_waiting_conditions(facts, facts.wait)
     elif not facts.digest:
-        found = _in_progress(Reason.DELETING, "no longer in Git; to be deleted")
+        current = _in_progress(Reason.DELETING, "no longer in Git; to be deleted")
     elif facts.drift is not None:
-        found = _drifted(facts.key, facts.drift)
+        current = _make_drift_conditions(facts.key, facts.drift)
     else:
-        found = _declared(facts)
+        current = _make_declared_conditions(facts)
     if facts.suspended:
-        found = (*found, condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, facts.suspended))
+        current = (*current, make_condition(ConditionType.SUSPENDED, True, Reason.SUSPENDED, facts.suspended))
     if facts.on_hold:
-        found = (*found, condition(ConditionType.HOLDING_REQUESTS, True, Reason.HOLDING_REQUESTS, facts.on_hold))
-    return (*found, *_unplaced(facts), *_of_engines(facts.records))
+        current = (
+            *current,
+            make_condition(ConditionType.HOLDING_REQUESTS, True, Reason.HOLDING_REQUESTS, facts.on_hold),
+        )
+    return (*current, *_make_unplaced_conditions(facts), *_of_engines(facts.records))
 
 
-def condition(type: ConditionType, status: bool, reason: Reason, message: str = "") -> Condition:  # noqa: A002
+def make_condition(type: ConditionType, status: bool, reason: Reason, message: str = "") -> Condition:  # noqa: A002
     """A condition with its message on one line of at most 500 characters; every condition is created here."""
-    return Condition(type, status, reason, truncated(message))
+    return Condition(type, status, reason, truncate_text(message))
 
 
 def ready(facts: ResourceFacts) -> bool:
     """Whether the resource is applied as in Git, and healthy."""
-    return any(each.type == ConditionType.READY and each.status for each in conditions(facts))
+    return any(condition.type == ConditionType.READY and condition.status for condition in compute_conditions(facts))
 
 
 def condition_from_error(type: ConditionType, error: ReconcilerError) -> Condition:  # noqa: A002
     """The condition ``type`` with the status False because of ``error``."""
-    return condition(type, False, error.reason, str(error))
+    return make_condition(type, False, error.reason, str(error))
 
 
-def _failed(facts: ResourceFacts) -> tuple[Condition, ...]:
+def _make_failed_conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     final = [failure for failure in facts.failures if _is_final(failure, facts.attempts)]
     first = (final or facts.failures)[0]
-    place = f"at {first.location}: " if first.location else ""
-    message = place + first.message
-    not_ready = condition(ConditionType.READY, False, first.reason, message)
+    where = f"at {first.location}: " if first.location else ""
+    message = where + first.message
+    not_ready = make_condition(ConditionType.READY, False, first.reason, message)
     outlook = ConditionType.STALLED if final else ConditionType.RECONCILING
-    return not_ready, condition(outlook, True, first.reason, message)
+    return not_ready, make_condition(outlook, True, first.reason, message)
 
 
 def _is_final(failure: Failure, attempts: int) -> bool:
     return not failure.retry or (0 < attempts <= failure.attempts)
 
 
-def _waiting(facts: ResourceFacts, wait: WaitReason) -> tuple[Condition, ...]:
+def _make_waiting_conditions(facts: ResourceFacts, wait: WaitReason) -> tuple[Condition, ...]:
     if not wait.retained:
         return _in_progress(wait.reason, wait.message)
     if facts.health.is_good:
-        return (condition(ConditionType.READY, True, wait.reason, wait.message),)
+        return (make_condition(ConditionType.READY, True, wait.reason, wait.message),)
     return _by_health(facts)
 
 
-def _drifted(key: Key, drift: DriftState) -> tuple[Condition, ...]:
+def _make_drift_conditions(key: Key, drift: DriftState) -> tuple[Condition, ...]:
     if drift.in_conflict:
         message = f"healed too often, and not healed again until: reconciler retry {key}; {drift.places}"
-        not_ready = condition(ConditionType.READY, False, Reason.DRIFT_CONFLICT, message)
-        return not_ready, condition(ConditionType.STALLED, True, Reason.DRIFT_CONFLICT, message)
+        not_ready = make_condition(ConditionType.READY, False, Reason.DRIFT_CONFLICT, message)
+        return not_ready, make_condition(ConditionType.STALLED, True, Reason.DRIFT_CONFLICT, message)
     if drift.healed:
         return _in_progress(Reason.DRIFTED, drift.places)
-    return (condition(ConditionType.READY, False, Reason.DRIFTED, drift.places),)
+    return (make_condition(ConditionType.READY, False, Reason.DRIFTED, drift.places),)
 
 
-def _declared(facts: ResourceFacts) -> tuple[Condition, ...]:
+def _make_declared_conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     placed = [record for record in facts.records if record.location]
     if facts.unbound and not placed:
-        return (condition(ConditionType.READY, False, Reason.LOCATION_NOT_BOUND, _not_bound(facts.unbound)),)
+        return (make_condition(ConditionType.READY, False, Reason.LOCATION_NOT_BOUND, _not_bound(facts.unbound)),)
     behind = [record.location for record in facts.records if record.digest != facts.digest]
     if not facts.records:
         return _in_progress(Reason.PENDING, "not applied yet")
     if behind:
-        return _in_progress(Reason.PENDING, f"the latest change is not applied yet{_at(behind)}")
+        return _in_progress(Reason.PENDING, f"the latest change is not applied yet{_format_locations(behind)}")
     return _by_health(facts)
 
 
 def _by_health(facts: ResourceFacts) -> tuple[Condition, ...]:
     """Ready by the health that engines report, once the digests are equal."""
-    own = worst(record.health for record in facts.records)
+    own = find_worst_health(record.health for record in facts.records)
     places = [record.location for record in facts.records if record.health is own]
     if own is Health.HEALTHY:
-        return (condition(ConditionType.READY, True, Reason.APPLIED, f"applied{_at(places)}"),)
+        return (make_condition(ConditionType.READY, True, Reason.APPLIED, f"applied{_format_locations(places)}"),)
     if own is Health.RECORDED:
         running = [record.location for record in facts.records if record.health is Health.HEALTHY]
-        applied = f"applied{_at(running)}; " if running else ""
-        message = f"{applied}recorded only{_at(places)}: nothing runs there"
-        return (condition(ConditionType.READY, True, Reason.RECORDED, message),)
+        applied = f"applied{_format_locations(running)}; " if running else ""
+        message = f"{applied}recorded only{_format_locations(places)}: nothing runs there"
+        return (make_condition(ConditionType.READY, True, Reason.RECORDED, message),)
     where = _by_location(facts.records, own)
     if own is Health.LOADING:
         return _in_progress(Reason.LOADING, f"loading{where}")
     if own is Health.DELETING:
         return _in_progress(Reason.DELETING, f"deleting{where}")
     if own is Health.UNKNOWN:
-        return (condition(ConditionType.READY, False, Reason.HEALTH_UNKNOWN, f"health is not known{where}"),)
-    return (condition(ConditionType.READY, False, Reason.UNHEALTHY, f"not healthy{where}"),)
+        return (make_condition(ConditionType.READY, False, Reason.HEALTH_UNKNOWN, f"health is not known{where}"),)
+    return (make_condition(ConditionType.READY, False, Reason.UNHEALTHY, f"not healthy{where}"),)
 
 
 def _by_location(records: Iterable[Record], health: Health) -> str:
     """`` at here: 1 of 2 replicas updated, 0 available; there``: locations with ``health`` and their messages."""
-    found = sorted((each.location, message_of(each.state)) for each in records if each.health is health)
-    places = [f"{place}: {message}" if message else place for place, message in found if place]
+    messages = sorted((record.location, message_of(record.state)) for record in records if record.health is health)
+    places = [f"{location}: {message}" if message else location for location, message in messages if location]
     if not places:
-        return "".join(f": {message}" for place, message in found if message)
-    return f" at {('; ' if any(message for _, message in found) else ', ').join(places)}"
+        return "".join(f": {message}" for location, message in messages if message)
+    return f" at {('; ' if any(message for _, message in messages) else ', ').join(places)}"
 
 
 def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
@@ -196,7 +199,7 @@ def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
         for kind, reason, message, location in record_conditions(record):
             places.setdefault((kind, reason), {}).setdefault(message, []).append(location or record.location)
     return tuple(
-        condition(kind, True, reason, _at_places(messages))
+        make_condition(kind, True, reason, _at_places(messages))
         for (kind, reason), messages in sorted(places.items(), reverse=True)
     )
 
@@ -204,25 +207,25 @@ def _of_engines(records: tuple[Record, ...]) -> tuple[Condition, ...]:
 def _at_places(messages: dict[str, list[str]]) -> str:
     """``at here, there: no limits; at far: no firewall``; what has no location is first."""
     everywhere = [message for message, at in sorted(messages.items()) if not any(at)]
-    found = [f"at {', '.join(sorted(at))}: {message}" for message, at in sorted(messages.items()) if any(at)]
-    return "; ".join([" ".join(everywhere), *found] if everywhere else found)
+    texts = [f"at {', '.join(sorted(at))}: {message}" for message, at in sorted(messages.items()) if any(at)]
+    return "; ".join([" ".join(everywhere), *texts] if everywhere else texts)
 
 
 def _in_progress(reason: Reason, message: str) -> tuple[Condition, ...]:
-    not_ready = condition(ConditionType.READY, False, reason, message)
-    return not_ready, condition(ConditionType.RECONCILING, True, reason, message)
+    not_ready = make_condition(ConditionType.READY, False, reason, message)
+    return not_ready, make_condition(ConditionType.RECONCILING, True, reason, message)
 
 
-def _unplaced(facts: ResourceFacts) -> tuple[Condition, ...]:
+def _make_unplaced_conditions(facts: ResourceFacts) -> tuple[Condition, ...]:
     if not facts.unbound or not facts.digest:
         return ()
-    return (condition(ConditionType.PLACED, False, Reason.LOCATION_NOT_BOUND, _not_bound(facts.unbound)),)
+    return (make_condition(ConditionType.PLACED, False, Reason.LOCATION_NOT_BOUND, _not_bound(facts.unbound)),)
 
 
 def _not_bound(locations: Iterable[str]) -> str:
     return f"this host binds no location {', '.join(sorted(locations))}"
 
 
-def _at(locations: Iterable[str]) -> str:
+def _format_locations(locations: Iterable[str]) -> str:
     names = ", ".join(sorted(filter(None, locations)))
     return f" at {names}" if names else ""

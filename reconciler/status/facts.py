@@ -13,7 +13,7 @@ from reconciler.engines.plugin import RECORDED
 from reconciler.model.key import PLACED, Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.placement import locations_of
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
@@ -34,10 +34,10 @@ class FactsReader:
         self._records = records
         self._settings = settings
         self._source = source
-        self._sources = frozenset(each.name for each in settings.sources)
+        self._sources = frozenset(source.name for source in settings.sources)
         self._failed = records.failures.count() > 0
-        self._suspended = {each.target: each for each in records.suspensions.all()}
-        self._on_hold = {each.key: each for each in records.traffic_holds.all()}
+        self._suspended = {suspension.target: suspension for suspension in records.suspensions.all()}
+        self._on_hold = {traffic_hold.key: traffic_hold for traffic_hold in records.traffic_holds.all()}
         self._drifts: dict[str, list[DriftRow]] = {}
         for row in records.drifts.all():
             self._drifts.setdefault(row.key, []).append(row)
@@ -52,8 +52,8 @@ class FactsReader:
         shown = {str(key) for key in keys if key.kind in SHOWN_BY_BODY}
         others = {str(key) for key in keys} - shown
         applied = self._records.applied
-        found = applied.get_many(others, bodies=False) if others else {}
-        self.expect_applied(others | shown, found | applied.get_many(shown) if shown else found)
+        records = applied.get_many(others, bodies=False) if others else {}
+        self.expect_applied(others | shown, records | applied.get_many(shown) if shown else records)
         self._read_places({key.gvc for key in keys if key.kind in PLACED} - self._places.keys())
 
     def expect_applied(self, keys: Iterable[str], applied: Mapping[str, tuple[Record, ...]]) -> None:
@@ -126,19 +126,19 @@ class FactsReader:
         rows = self._drifts.get(str(key), [])
         if not rows:
             return None
-        from reconciler.planning.drift import decode, describe
+        from reconciler.planning.drift import describe_drift, parse_drift
 
         with stored_row("drifts", key):
-            places = truncated("; ".join(describe(decode(row.packed)) for row in rows))
+            places = truncate_text("; ".join(describe_drift(parse_drift(row.packed)) for row in rows))
         return DriftState(places, any(row.in_conflict for row in rows), self._settings.drift.heal)
 
     def _unbound_of(self, gvc: str) -> tuple[str, ...]:
-        return tuple(place for place in self._places_of(gvc) or () if place not in self._settings.locations)
+        return tuple(location for location in self._places_of(gvc) or () if location not in self._settings.locations)
 
     def _is_recorded(self, gvc: str) -> bool:
         """Whether ``gvc`` has a location at which nothing runs: its members there are Recorded."""
         bound = self._settings.locations
-        return any(place in bound and bound[place].engine == RECORDED for place in self._places_of(gvc) or ())
+        return any(location in bound and bound[location].engine == RECORDED for location in self._places_of(gvc) or ())
 
     def _places_of(self, gvc: str) -> tuple[str, ...] | None:
         """Every location of ``gvc`` as applied; None if it is not applied."""
@@ -148,18 +148,18 @@ class FactsReader:
 
     def _read_places(self, gvcs: Iterable[str]) -> None:
         keys = {gvc: Key(Kind.GVC, "", gvc) for gvc in gvcs}
-        found = self._records.applied.get_many(keys.values()) if keys else {}
+        applied = self._records.applied.get_many(keys.values()) if keys else {}
         for gvc, key in keys.items():
-            records = found.get(str(key))
+            records = applied.get(str(key))
             self._places[gvc] = (
-                locations_of(_body(records[0]), lambda: self._locations, self._settings.org) if records else None
+                locations_of(_decode_body(records[0]), lambda: self._locations, self._settings.org) if records else None
             )
 
     @cached_property
     def _locations(self) -> list[dict[str, Any]]:
-        return [_body(record) for record in self._records.applied.items(Kind.LOCATION)]
+        return [_decode_body(record) for record in self._records.applied.items(Kind.LOCATION)]
 
 
-def _body(record: Record) -> dict[str, Any]:
+def _decode_body(record: Record) -> dict[str, Any]:
     with stored_row("applied", record.key):
         return msgspec.json.decode(record.body, type=dict[str, Any])

@@ -9,13 +9,13 @@ import msgspec
 
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health
-from reconciler.printable import code_span, printable
+from reconciler.printable import code_span, escape_text
 from reconciler.reasons import ConditionType
 from reconciler.records.tables.conditions import Condition
-from reconciler.status.conditions import ResourceFacts, conditions
+from reconciler.status.conditions import ResourceFacts, compute_conditions
 from reconciler.status.render import conditions_block
-from reconciler.status.rollup import worst
-from reconciler.status.yaml_text import quoted, without_controls, word
+from reconciler.status.rollup import find_worst_health
+from reconciler.status.yaml_text import format_word, quote_text, without_controls
 
 RUN_FILE = "reconciler.yaml"
 README_FILE = "README.md"
@@ -48,33 +48,33 @@ class Overview(msgspec.Struct, frozen=True):
     @property
     def health(self) -> Health:
         """The worst health of all resources; a source without any is Healthy."""
-        return worst({health for (_, health), count in self.counts.items() if count} or {Health.HEALTHY})
+        return find_worst_health({health for (_, health), count in self.counts.items() if count} or {Health.HEALTHY})
 
 
 def run_file(overview: Overview) -> bytes:
     """``reconciler.yaml`` (schemas/run-status.json)."""
-    lines = [f"source: {word(overview.source)}"]
+    lines = [f"source: {format_word(overview.source)}"]
     if overview.revision:
-        lines.append(f"revision: {quoted(overview.revision)}")
+        lines.append(f"revision: {quote_text(overview.revision)}")
     lines += [f"health: {overview.health}", f"resources: {overview.total}", f"notReady: {overview.unready}"]
     kinds = sorted({kind for kind, _ in overview.counts})
     lines.append("kinds:" if kinds else "kinds: {}")
     for kind in kinds:
-        each = (
+        counts = (
             f"{health}: {overview.counts[kind, health]}" for health in _COLUMNS if overview.counts.get((kind, health))
         )
-        lines.append(f"  {kind}: {{{', '.join(each)}}}")
+        lines.append(f"  {kind}: {{{', '.join(counts)}}}")
     lines.append(conditions_block(overview.conditions))
     return ("\n".join(lines) + "\n").encode()
 
 
 def unready_in(file: bytes | None) -> int | None:
     """The number of unready resources in a ``reconciler.yaml``; None if it contains none."""
-    found = _NOT_READY.search(file or b"")
-    return int(found[1]) if found else None
+    match = _NOT_READY.search(file or b"")
+    return int(match[1]) if match else None
 
 
-def readme(overview: Overview, path: Callable[[Key], str]) -> bytes:
+def render_readme(overview: Overview, path: Callable[[Key], str]) -> bytes:
     """``README.md``: counts by kind and health, and at most 100 unready resources, each with its reason.
 
     ``path`` returns the path of the status file of a resource, which its row links to.
@@ -82,19 +82,24 @@ def readme(overview: Overview, path: Callable[[Key], str]) -> bytes:
     revision = code_span(without_controls(overview.revision)) or "no revision yet"
     total = f"{overview.total} resource{'' if overview.total == 1 else 's'}"
     lines = [
-        f"# Status of {_plain(overview.source)}",
+        f"# Status of {_escape_markdown(overview.source)}",
         "",
         f"{revision} · {overview.health} · {total}, {overview.unready or 'none'} not ready",
         "",
         "Written by reconciler: this file and those of resources change with them, files of others are left alone.",
     ]
-    bad = [each for each in overview.conditions if _is_abnormal(each)]
+    bad = [condition for condition in overview.conditions if _is_abnormal(condition)]
     if bad:
-        lines += ["", "## Conditions", "", *(f"- **{each.reason}** {_plain(each.message)}" for each in bad)]
+        lines += [
+            "",
+            "## Conditions",
+            "",
+            *(f"- **{condition.reason}** {_escape_markdown(condition.message)}" for condition in bad),
+        ]
     if overview.counts:
-        lines += ["", "## Resources", "", *_table(overview)]
+        lines += ["", "## Resources", "", *_format_health_table(overview)]
     if overview.not_ready:
-        lines += ["", "## Not ready", "", *_list(overview, path)]
+        lines += ["", "## Not ready", "", *_format_unready_table(overview, path)]
     return ("\n".join(lines) + "\n").encode()
 
 
@@ -102,7 +107,7 @@ def _is_abnormal(condition: Condition) -> bool:
     return condition.status is ConditionType(condition.type).abnormal
 
 
-def _table(overview: Overview) -> list[str]:
+def _format_health_table(overview: Overview) -> list[str]:
     shown = [health for health in _COLUMNS if any(overview.counts.get((kind, health)) for kind in Kind)]
     rows = ["| kind | " + " | ".join(shown) + " | all |", "|---|" + "---:|" * (len(shown) + 1)]
     for kind in sorted({kind for kind, _ in overview.counts}):
@@ -111,16 +116,16 @@ def _table(overview: Overview) -> list[str]:
     return rows
 
 
-def _list(overview: Overview, path: Callable[[Key], str]) -> list[str]:
+def _format_unready_table(overview: Overview, path: Callable[[Key], str]) -> list[str]:
     rows = ["| resource | reason | message |", "|---|---|---|"]
     for facts in overview.not_ready[:MOST_LISTED]:
-        ready = conditions(facts)[0]
-        link = f"[{_plain(str(facts.key))}]({path(facts.key).replace('%', '%25')})"
-        rows.append(f"| {link} | {ready.reason} | {_plain(ready.message)} |")
+        ready = compute_conditions(facts)[0]
+        link = f"[{_escape_markdown(str(facts.key))}]({path(facts.key).replace('%', '%25')})"
+        rows.append(f"| {link} | {ready.reason} | {_escape_markdown(ready.message)} |")
     more = overview.unready - min(len(overview.not_ready), MOST_LISTED)
     return [*rows, "", f"and {more} more"] if more > 0 else rows
 
 
-def _plain(text: str) -> str:
+def _escape_markdown(text: str) -> str:
     """``text`` escaped for Markdown, so that no message can create links, markup or another row."""
-    return _MARKUP.sub(r"\\\1", printable(without_controls(" ".join(text.split()))))
+    return _MARKUP.sub(r"\\\1", escape_text(without_controls(" ".join(text.split()))))

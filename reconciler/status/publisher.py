@@ -8,7 +8,7 @@ from reconciler.access.store import last_audit_link
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, RecordsError, SourceError
-from reconciler.iteration import batches
+from reconciler.iteration import iterate_batches
 from reconciler.model.key import Key, Kind
 from reconciler.model.revision import revision_text
 from reconciler.reasons import ConditionType, Reason
@@ -21,9 +21,9 @@ from reconciler.status.branch.anchors import anchor_trailer
 from reconciler.status.branch.layout import Layout
 from reconciler.status.branch.target import Target, open_target
 from reconciler.status.branch.trees import FEW, File, LazyFiles
-from reconciler.status.conditions import ResourceFacts, condition, condition_from_error
+from reconciler.status.conditions import ResourceFacts, condition_from_error, make_condition
 from reconciler.status.facts import FactsReader
-from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, readme, run_file, unready_in
+from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, render_readme, run_file, unready_in
 from reconciler.status.readiness import ReadinessIndex
 from reconciler.status.render import resource_file
 from reconciler.tracing import status_span
@@ -108,8 +108,8 @@ class StatusPublisher:
             for key, content in self._files(keys, gathering, index):
                 yield layout.path(key), content
             listed = [gathering.facts(key) for key in index.first(MOST_LISTED)]
-            whole = _with(overview, index.unready, listed)
-            yield from ((RUN_FILE, run_file(whole)), (README_FILE, readme(whole, layout.path)))
+            whole = _replace_unready(overview, index.unready, listed)
+            yield from ((RUN_FILE, run_file(whole)), (README_FILE, render_readme(whole, layout.path)))
 
         # With many files, the first are written while the last are rendered.
         changes = LazyFiles(files) if len(keys) > FEW else dict(files())
@@ -129,16 +129,16 @@ class StatusPublisher:
         The last process may not have written it, so until the first write it always follows.
         """
         self._owed |= {key for key in keys if key.kind is Kind.GVC}
-        for batch in batches(sorted(keys - self._owed), TOGETHER):
+        for batch in iterate_batches(sorted(keys - self._owed), TOGETHER):
             gathering.expect(batch)
             for key in batch:
                 facts = gathering.facts(key, ())
-                yield key, _file(facts)
+                yield key, _render_status_file(facts)
                 if index.add(facts) or (self._first and key.gvc):
                     self._owed.add(Key(Kind.GVC, "", key.gvc))
         for key in sorted(self._owed):
             facts = gathering.facts(key, index.members(key.name))
-            yield key, _file(facts)
+            yield key, _render_status_file(facts)
             index.add(facts)
 
     def _readiness_index(self, gathering: FactsReader, everything: bool) -> ReadinessIndex:
@@ -165,12 +165,14 @@ class StatusPublisher:
         """
         name = self._source.name
         row = self._records.sources.get(name)
-        found = self._records.conditions.get(name)
+        conditions = self._records.conditions.get(name)
         return Overview(
             source=name,
             revision=revision_text(row.ref, row.commit) if row is not None else "",
             counts=self._records.applied.counts(name),
-            conditions=tuple(each.condition for each in found if each.type not in _OWN),
+            conditions=tuple(
+                scope_condition.condition for scope_condition in conditions if scope_condition.type not in _OWN
+            ),
         )
 
     def _message(self, overview: Overview, keys: set[Key]) -> str:
@@ -183,24 +185,31 @@ class StatusPublisher:
     def _arrived(self) -> None:
         self.written_at = self._clock.now()
         message = "the status branch is up to date"
-        self._set(condition(ConditionType.STATUS_PUSHED, True, Reason.PUSHED, message))
-        known = self._records.conditions.get(self._source.name)
-        if any(each.type == ConditionType.STATUS_STALE and each.status for each in known):
-            self._set(condition(ConditionType.STATUS_STALE, False, Reason.PUSHED, message))
+        self._set(make_condition(ConditionType.STATUS_PUSHED, True, Reason.PUSHED, message))
+        conditions = self._records.conditions.get(self._source.name)
+        if any(
+            scope_condition.type == ConditionType.STATUS_STALE and scope_condition.status
+            for scope_condition in conditions
+        ):
+            self._set(make_condition(ConditionType.STATUS_STALE, False, Reason.PUSHED, message))
 
     def _failed(self, fault: ReconcilerError) -> None:
         self._set(condition_from_error(ConditionType.STATUS_PUSHED, fault))
-        known = self._records.conditions.get(self._source.name)
-        since = next(each.since for each in known if each.type == ConditionType.STATUS_PUSHED)
+        conditions = self._records.conditions.get(self._source.name)
+        since = next(
+            scope_condition.since
+            for scope_condition in conditions
+            if scope_condition.type == ConditionType.STATUS_PUSHED
+        )
         if self._clock.now() - since > self._settings.stale:
             words = "status could not be written for longer than the settings allow (stale)"
-            self._set(condition(ConditionType.STATUS_STALE, True, fault.reason, words))
+            self._set(make_condition(ConditionType.STATUS_STALE, True, fault.reason, words))
 
-    def _set(self, found: Condition) -> None:
-        self._records.conditions.set(self._source.name, found)
+    def _set(self, new_condition: Condition) -> None:
+        self._records.conditions.set(self._source.name, new_condition)
 
 
-def _file(facts: ResourceFacts) -> bytes | None:
+def _render_status_file(facts: ResourceFacts) -> bytes | None:
     if not facts.exists:
         return None
     try:
@@ -211,5 +220,5 @@ def _file(facts: ResourceFacts) -> bytes | None:
         return resource_file(plain, (condition_from_error(ConditionType.READY, bug),))
 
 
-def _with(overview: Overview, unready: int, listed: list[ResourceFacts]) -> Overview:
+def _replace_unready(overview: Overview, unready: int, listed: list[ResourceFacts]) -> Overview:
     return Overview(overview.source, overview.revision, overview.counts, overview.conditions, unready, listed)

@@ -11,7 +11,7 @@ from reconciler.records.sql import stored_key
 from reconciler.records.store import Records
 from reconciler.status.conditions import ResourceFacts, ready
 from reconciler.status.facts import FactsReader
-from reconciler.status.rollup import worst
+from reconciler.status.rollup import find_worst_health
 
 
 class ReadinessIndex:
@@ -27,7 +27,7 @@ class ReadinessIndex:
         index = cls()
         index._unready.update(str(failure.key) for failure in records.failures.all(source))
         index._unready.update(row.key for row in records.drifts.all(source))
-        index._unready.update(_behind(records, source, gathering))
+        index._unready.update(_list_outdated_keys(records, source, gathering))
         ill = {kind for kind, health in records.applied.counts(source) if not health.is_good}
         for kind in sorted(ill):
             for record in records.applied.items(kind):
@@ -67,21 +67,21 @@ class ReadinessIndex:
     def _add_unhealthy(self, key: Key, health: Health) -> None:
         if key.gvc:
             there = self._unhealthy.setdefault(key.gvc, {})
-            there[str(key)] = worst((health, there.get(str(key), Health.HEALTHY)))
+            there[str(key)] = find_worst_health((health, there.get(str(key), Health.HEALTHY)))
 
 
-def _behind(records: Records, source: str, gathering: FactsReader) -> Iterator[str]:
+def _list_outdated_keys(records: Records, source: str, gathering: FactsReader) -> Iterator[str]:
     """Keys whose record is missing or differs from Git."""
     desired = dict(records.desired.scan(source))
     seen = set()
     for key, location, digest, _ in records.applied.scan(source):
-        wanted = desired.get(key)
+        desired_digest = desired.get(key)
         seen.add(key)
         # A resource that is no longer in Git may be retained, and one of a placed kind may lack a location. Both need
         # their facts.
-        if wanted is None or (not location and stored_key(key, "applied").kind in PLACED):
+        if desired_digest is None or (not location and stored_key(key, "applied").kind in PLACED):
             if not ready(gathering.facts(stored_key(key, "applied"))):
                 yield key
-        elif wanted != digest or gathering.left(key.split("/", 2)[1], location):
+        elif desired_digest != digest or gathering.left(key.split("/", 2)[1], location):
             yield key
     yield from desired.keys() - seen

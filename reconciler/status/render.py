@@ -8,8 +8,8 @@ from reconciler.engines.domain_status import DomainReport, read_domain_state
 from reconciler.model.key import Kind
 from reconciler.model.record import Record
 from reconciler.records.tables.conditions import Condition
-from reconciler.status.conditions import ResourceFacts, conditions
-from reconciler.status.yaml_text import quoted, word
+from reconciler.status.conditions import ResourceFacts, compute_conditions
+from reconciler.status.yaml_text import format_word, quote_text
 
 
 class _Resources(msgspec.Struct):
@@ -38,46 +38,51 @@ class _State(msgspec.Struct):
     volumes: list[msgspec.Raw] | None = None
 
 
-def resource_file(facts: ResourceFacts, found: tuple[Condition, ...] | None = None) -> bytes:
+def resource_file(facts: ResourceFacts, current: tuple[Condition, ...] | None = None) -> bytes:
     """The status of one resource as YAML (schemas/status.json), with equal bytes for equal facts.
 
     It contains no run, no duration, and no time but the end of certificates: the Git commit has them. It shows nothing
-    of a resource's body, and so no secret. ``found`` are its conditions, if the caller has them.
+    of a resource's body, and so no secret. ``current`` are its conditions, if the caller has them.
     """
     records = sorted(facts.records, key=_by_location)
-    lines = [f"key: {word(str(facts.key))}", f"source: {word(facts.source)}"]
+    lines = [f"key: {format_word(str(facts.key))}", f"source: {format_word(facts.source)}"]
     if facts.path:
-        lines.append(f"path: {word(facts.path)}")
+        lines.append(f"path: {format_word(facts.path)}")
     if records:
         newest = max(records, key=_by_time)
-        lines.append(f"revision: {quoted(newest.revision)}")
+        lines.append(f"revision: {quote_text(newest.revision)}")
         lines.append(f"version: {max(record.version for record in records)}")
         if newest.alias:
-            lines.append(f"alias: {quoted(newest.alias)}")
+            lines.append(f"alias: {quote_text(newest.alias)}")
     lines.append(f"health: {facts.health}")
-    lines.append(conditions_block(conditions(facts) if found is None else found))
-    places = [_location(record) for record in records if record.location]
+    lines.append(conditions_block(compute_conditions(facts) if current is None else current))
+    places = [_render_location(record) for record in records if record.location]
     if facts.key.kind is Kind.DOMAIN:
-        places += [_served(each, record) for record in records for each in read_domain_state(record.state).locations]
+        places += [
+            _describe_domain_endpoint(location, record)
+            for record in records
+            for location in read_domain_state(record.state).locations
+        ]
     if places:
         lines += ["locations:", *places]
     return ("\n".join(lines) + "\n").encode()
 
 
-def conditions_block(found: tuple[Condition, ...]) -> str:
+def conditions_block(entries: tuple[Condition, ...]) -> str:
     """The ``conditions`` of a status file; every file has them."""
-    if not found:
+    if not entries:
         return "conditions: []"
     items = (
-        f"\n  - type: {word(each.type)}\n    status: {'true' if each.status else 'false'}"
-        f"\n    reason: {word(each.reason)}\n    message: {quoted(each.message)}"
-        for each in found
+        f"\n  - type: {format_word(condition.type)}\n    status: {'true' if condition.status else 'false'}"
+        f"\n    reason: {format_word(condition.reason)}\n    message: {quote_text(condition.message)}"
+        for condition in entries
     )
     return "conditions:" + "".join(items)
 
 
-def _location(record: Record) -> str:
-    lines = f"  - location: {word(record.location)}\n    engine: {word(record.engine)}\n    health: {record.health}"
+def _render_location(record: Record) -> str:
+    location, engine = format_word(record.location), format_word(record.engine)
+    lines = f"  - location: {location}\n    engine: {engine}\n    health: {record.health}"
     lines += f"\n    version: {record.version}"
     if record.state == b"{}":
         return lines
@@ -86,25 +91,25 @@ def _location(record: Record) -> str:
     except (msgspec.DecodeError, msgspec.ValidationError):
         return lines
     if state.status is not None:
-        lines += _deployment(state.status)
+        lines += _describe_replica_counts(state.status)
     if state.volumes is not None:
         lines += f"\n    volumes: {len(state.volumes)}"
     return lines
 
 
-def _served(report: DomainReport, record: Record) -> str:
+def _describe_domain_endpoint(report: DomainReport, record: Record) -> str:
     """Where a domain answers at a location, with the end of its certificates."""
-    lines = [f"  - location: {word(report.location)}", f"    health: {record.health}"]
+    lines = [f"  - location: {format_word(report.location)}", f"    health: {record.health}"]
     if report.endpoints:
         lines.append("    endpoints:")
-    for each in report.endpoints:
-        lines.append(f"      - url: {quoted(each.url)}")
-        if each.certificate_expires:
-            lines.append(f"        certificateExpires: {quoted(each.certificate_expires)}")
+    for endpoint in report.endpoints:
+        lines.append(f"      - url: {quote_text(endpoint.url)}")
+        if endpoint.certificate_expires:
+            lines.append(f"        certificateExpires: {quote_text(endpoint.certificate_expires)}")
     return "\n".join(lines)
 
 
-def _deployment(status: _Deployment) -> str:
+def _describe_replica_counts(status: _Deployment) -> str:
     """Replicas of the expected version. Containers of one replica start together, so the smallest count applies."""
     counts = [
         container.resources
@@ -114,10 +119,10 @@ def _deployment(status: _Deployment) -> str:
     ]
     text = ""
     if counts:
-        expected = max(each.replicas for each in counts)
-        text = f"\n    replicas: {{ready: {min(each.replicas_ready for each in counts)}, expected: {expected}}}"
+        expected = max(count.replicas for count in counts)
+        text = f"\n    replicas: {{ready: {min(count.replicas_ready for count in counts)}, expected: {expected}}}"
     named = (("endpoint", status.endpoint), ("address", status.address))
-    return text + "".join(f"\n    {name}: {quoted(value)}" for name, value in named if value)
+    return text + "".join(f"\n    {name}: {quote_text(value)}" for name, value in named if value)
 
 
 def _by_location(record: Record) -> str:

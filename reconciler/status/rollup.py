@@ -10,6 +10,6 @@ from reconciler.records.tables.applied import WORST_FIRST
 _RANK = {health: rank for rank, health in enumerate(WORST_FIRST)}
 
 
-def worst(healths: Iterable[Health]) -> Health:
+def find_worst_health(healths: Iterable[Health]) -> Health:
     """The health of a whole from that of its parts; Unknown without parts."""
     return min(healths, key=_RANK.__getitem__, default=Health.UNKNOWN)

@@ -30,17 +30,17 @@ class SourceStatus(msgspec.Struct, frozen=True):
     @property
     def ready(self) -> bool:
         """Whether the newest revision that was read is fully applied."""
-        found = self.conditions.get(ConditionType.READY)
-        return found is not None and found.status and self.trouble is None
+        condition = self.conditions.get(ConditionType.READY)
+        return condition is not None and condition.status and self.trouble is None
 
     @property
     def trouble(self) -> ScopeCondition | None:
         """Why its newest revision is not fully applied; None if it is, or if a run is in progress."""
-        reach, found = self.conditions.get(ConditionType.SOURCE_REACHABLE), self.conditions.get(ConditionType.READY)
+        reach, condition = self.conditions.get(ConditionType.SOURCE_REACHABLE), self.conditions.get(ConditionType.READY)
         if reach is not None and not reach.status:
             return reach
         bad = (Reason.INVALID_REVISION, Reason.INVALID_FILES, Reason.INTERNAL_ERROR)
-        return found if found is not None and not found.status and found.reason in bad else None
+        return condition if condition is not None and not condition.status and condition.reason in bad else None
 
 
 class SourceDetails(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class SourceDetails(msgspec.Struct, frozen=True):
 
 def read_source_status(records: Records, name: str) -> SourceStatus:
     """Return the status of the source ``name``; an unknown source has no conditions."""
-    conditions = {each.type: each for each in records.conditions.get(name)}
+    conditions = {condition.type: condition for condition in records.conditions.get(name)}
     ready = conditions.get(ConditionType.READY)
     last = records.runs.last_read(name) if ready is not None and ready.reason == Reason.INVALID_REVISION else None
     return SourceStatus(

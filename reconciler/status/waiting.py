@@ -13,8 +13,8 @@ from reconciler.records.tables.conditions import Condition
 from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.pins import Pin
 from reconciler.records.tables.suspensions import Suspension, TrafficHold
-from reconciler.status.conditions import WaitReason, condition
-from reconciler.times import iso
+from reconciler.status.conditions import WaitReason, make_condition
+from reconciler.times import format_iso_time
 
 
 def save_wait_reasons(records: Records, outcomes: Iterable[Outcome], retained: Iterable[RetainedResource]) -> list[Key]:
@@ -26,28 +26,29 @@ def save_wait_reasons(records: Records, outcomes: Iterable[Outcome], retained: I
     """
     outcomes = list(outcomes)
     waits = {
-        each.key: _waits(Reason.RETAINED, f"no longer in Git, and not deleted: {each.reason}") for each in retained
+        resource.key: _make_waiting_condition(Reason.RETAINED, f"no longer in Git, and not deleted: {resource.reason}")
+        for resource in retained
     }
     for outcome in outcomes:
         if outcome.result in (Result.WAITING, Result.SKIPPED) and outcome.reason is not Reason.PREEMPTED:
-            waits.setdefault(outcome.id.key, _waits(outcome.reason, outcome.message))
+            waits.setdefault(outcome.id.key, _make_waiting_condition(outcome.reason, outcome.message))
     applied = (one.id.key for one in outcomes if one.result is Result.APPLIED and one.id.key not in waits)
     with records.transaction():
         for scope in records.conditions.scopes_where(ConditionType.WAITING, map(str, applied)):
-            records.conditions.set(scope, condition(ConditionType.WAITING, False, Reason.APPLIED))
+            records.conditions.set(scope, make_condition(ConditionType.WAITING, False, Reason.APPLIED))
         return [key for key, waiting in sorted(waits.items()) if records.conditions.set(str(key), waiting)]
 
 
-def _waits(reason: Reason, message: str) -> Condition:
-    return condition(ConditionType.WAITING, True, reason, message)
+def _make_waiting_condition(reason: Reason, message: str) -> Condition:
+    return make_condition(ConditionType.WAITING, True, reason, message)
 
 
 def wait_reason(records: Records, key: Key) -> WaitReason | None:
     """The last recorded wait reason of ``key``; ask only if Git and the record differ."""
-    for each in records.conditions.get(str(key)):
-        if each.type == ConditionType.WAITING and each.status:
-            reason = Reason.stored(each.reason)
-            return WaitReason(reason, each.message, retained=reason is Reason.RETAINED)
+    for scope_condition in records.conditions.get(str(key)):
+        if scope_condition.type == ConditionType.WAITING and scope_condition.status:
+            reason = Reason.stored(scope_condition.reason)
+            return WaitReason(reason, scope_condition.message, retained=reason is Reason.RETAINED)
     return None
 
 
@@ -65,20 +66,20 @@ def mark_status_dirty(records: Records, target: str) -> None:
     """
     entry = records.desired.get(target)
     owned = () if target.startswith("source/") else records.applied.get(target)
-    owner = entry.source if entry is not None else next((each.source for each in owned), "")
+    owner = entry.source if entry is not None else next((record.source for record in owned), "")
     if owner:
         records.status_queue.add_many(owner, [target])
 
 
-def suspended_by(found: Suspension) -> str:
+def suspended_by(suspension: Suspension) -> str:
     """``suspended by ada until 2026-01-31T12:00:00Z: a look inside``."""
-    until = f" until {iso(found.until)}" if found.until is not None else ""
-    return f"suspended by {found.by}{until}" + _because(found.reason)
+    until = f" until {format_iso_time(suspension.until)}" if suspension.until is not None else ""
+    return f"suspended by {suspension.by}{until}" + _format_cause(suspension.reason)
 
 
 def requests_on_hold_by(hold: TrafficHold) -> str:
     """``ada holds its requests until 2026-01-31T12:00:00Z: a migration``."""
-    return f"{hold.by} holds its requests until {iso(hold.until)}" + _because(hold.reason)
+    return f"{hold.by} holds its requests until {format_iso_time(hold.until)}" + _format_cause(hold.reason)
 
 
 def end_expired(records: Records, append: Callable[[Iterable[NewEvent]], None]) -> None:
@@ -86,9 +87,12 @@ def end_expired(records: Records, append: Callable[[Iterable[NewEvent]], None]) 
     suspensions, holds = records.suspensions.over(), records.traffic_holds.over()
     if not suspensions and not holds:
         return
-    events = [NewEvent(each.target, Reason.RESUMED, f"its time is over: {suspended_by(each)}") for each in suspensions]
+    events = [
+        NewEvent(suspension.target, Reason.RESUMED, f"its time is over: {suspended_by(suspension)}")
+        for suspension in suspensions
+    ]
     events += [
-        NewEvent(each.key, Reason.REQUESTS_RELEASED, f"its time is over: {requests_on_hold_by(each)}") for each in holds
+        NewEvent(hold.key, Reason.REQUESTS_RELEASED, f"its time is over: {requests_on_hold_by(hold)}") for hold in holds
     ]
     with records.transaction():
         for suspension in suspensions:
@@ -107,8 +111,8 @@ def next_expiry(records: Records) -> float | None:
 
 def pinned_by(pin: Pin) -> str:
     """``ada rolled it back to HEAD~1 (1a2b3c4d5e6f): broken release``."""
-    return f"{pin.by} rolled it back to {pin.expression} ({pin.commit[:12]})" + _because(pin.reason)
+    return f"{pin.by} rolled it back to {pin.expression} ({pin.commit[:12]})" + _format_cause(pin.reason)
 
 
-def _because(reason: str) -> str:
+def _format_cause(reason: str) -> str:
     return f": {reason}" if reason else ""

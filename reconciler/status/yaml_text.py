@@ -15,14 +15,14 @@ _AMBIGUOUS = frozenset({"y", "n", "yes", "no", "on", "off", "true", "false", "nu
 
 
 @lru_cache(maxsize=8192)
-def word(text: str) -> str:
+def format_word(text: str) -> str:
     """``text`` without quotes if every YAML reader parses it as text."""
     if _PLAIN.fullmatch(text) and text.lower() not in _AMBIGUOUS:
         return text
-    return quoted(text)
+    return quote_text(text)
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """``text`` on one line in double quotes."""
     return printable_yaml(msgspec.json.encode(without_controls(text)).decode())
 

@@ -14,13 +14,13 @@ READ_SIZE = 1 << 16
 async def wait_readable(descriptor: int) -> None:
     """Return when a read from ``descriptor`` does not block. A regular file never blocks."""
     loop = asyncio.get_running_loop()
-    await _wait(descriptor, loop.add_reader, loop.remove_reader)
+    await _wait_for_descriptor(descriptor, loop.add_reader, loop.remove_reader)
 
 
 async def wait_writable(descriptor: int) -> None:
     """Return when a write of PIPE_BUF bytes to ``descriptor`` does not block."""
     loop = asyncio.get_running_loop()
-    await _wait(descriptor, loop.add_writer, loop.remove_writer)
+    await _wait_for_descriptor(descriptor, loop.add_writer, loop.remove_writer)
 
 
 async def read_some(descriptor: int) -> bytes:
@@ -44,7 +44,7 @@ async def write_all(descriptor: int, content: bytes) -> None:
             continue
 
 
-async def _wait(descriptor: int, add: Callable[..., object], remove: Callable[[int], object]) -> None:
+async def _wait_for_descriptor(descriptor: int, add: Callable[..., object], remove: Callable[[int], object]) -> None:
     ready = asyncio.Event()
     try:
         add(descriptor, ready.set)

@@ -27,7 +27,7 @@ class Live:
 
     def draw(self, lines: Sequence[str]) -> None:
         """Replace the lines by ``lines``, as many as fit, and the number of the rest."""
-        fitting = tuple(_fit(lines, shutil.get_terminal_size().lines - 1))
+        fitting = tuple(_fit_lines(lines, shutil.get_terminal_size().lines - 1))
         if fitting != self._drawn:
             self._write(self._home() + "".join(f"{line}\n" for line in fitting))
             self._drawn = fitting
@@ -47,7 +47,7 @@ class Live:
         self._stream.flush()
 
 
-def _fit(lines: Sequence[str], room: int) -> Sequence[str]:
+def _fit_lines(lines: Sequence[str], room: int) -> Sequence[str]:
     if len(lines) <= max(room, 2):
         return lines
     shown = max(room, 2) - 1

@@ -33,15 +33,15 @@ def run_program(open_session: Open, *, on_terminal: bool, with_input: bool = Tru
     ``on_terminal`` is whether it gets a terminal. One of ours then passes on every key, also Ctrl-C, and changes of its
     size. Without ``with_input`` the program finds the end of its input at once.
     """
-    return asyncio.run(_run(open_session, on_terminal, with_input))
+    return asyncio.run(_run_session(open_session, on_terminal, with_input))
 
 
-async def _run(open_session: Open, on_terminal: bool, with_input: bool) -> int:
-    size = _size() if on_terminal else None
+async def _run_session(open_session: Open, on_terminal: bool, with_input: bool) -> int:
+    size = _read_terminal_size() if on_terminal else None
     session = await open_session(size)
     passes_keys = on_terminal and with_input and os.isatty(_STDIN)
     try:
-        with _raw_mode(_STDIN) if passes_keys else nullcontext(), _resized(session, size):
+        with _raw_mode(_STDIN) if passes_keys else nullcontext(), _relay_resizes(session, size):
             return await _until_ended(session, with_input)
     finally:
         await session.close()
@@ -58,7 +58,7 @@ async def _until_ended(session: ExecSession, with_input: bool) -> int:
 
     for number in _ENDING:
         loop.add_signal_handler(number, end, number)
-    relaying = asyncio.create_task(_relay(session, with_input))
+    relaying = asyncio.create_task(_relay_session(session, with_input))
     try:
         await asyncio.wait((relaying, ending), return_when=asyncio.FIRST_COMPLETED)
         return 128 + ending.result() if ending.done() else relaying.result()
@@ -66,8 +66,8 @@ async def _until_ended(session: ExecSession, with_input: bool) -> int:
         await cancel_and_wait([relaying], _OWNER)
 
 
-async def _relay(session: ExecSession, with_input: bool) -> int:
-    feeding = asyncio.create_task(_feed(session) if with_input else session.close_stdin())
+async def _relay_session(session: ExecSession, with_input: bool) -> int:
+    feeding = asyncio.create_task(_feed_stdin(session) if with_input else session.close_stdin())
     try:
         while (output := await session.read()) is not None:
             await write_all(output.channel, output.content)
@@ -76,7 +76,7 @@ async def _relay(session: ExecSession, with_input: bool) -> int:
         await cancel_and_wait([feeding], _OWNER)
 
 
-async def _feed(session: ExecSession) -> None:
+async def _feed_stdin(session: ExecSession) -> None:
     """Pass on stdin to its end, or until the program no longer reads."""
     try:
         while content := await read_some(_STDIN):
@@ -100,18 +100,18 @@ def _raw_mode(terminal: int) -> Iterator[None]:
 
 
 @contextmanager
-def _resized(session: ExecSession, size: TerminalSize | None) -> Iterator[None]:
+def _relay_resizes(session: ExecSession, size: TerminalSize | None) -> Iterator[None]:
     """Pass on changes of the terminal's size since it was ``size``, that of the program (None: it has no terminal)."""
     loop = asyncio.get_running_loop()
     resizing: set[asyncio.Task[None]] = set()
 
     def resize() -> None:
-        task = loop.create_task(session.resize(_size()))
+        task = loop.create_task(session.resize(_read_terminal_size()))
         resizing.add(task)
         task.add_done_callback(resizing.discard)
 
     loop.add_signal_handler(signal.SIGWINCH, resize)
-    if size is not None and size != _size():
+    if size is not None and size != _read_terminal_size():
         # It changed while the program was started, when no handler was there.
         resize()
     try:
@@ -120,11 +120,11 @@ def _resized(session: ExecSession, size: TerminalSize | None) -> Iterator[None]:
         loop.remove_signal_handler(signal.SIGWINCH)
 
 
-def _size() -> TerminalSize:
+def _read_terminal_size() -> TerminalSize:
     """The size of our terminal; the usual one without a terminal, or where it does not know its size."""
     for descriptor in (_STDOUT, _STDIN):
         with suppress(OSError):
-            found = os.get_terminal_size(descriptor)
-            if found.lines and found.columns:
-                return TerminalSize(found.lines, found.columns)
+            size = os.get_terminal_size(descriptor)
+            if size.lines and size.columns:
+                return TerminalSize(size.lines, size.columns)
     return TerminalSize()

@@ -6,7 +6,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-from reconciler.printable import guard
+from reconciler.printable import guard_stream
 
 _MODES = {"stdin": "r", "stdout": "w", "stderr": "w"}
 """The streams in the order of their descriptors."""
@@ -18,7 +18,7 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-            guard(stream)
+            guard_stream(stream)
 
 
 def open_closed_streams() -> None:

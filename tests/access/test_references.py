@@ -15,7 +15,7 @@ from reconciler.documents.schema.loader import load_schema
 from reconciler.manifests.links import UNCHECKED_KINDS
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.key import GVC_SCOPED, Key, Kind
-from reconciler.model.kinds.table import TABLE, expanded
+from reconciler.model.kinds.table import TABLE, expand_permissions
 
 ORG = "acme"
 CONTEXT = ManifestContext(ORG)
@@ -90,7 +90,7 @@ def rules(*granted: tuple[str, Key, str]) -> AccessRules:
     policy = Key(Kind.POLICY, "", "p")
     return AccessRules(
         [
-            Grant(policy, key.kind, (who,), (may,), expanded(key.kind, (may,)), keys=frozenset({str(key)}))
+            Grant(policy, key.kind, (who,), (may,), expand_permissions(key.kind, (may,)), keys=frozenset({str(key)}))
             for who, key, may in granted
         ],
         {},
@@ -118,7 +118,7 @@ def test_a_new_link_needs_the_permission_on_its_target(field: LinkField) -> None
     needed = permission_to_refer(field.target)
     for other in sorted(TABLE[field.target].permissions.keys() - {needed}):
         access = rules((CALLER.principal, target, other))
-        is_enough = needed in expanded(field.target, (other,))
+        is_enough = needed in expand_permissions(field.target, (other,))
         assert (refused(field, access) is None) is is_enough, other
     assert refused(field, rules((CALLER.principal, target, needed))) is None
     found = refused(field, rules((CALLER.principal, key_of(field.target, "another"), "manage")))
@@ -174,7 +174,7 @@ def test_a_query_for_locations_needs_use_on_all_of_them() -> None:
         Kind.LOCATION,
         (CALLER.principal,),
         ("use",),
-        expanded(Kind.LOCATION, ("use",)),
+        expand_permissions(Kind.LOCATION, ("use",)),
         everything=True,
     )
     same = msgspec.structs.replace(

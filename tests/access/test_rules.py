@@ -13,7 +13,7 @@ from reconciler.access.rules import AccessRules, Caller, built_in_grants, policy
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.group import Group
 from reconciler.model.kinds.table import TABLE
-from reconciler.model.query_match import matches
+from reconciler.model.query_match import matches_query
 
 TAGS = ("", "red", "blue")
 USERS = {
@@ -67,7 +67,7 @@ def naive(found: list[dict[str, Any]], groups: Mapping[str, Any], caller: Caller
     own = {caller.principal, *caller.groups}
     for name, group in groups.items():
         by_link = caller.principal in {each.removeprefix("//") for each in group.get("memberLinks", ())}
-        by_query = "memberQuery" in group and matches(
+        by_query = "memberQuery" in group and matches_query(
             group["memberQuery"], USERS.get(caller.principal, {"tags": {}}), "acme"
         )
         own |= {name} if by_link or (by_query and caller.principal in USERS) else set()
@@ -77,7 +77,7 @@ def naive(found: list[dict[str, Any]], groups: Mapping[str, Any], caller: Caller
         on = policy["targetKind"] == key.kind and (
             policy.get("target") == "all"
             or link(str(key)) in policy.get("targetLinks", ())
-            or ("targetQuery" in policy and matches(policy["targetQuery"], TARGETS[key], "acme"))
+            or ("targetQuery" in policy and matches_query(policy["targetQuery"], TARGETS[key], "acme"))
         )
         for binding in policy["bindings"] if on else ():
             if own & {naive_key(each) for each in binding["principalLinks"]} and any(

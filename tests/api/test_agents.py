@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ApiSite, api_site
 
@@ -55,7 +55,7 @@ def test_a_new_agent_gets_a_bootstrap_file_and_reports(site: ApiSite) -> None:
         "env": {}, "serviceCount": 0, "peerCount": 0, "lastActive": None
     }  # fmt: skip
     assert report(site, token, "edge").status_code == 204
-    expected = {"env": ENV, "serviceCount": 3, "peerCount": 1, "lastActive": iso(site.clock.now())}
+    expected = {"env": ENV, "serviceCount": 3, "peerCount": 1, "lastActive": format_iso_time(site.clock.now())}
     assert site.client(READER_PEER).get(f"{AGENTS}/edge/-info") == expected
     audit = site.client().request("GET", f"{ORG}/-audit").text
     assert token not in audit

@@ -20,7 +20,7 @@ from reconciler.api.table import ANY, OVERVIEW, PUBLIC, Operation
 from reconciler.engines.command_types import COMMANDS, permission_for
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.kinds.table import MANAGE, TABLE
-from reconciler.planning.drift import Drift, DriftKind, encode
+from reconciler.planning.drift import Drift, DriftKind, encode_drift
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.commands import NewCommand
 from reconciler.records.tables.drift import DriftRow
@@ -269,7 +269,7 @@ def test_the_org_is_read_by_who_may_view_it(site: ApiSite) -> None:
 def test_drift_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
     drifts = [Drift(key_of(kind), "here", DriftKind.MISSING) for kind in Kind]
     with closing(Records.open(site.state / FILE)) as records:
-        records.drifts.put_many(DriftRow(str(each.key), "here", "main", 0.0, encode(each)) for each in drifts)
+        records.drifts.put_many(DriftRow(str(each.key), "here", "main", 0.0, encode_drift(each)) for each in drifts)
     try:
         asked = [Question(each, "GET", f"{ORG}/-drift", None, "view" in each.granted) for each, _ in accounts()]
         for each, response in zip(asked, answers(site, asked), strict=True):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.access.rules import Caller
-from reconciler.cli.options import operator
+from reconciler.cli.options import get_operator_name
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
 from tests.support.sandbox import workload
@@ -87,12 +87,12 @@ def test_a_change_through_the_api_is_that_of_its_caller(site: ApiSite) -> None:
 
 
 def test_the_command_on_the_host_refuses_too(site: ApiSite) -> None:
-    site.repo.commit({"me.yaml": PEOPLE.replace("operator", operator())})
+    site.repo.commit({"me.yaml": PEOPLE.replace("operator", get_operator_name())})
     site.run("apply")
     site.repo.commit({"shop/api.yaml": None})
     done = site.run("approve", waiting(site))
     assert done.returncode != 0
-    assert f"{operator()} made the change of workload/shop/api" in done.stderr
+    assert f"{get_operator_name()} made the change of workload/shop/api" in done.stderr
 
 
 def test_after_a_rollback_the_operator_who_made_it_cannot_approve(site: ApiSite) -> None:

@@ -21,7 +21,7 @@ from reconciler.changes.text import (
     replace_document,
     split_documents,
 )
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.errors import RefusedError
 from reconciler.model.key import Key, Kind
 from reconciler.sops.keys import Keyring
@@ -124,7 +124,7 @@ def test_a_text_that_some_reader_takes_for_something_else_gets_quotes(text: str)
         "spec": {"containers": [{"name": "main", "args": [text], "env": [{"name": "C", "value": text}]}]},
     }  # fmt: skip
     after = replace_document(TEXT, 0, MEANING, merge_patch(MEANING, patch))
-    reading = read(after.encode(), text_fields=frozenset())
+    reading = parse_documents(after.encode(), text_fields=frozenset())
     assert not reading.faults, after
     value = reading.documents[0].value
     [container] = value["spec"]["containers"]
@@ -188,7 +188,7 @@ def test_documents_on_one_line_and_their_marks_stay(text: str, index: int, expec
     was = {"kind": "gvc", "name": "ab"[index]}
     after = replace_document(text, index, was, {**was, "tags": {"t": "1"}})
     assert after == expected
-    assert len(read(after.encode()).documents) == len(read(text.encode()).documents)
+    assert len(parse_documents(after.encode()).documents) == len(parse_documents(text.encode()).documents)
 
 
 @pytest.mark.parametrize("style", ["|", ">", ">-", "|-"])
@@ -306,7 +306,7 @@ def test_edits_of_a_file_together_are_what_they_are_one_after_the_other(text: st
 
     def whole() -> str | None:
         before: str | None = text
-        return reduce(lambda after, edit: module._apply(edit, after, sealing), edits, before)
+        return reduce(lambda after, edit: module._apply_edit(edit, after, sealing), edits, before)
 
     def together() -> str | None:
         return edit_files(edits, {PATH: text}.get, sealing).get(PATH, text)
@@ -340,7 +340,7 @@ def result_of(change: Any) -> Any:
 
 @pytest.mark.parametrize("count", [3, 30])
 def test_plain_edits_of_a_file_never_take_the_whole_file(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_apply", None)
+    monkeypatch.setattr(module, "_apply_edit", None)
     text = "---\n".join(f"# {number}\nkind: group\nname: g{number}\ndescription: old\n" for number in range(count))
     edits = [
         edit_of(Kind.GROUP, f"g{number}", "delete" if number % 3 == 0 else "change", "new", False)

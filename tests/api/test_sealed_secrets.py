@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from reconciler.changes.edits import ResourceEdit, edit_files
 from reconciler.changes.sealed import Sealing
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.model.key import Key, Kind
 from reconciler.sops.creation_rules import Creation
-from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt
+from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt_secrets
 from reconciler.sops.keys import Keyring
 from tests.api.conftest import FILES
 from tests.support.api import ORG, ApiSite, api_site
@@ -36,7 +36,7 @@ data:
 tags: {tier: data}
 """
 ACCESS = FILES["access.yaml"].split("---\nkind: secret")[0]  # type: ignore[union-attr,arg-type]
-SEALED = encrypt(PLAIN.encode(), [RECIPIENT], EncryptionRules(), MOMENT).decode()
+SEALED = encrypt_secrets(PLAIN.encode(), [RECIPIENT], EncryptionRules(), MOMENT).decode()
 RULES = f"creation_rules: [{{path_regex: '^other/', age: age1x}}, {{age: {RECIPIENT}}}]\n"
 
 
@@ -173,7 +173,7 @@ def test_values_that_others_change_meanwhile_stay(site: ApiSite) -> None:
 
     check = commits.SourceWriter.check
     user, password = (
-        encrypt(PLAIN.replace(old, "planted-theirs").encode(), [RECIPIENT], EncryptionRules(), MOMENT).decode()
+        encrypt_secrets(PLAIN.replace(old, "planted-theirs").encode(), [RECIPIENT], EncryptionRules(), MOMENT).decode()
         for old in ("planted-old-user", "planted-old-password")
     )
     pushed = [user]
@@ -227,7 +227,7 @@ def test_any_text_is_encrypted_and_comes_back(content: dict[str, str], patch: di
         assert text is not None
         assert "planted" not in text
     assert text is not None
-    [document] = read(decrypt_file(text.encode(), sealing.keyring).text).documents
+    [document] = parse_documents(decrypt_file(text.encode(), sealing.keyring).text).documents
     assert document.value["data"] == content | patch
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from reconciler import logs
-from reconciler.daemon.service import serve
+from reconciler.daemon.service import run_daemon
 from reconciler.settings import load_settings
 
 BEAT = 0.002
@@ -52,11 +52,11 @@ class Watch:
 async def follow(settings_file: Path, file: Path) -> None:
     """Run the daemon with ``settings_file``."""
     settings, watch = load_settings(settings_file), Watch(file)
-    logs.configure(settings.log.format, settings.log.level)
+    logs.configure_logging(settings.log.format, settings.log.level)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, watch.begin)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, watch.write)
     with suppress(asyncio.CancelledError):
-        await serve(settings, file=settings_file)
+        await run_daemon(settings, file=settings_file)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import findings_document, findings_text, markdown_findings
 from reconciler.render.github import workflow_commands
-from reconciler.render.sarif import sarif
+from reconciler.render.sarif import build_sarif_run
 from reconciler.review.folder import check_folder
 from tests.support.cases import cases
 from tests.support.examples import examples
@@ -69,7 +69,7 @@ def everything(path: Path) -> str:
     """Every form of what is found in the files at ``path``, one after the other."""
     checked = check_folder(path, DIALECT, AROUND)
     found = checked.findings
-    documents = [findings_document(found, checked.documents, checked.resources), sarif(found)]
+    documents = [findings_document(found, checked.documents, checked.resources), build_sarif_run(found)]
     return "\n".join(
         [
             findings_text(found, Excerpts(checked.read)),

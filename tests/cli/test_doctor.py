@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from reconciler.access.audit_records import AuditRecord
-from reconciler.access.hash_chain import START, chained
+from reconciler.access.hash_chain import START, compute_chain_hash
 from reconciler.access.store import FILE as ACCESS_FILE
 from reconciler.access.store import AccessStore, AuditEntry
 from reconciler.clock import SystemClock
@@ -32,7 +32,7 @@ from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
-from reconciler.sops.encrypt import EncryptionRules, encrypt
+from reconciler.sops.encrypt import EncryptionRules, encrypt_secrets
 from tests.support.certificates import issue
 from tests.support.desk import SECRET, SETTINGS, Desk, workload
 from tests.support.git import HttpsServer
@@ -238,7 +238,7 @@ def test_doctor_reads_the_certificates_in_secrets_of_domains(desk: Desk) -> None
         found = issue(f"{name}.example", start=-77.0, end=end)
         cert = found.chain_pem.decode().replace("MII", "AII") if name == "broken" else found.chain_pem.decode()
         secret = TLS_SECRET.format(name=name, cert=json.dumps(cert), key=json.dumps(found.key_pem.decode())).encode()
-        sealed = encrypt(secret, [recipient], EncryptionRules(), MOMENT) if name == "sealed" else secret
+        sealed = encrypt_secrets(secret, [recipient], EncryptionRules(), MOMENT) if name == "sealed" else secret
         files[f"{name}.yaml"] = sealed + TLS_DOMAIN.format(name=name).encode()
     desk.commit(files)
     desk.applied()
@@ -410,7 +410,7 @@ def test_doctor_reports_an_identity_that_opens_no_secret(desk: Desk) -> None:
     desk.settings.write_text(f"{SETTINGS}secrets: {{identity: host/age.txt, directory: host}}\n")
     assert f"{file} decrypts what is encrypted for {recipient}" in reported(desk, "secrets", "ok")
     secret = SECRET.format(password="hidden").partition("---")[0]
-    desk.commit({"secrets.yaml": encrypt(secret.encode(), [recipient], EncryptionRules(), MOMENT) + POLICY})
+    desk.commit({"secrets.yaml": encrypt_secrets(secret.encode(), [recipient], EncryptionRules(), MOMENT) + POLICY})
     desk.applied()
     assert "1 that is encrypted or on this host can be opened" in reported(desk, "secrets", "ok")
     file.chmod(0o644)
@@ -589,7 +589,7 @@ def recompute(desk: Desk, old: str, new: str) -> None:
         last = START
         for number, entry in file.execute("SELECT number, entry FROM audit ORDER BY number").fetchall():
             changed = entry.replace(old, new)
-            last = chained(last, changed.encode())
+            last = compute_chain_hash(last, changed.encode())
             file.execute("UPDATE audit SET entry = ?, hash = ? WHERE number = ?", (changed, last, number))
         file.commit()
 

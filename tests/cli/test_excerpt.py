@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.model.finding import Finding, Severity
-from reconciler.render.excerpt import HIDDEN, WIDTH, Excerpts, underline
+from reconciler.render.excerpt import HIDDEN, WIDTH, Excerpts, underline_range
 
 
 def excerpt(raw: str | bytes, line: int, column: int, *, secrets: bool = True) -> tuple[str, str] | None:
@@ -47,13 +47,13 @@ def test_control_characters_in_excerpts_are_escaped() -> None:
 @pytest.mark.parametrize("before", [0, 10, 40, 80, 150, 400])
 def test_a_long_line_is_cut_around_the_caret(before: int) -> None:
     line = f"{'a' * before}WRONG{'b' * (400 - before)}"
-    shown, carets = underline(line, before, before + 5)
+    shown, carets = underline_range(line, before, before + 5)
     assert len(shown) <= WIDTH + 2
     assert shown[carets.index("^") :][: carets.count("^")] == "WRONG"
 
 
 def test_a_long_value_is_underlined_as_far_as_it_is_shown() -> None:
-    shown, carets = underline(f"name: {'x' * 300}", 6, 306)
+    shown, carets = underline_range(f"name: {'x' * 300}", 6, 306)
     assert len(carets) == len(shown) - 1
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from reconciler.model.finding import Finding, Severity
 from reconciler.render.github import workflow_commands
-from reconciler.render.gitlab import report
-from reconciler.render.sarif import sarif
-from reconciler.rulebook import rulebook
+from reconciler.render.gitlab import build_report
+from reconciler.render.sarif import build_sarif_run
+from reconciler.rulebook import load_rulebook
 from tests.cli.test_validate import FAULTY, lay
 from tests.support.desk import SETTINGS, CommandResult, Desk, here, workload
 from tests.support.rule_cases import Case, case_files, found_in
@@ -105,13 +105,13 @@ def test_sarif_of_every_rule_fits_its_schema(tmp_path: Path) -> None:
         folder = tmp_path / str(number)
         folder.mkdir()
         found += found_in(Case.load(path), folder).findings
-    document = sarif(found)
+    document = build_sarif_run(found)
     SARIF.validate(document)
-    assert {rule["id"] for rule in document["runs"][0]["tool"]["driver"]["rules"]} == rulebook().keys()
+    assert {rule["id"] for rule in document["runs"][0]["tool"]["driver"]["rules"]} == load_rulebook().keys()
 
 
 def test_sarif_encodes_paths_and_leaves_out_places_that_are_none() -> None:
-    document = sarif([finding("Größe 1/a%b.yaml", line=0)])
+    document = build_sarif_run([finding("Größe 1/a%b.yaml", line=0)])
     SARIF.validate(document)
     (location,) = document["runs"][0]["results"][0]["locations"]
     assert location["physicalLocation"] == {
@@ -120,7 +120,7 @@ def test_sarif_encodes_paths_and_leaves_out_places_that_are_none() -> None:
 
 
 def test_a_code_quality_report_has_a_line_for_everything() -> None:
-    (whole, there) = report([finding(line=0), finding(severity=Severity.WARNING)])
+    (whole, there) = build_report([finding(line=0), finding(severity=Severity.WARNING)])
     assert (whole["location"], whole["severity"]) == ({"path": "shop/api.yaml", "lines": {"begin": 1}}, "critical")
     assert (there["location"]["lines"], there["severity"]) == ({"begin": 3}, "minor")
     assert there["description"] == f"{ODD}; do: this, 1 %"
@@ -129,7 +129,7 @@ def test_a_code_quality_report_has_a_line_for_everything() -> None:
 
 def test_a_fingerprint_stays_where_lines_are_added_above() -> None:
     def fingerprints(*lines: int) -> list[str]:
-        found = sarif([finding(line=line) for line in lines])["runs"][0]["results"]
+        found = build_sarif_run([finding(line=line) for line in lines])["runs"][0]["results"]
         return [each["partialFingerprints"]["findingWithoutLine/v1"] for each in found]
 
     assert fingerprints(3, 9) == fingerprints(5, 11)

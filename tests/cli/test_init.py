@@ -6,7 +6,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from reconciler.documents.schema.loader import shipped
+from reconciler.documents.schema.loader import find_shipped_path
 from tests.support.records import reconciler
 
 
@@ -23,8 +23,8 @@ def test_a_new_repository_holds_the_example_in_one_commit(tmp_path: Path) -> Non
     assert git(repository, "log", "--format=%s", "main") == "Begin with the example system"
     assert git(repository, "status", "--porcelain") == ""
     committed = set(git(repository, "ls-files").splitlines())
-    example = shipped("examples/repo")
-    schemas = {f".schemas/{path.name}" for path in shipped("schemas").iterdir()}
+    example = find_shipped_path("examples/repo")
+    schemas = {f".schemas/{path.name}" for path in find_shipped_path("schemas").iterdir()}
     assert committed == {str(path.relative_to(example)) for path in example.rglob("*") if path.is_file()} | schemas
 
 

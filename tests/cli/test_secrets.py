@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.sops.encrypt import EncryptionRules, encrypt
+from reconciler.sops.encrypt import EncryptionRules, encrypt_secrets
 from tests.cli.test_plan import CHANGED
 from tests.support.desk import SECRET, SETTINGS, Desk
 from tests.support.git import File
@@ -133,7 +133,7 @@ def test_encrypted_and_hosted_values_are_not_in_the_records(tmp_path: Path, form
         private(tmp_path / "host" / "db", value)
         if form == "encrypted":
             return (
-                encrypt(plain.format(password=value).encode(), [recipient], EncryptionRules(), MOMENT)
+                encrypt_secrets(plain.format(password=value).encode(), [recipient], EncryptionRules(), MOMENT)
                 + f"---{policy}".encode()
             )
         return SECRET.format(password="{file: db}").encode()

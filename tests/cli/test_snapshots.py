@@ -13,7 +13,7 @@ from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.model.key import Key, Kind
 from reconciler.records.store import FILE, Records
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 from tests.support.clock import FakeClock
 from tests.support.desk import SETTINGS, CommandResult, golden, here
 from tests.support.records import record
@@ -28,9 +28,14 @@ def volume(index: int, *snapshots: dict[str, Any]) -> dict[str, Any]:
 def shop(path: Path) -> None:
     """A shop with snapshots of two volume sets, one with a hostile name, and a set without any."""
     now = time.time()
-    old = {"name": "old", "created": iso(now - 3.5 * DAY), "size": 10.0, "expires": iso(now + 2.5 * DAY)}
-    new = {"name": "new", "created": iso(now - 100), "size": 12.5, "tags": {"team": "shop", "env": "prod"}}
-    due = {"name": "due\n\x1b[2J", "created": "no time", "size": 1.0, "expires": iso(now - 1)}
+    old = {
+        "name": "old",
+        "created": format_iso_time(now - 3.5 * DAY),
+        "size": 10.0,
+        "expires": format_iso_time(now + 2.5 * DAY),
+    }
+    new = {"name": "new", "created": format_iso_time(now - 100), "size": 12.5, "tags": {"team": "shop", "env": "prod"}}
+    due = {"name": "due\n\x1b[2J", "created": "no time", "size": 1.0, "expires": format_iso_time(now - 1)}
     states = {
         ("data", "here"): [volume(0, old, new), volume(1, due)],
         ("data", "there"): [],

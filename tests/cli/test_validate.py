@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.documents.schema.loader import shipped
+from reconciler.documents.schema.loader import find_shipped_path
 from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, Desk, golden, here, workload
 from tests.support.git import GitRepo
 
@@ -245,7 +245,7 @@ def test_a_resource_of_two_sources_names_both_before_anything_is_applied(tmp_pat
 
 
 def test_the_shipped_example_is_sound(tmp_path: Path) -> None:
-    result = validate(tmp_path, str(shipped("examples/repo")))
+    result = validate(tmp_path, str(find_shipped_path("examples/repo")))
     assert result.code == 0, result.out
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from reconciler.convert.rules import RULEBOOK
-from reconciler.documents.reader import read
-from reconciler.documents.writer import written
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.writer import render_document
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Severity
 from reconciler.pipeline.externals import ExternalResources
@@ -35,7 +35,7 @@ spec:
 
 
 def case_of(file: Path) -> dict[str, Any]:
-    (document,) = read(file.read_bytes(), text_fields=frozenset()).documents
+    (document,) = parse_documents(file.read_bytes(), text_fields=frozenset()).documents
     value: dict[str, Any] = document.value
     return value
 
@@ -53,7 +53,7 @@ def test_a_case_is_converted_as_its_file_expects(file: Path, tmp_path: Path) -> 
     result = converted(case, tmp_path)
     now = {**case, "output": result.out, "messages": result.err, "code": result.code}
     if os.environ.get("REWRITE_CASES"):
-        file.write_text(written(now))
+        file.write_text(render_document(now))
         return
     assert now == case
 
@@ -66,7 +66,7 @@ def test_converted_manifests_are_valid_in_a_gvc(file: Path, tmp_path: Path) -> N
     folder = tmp_path / "manifests"
     folder.mkdir()
     (folder / "all.yaml").write_text(case["output"])
-    written_to = {one.value["gvc"] for one in read(case["output"].encode()).documents if "gvc" in one.value}
+    written_to = {one.value["gvc"] for one in parse_documents(case["output"].encode()).documents if "gvc" in one.value}
     for name in written_to:
         (folder / f"gvc-{name}.yaml").write_text(GVC.format(name=name))
     checked = check_folder(folder, ManifestContext("acme"), ExternalResources(settings_unknown=True))

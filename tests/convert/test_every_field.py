@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from reconciler.convert.kubernetes.bundle import Source
-from reconciler.convert.kubernetes.convert import convert
+from reconciler.convert.kubernetes.convert import convert_kubernetes_resources
 from reconciler.convert.kubernetes.unused_fields import ANY, BOOKKEEPING, SAME_HERE
 from reconciler.convert.notes import ConversionNote
-from reconciler.documents.writer import stream
+from reconciler.documents.writer import render_stream
 from reconciler.model.finding import Pointer
 from tests.project.tree import ROOT
 
@@ -161,9 +161,13 @@ class Search:
         self.before = self.outcome(value)[:2]
 
     def outcome(self, value: Any) -> tuple[str, frozenset[tuple[str, str]], list[ConversionNote]]:
-        made = convert([Source("a.yaml", 0, value), *self.others])
+        made = convert_kubernetes_resources([Source("a.yaml", 0, value), *self.others])
         remarks = [each for each in made.remarks if each.index == 0]
-        return stream(each.body for each in made.drafts), frozenset((r.rule, r.message) for r in made.remarks), remarks
+        return (
+            render_stream(each.body for each in made.drafts),
+            frozenset((r.rule, r.message) for r in made.remarks),
+            remarks,
+        )
 
     def silent(self, kind: Any, at: Pointer = ()) -> Iterator[str]:
         """The forms of what is dropped at or below ``at``, where fields of ``kind`` stand."""

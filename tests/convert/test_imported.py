@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.convert.export.convert import normalise
+from reconciler.convert.export.convert import normalise_resources
 from reconciler.convert.reader import read_all
-from reconciler.documents.reader import TEXT_FIELDS, read
-from reconciler.documents.writer import stream, written
-from reconciler.manifests.decoder import decode
+from reconciler.documents.reader import TEXT_FIELDS, parse_documents
+from reconciler.documents.writer import render_document, render_stream
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.resource import Manifest
 from tests.convert.test_nothing_is_lost import mutated
@@ -27,7 +27,7 @@ DIALECT = ManifestContext("acme", secret_key=b"key")
 
 
 def manifests(raw: bytes, dialect: ManifestContext = DIALECT) -> dict[tuple[str, str, str], bytes]:
-    decoded = decode(raw, dialect)
+    decoded = decode_manifests(raw, dialect)
     return {_key(each): each.body for each in decoded.manifests}
 
 
@@ -38,7 +38,7 @@ def _key(manifest: Manifest) -> tuple[str, str, str]:
 def imported(raw: bytes, org: str = "acme", scheme: str = "platform") -> bytes:
     sources, faults = read_all({"a.yaml": raw}, TEXT_FIELDS)
     assert faults == []
-    return stream(draft.body for draft in normalise(sources, org, scheme).drafts).encode()
+    return render_stream(draft.body for draft in normalise_resources(sources, org, scheme).drafts).encode()
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -49,8 +49,8 @@ def test_the_normal_form_stays(path: Path) -> None:
 
 @pytest.mark.parametrize("path", KIND_CASES, ids=lambda path: path.stem)
 def test_the_normal_form_stays_where_every_field_is_set(path: Path) -> None:
-    for document in read(path.read_bytes()).documents:
-        raw = written(document.value).encode()
+    for document in parse_documents(path.read_bytes()).documents:
+        raw = render_document(document.value).encode()
         before = manifests(raw)
         assert len(before) == 1
         assert manifests(imported(raw)) == {key: body for key, body in before.items() if not _left_out(key)}
@@ -79,8 +79,8 @@ def test_no_export_makes_an_import_fail(path: Path) -> None:
     for source in sources:
         for _ in range(15):
             changed = source._replace(value=mutated(source.value, dice))
-            text = stream(draft.body for draft in normalise([changed], "acme", "cloud").drafts)
-            assert read(text.encode()).faults == []
+            text = render_stream(draft.body for draft in normalise_resources([changed], "acme", "cloud").drafts)
+            assert parse_documents(text.encode()).faults == []
 
 
 def test_members_of_an_exported_gvc_lie_below_it(tmp_path: Path) -> None:

@@ -27,8 +27,8 @@ from reconciler.convert.kamal.convert import without_statements
 from reconciler.convert.quadlet import fields as quadlet_fields
 from reconciler.convert.quadlet.calendar import read_times
 from reconciler.convert.quadlet.units import read_unit
-from reconciler.documents.reader import read
-from reconciler.documents.writer import stream, written
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.writer import render_document, render_stream
 from reconciler.errors import OutsideFileError, UnreadableFileError
 from reconciler.model.cron import Cron
 from tests.convert.compose.test_cases import assert_valid
@@ -44,7 +44,7 @@ GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//locatio
 
 @cache
 def case_of(file: Path) -> dict[str, Any]:
-    (document,) = read(file.read_bytes(), text_fields=frozenset()).documents
+    (document,) = parse_documents(file.read_bytes(), text_fields=frozenset()).documents
     value: dict[str, Any] = document.value
     return value
 
@@ -83,10 +83,10 @@ def messages(found: ConvertedFiles) -> list[str]:
 def test_a_case_is_converted_as_its_file_expects(file: Path, tmp_path: Path) -> None:
     case = case_of(file)
     found = converted(case)
-    output = stream(draft.body for draft in found.drafts)
+    output = render_stream(draft.body for draft in found.drafts)
     now = {**case, "output": output, "messages": "\n".join([*messages(found), ""])}
     if os.environ.get("REWRITE_CASES"):
-        file.write_text(written(now))
+        file.write_text(render_document(now))
         return
     assert now == case
     if ": error: " not in now["messages"]:
@@ -103,7 +103,7 @@ def test_there_are_enough_cases_and_each_has_a_sentence() -> None:
 def forms(node: Node, form: str = "") -> Iterator[str]:
     """The forms of the fields of deploy.yml, as its tables write them."""
     for name, each in node.fields.items():
-        here = kamal_fields._shared(f"{form}.{name}" if form else name)
+        here = kamal_fields._find_shared_form(f"{form}.{name}" if form else name)
         yield here
         if here in ("servers", "accessories"):
             yield f"{here}.*"
@@ -187,7 +187,7 @@ NOTHING_LOST = {
 def outcome(case: Mapping[str, Any]) -> tuple[str, frozenset[tuple[str, str]]]:
     found = converted(case)
     remarks = frozenset((f"{each.path}:{each.line}", f"{each.rule} {each.message}") for each in found.findings)
-    return stream(draft.body for draft in found.drafts), remarks
+    return render_stream(draft.body for draft in found.drafts), remarks
 
 
 CANARY = "kanarienvogel"
@@ -224,9 +224,9 @@ def test_no_type_in_deploy_yml_makes_a_conversion_fail(file: Path) -> None:
     (name, text), *_ = named(case_of(file)).items()
     documents, _ = read_compose(name, without_statements(text.encode()))
     for _ in range(60):
-        changed = written({"service": "a", "image": "b", **_mapping(mutated(documents[0].value, dice))})
+        changed = render_document({"service": "a", "image": "b", **_mapping(mutated(documents[0].value, dice))})
         found = converted({**case_of(file), "files": {**case_of(file)["files"], name: changed}})
-        assert read(stream(draft.body for draft in found.drafts).encode()).faults == []
+        assert parse_documents(render_stream(draft.body for draft in found.drafts).encode()).faults == []
 
 
 def _mapping(value: Any) -> dict[str, Any]:
@@ -244,7 +244,7 @@ _LINES = st.lists(
 def test_no_line_of_a_quadlet_makes_a_conversion_fail(first: list[str], second: list[str], third: list[str]) -> None:
     texts = ("\n".join(["[Container]", *lines]) for lines in (first, second, third))
     found = converted({"files": dict(zip(("a.container", "b.pod", "c.volume"), texts, strict=True))})
-    assert read(stream(draft.body for draft in found.drafts).encode()).faults == []
+    assert parse_documents(render_stream(draft.body for draft in found.drafts).encode()).faults == []
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_no_line_of_a_quadlet_makes_a_conversion_fail(first: list[str], second: 
 def test_what_no_manifest_can_have_is_an_error_or_stays_a_text(line: bytes, rule: str) -> None:
     found = convert_files({"a.container": b"[Container]\nImage=a:1\n" + line}, ConversionOptions("shop"))
     assert [each.rule for each in found.findings if each.severity == "error"] == ([rule] if rule else [])
-    assert read(stream(draft.body for draft in found.drafts).encode()).faults == []
+    assert parse_documents(render_stream(draft.body for draft in found.drafts).encode()).faults == []
 
 
 @given(st.binary(max_size=200), st.sampled_from(["a.container", "a.pod", "a.volume", "a.kube", "deploy.yml"]))

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from reconciler.convert.kubernetes.bundle import Source
-from reconciler.convert.kubernetes.convert import convert
+from reconciler.convert.kubernetes.convert import convert_kubernetes_resources
 from reconciler.convert.kubernetes.unused_fields import ANY, QUIET_ANNOTATIONS, SAME_HERE
-from reconciler.convert.notes import ConversionNote, findings
+from reconciler.convert.notes import ConversionNote, make_findings
 from reconciler.convert.reader import read_kubernetes
-from reconciler.documents.reader import read
-from reconciler.documents.writer import stream
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.writer import render_stream
 from reconciler.model.finding import Pointer
 from tests.convert.test_cases import FILES, case_of
 
@@ -73,7 +73,7 @@ def test_an_unknown_field_is_named_at_every_depth(file: Any) -> None:
     sources = sources_of(file)
     set_aside = {
         (remark.index, remark.at[:-1])
-        for remark in convert(sources).remarks
+        for remark in convert_kubernetes_resources(sources).remarks
         if remark.rule in ("convert-no-meaning", "convert-owned") or remark.message.endswith("which creates it")
     }
     silent = []
@@ -83,7 +83,9 @@ def test_an_unknown_field_is_named_at_every_depth(file: Any) -> None:
                 continue
             changed = copy.deepcopy(source.value)
             below(changed, at)[NOVEL] = 1
-            remarks = convert([*sources[:number], source._replace(value=changed), *sources[number + 1 :]]).remarks
+            remarks = convert_kubernetes_resources(
+                [*sources[:number], source._replace(value=changed), *sources[number + 1 :]]
+            ).remarks
             if not reports(remarks, source.position, at):
                 silent.append((source.position, at))
     assert silent == []
@@ -97,8 +99,10 @@ def is_named(remark: ConversionNote, at: Pointer) -> bool:
 
 def outcome(sources: list[Source]) -> tuple[str, frozenset[tuple[str, str]]]:
     """What is written, and the remarks about it."""
-    made = convert(sources)
-    return stream(draft.body for draft in made.drafts), frozenset((each.rule, each.message) for each in made.remarks)
+    made = convert_kubernetes_resources(sources)
+    return render_stream(draft.body for draft in made.drafts), frozenset(
+        (each.rule, each.message) for each in made.remarks
+    )
 
 
 def fields_of(value: Any, at: Pointer = ()) -> Iterator[Pointer]:
@@ -131,7 +135,7 @@ def form_of(kind: str, at: Pointer) -> str:
 def missed(file: Any) -> Iterator[tuple[str, bool]]:
     """The form of each field in the documents of ``file``, and whether a remark reports its loss."""
     sources = sources_of(file)
-    before, remarks = outcome(sources), convert(sources).remarks
+    before, remarks = outcome(sources), convert_kubernetes_resources(sources).remarks
     for number, source in enumerate(sources):
         reported = [each.at for each in remarks if each.index == source.position and len(each.at) > 1]
         for at in fields_of(source.value):
@@ -218,9 +222,11 @@ def test_no_document_makes_a_conversion_fail(file: Any) -> None:
     for _ in range(60):
         number = dice.randrange(len(sources))
         changed = mutated(sources[number].value, dice)
-        made = convert([*sources[:number], sources[number]._replace(value=changed), *sources[number + 1 :]])
-        text = stream(draft.body for draft in made.drafts)
-        assert read(text.encode()).faults == []
+        made = convert_kubernetes_resources(
+            [*sources[:number], sources[number]._replace(value=changed), *sources[number + 1 :]]
+        )
+        text = render_stream(draft.body for draft in made.drafts)
+        assert parse_documents(text.encode()).faults == []
 
 
 def test_no_value_of_a_secret_comes_out_as_a_message() -> None:
@@ -238,9 +244,9 @@ def test_no_value_of_a_secret_comes_out_as_a_message() -> None:
     for kind in kinds:
         for field in ("data", "stringData"):
             value = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": kind, field: values}
-            raw = stream([value]).encode()
+            raw = render_stream([value]).encode()
             sources, faults = read_kubernetes({"a.yaml": raw})
-            reported = [*faults, *findings(convert(sources).remarks, {"a.yaml": raw})]
+            reported = [*faults, *make_findings(convert_kubernetes_resources(sources).remarks, {"a.yaml": raw})]
             assert reported
             assert not any(canary in f"{each.message}{each.suggestion}" for each in reported)
             assert not any(values["a"] in f"{each.message}{each.suggestion}" for each in reported)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.drafts import Draft, file_of
-from reconciler.convert.names import Names, container_name, fitting, workload_name
-from reconciler.convert.notes import MOST_OF_A_RULE, ConversionNote, findings
-from reconciler.convert.quantities import cpu, gigabytes, memory, quantity
+from reconciler.convert.names import Names, container_name, make_valid_name, workload_name
+from reconciler.convert.notes import MOST_OF_A_RULE, ConversionNote, make_findings
+from reconciler.convert.quantities import convert_to_gigabytes, format_cpu, format_memory, parse_quantity
 from reconciler.model.key import Kind
 
 NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -30,20 +30,20 @@ NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
     ],
 )  # fmt: skip
 def test_quantities_are_read_as_kubernetes_does(text: str, number: Fraction | int | None) -> None:
-    assert quantity(text) == number
+    assert parse_quantity(text) == number
 
 
 @given(st.integers(1, 10**9))
 def test_amounts_are_never_rounded_down(size: int) -> None:
-    assert quantity(cpu(Fraction(size, 10**6))) >= Fraction(size, 10**6)  # type: ignore[operator]
-    assert Fraction(size) <= quantity(memory(Fraction(size))) < size + 2**20 + 1  # type: ignore[operator]
-    assert size <= gigabytes(Fraction(size)) * 10**9 < size + 10**9
+    assert parse_quantity(format_cpu(Fraction(size, 10**6))) >= Fraction(size, 10**6)  # type: ignore[operator]
+    assert Fraction(size) <= parse_quantity(format_memory(Fraction(size))) < size + 2**20 + 1  # type: ignore[operator]
+    assert size <= convert_to_gigabytes(Fraction(size)) * 10**9 < size + 10**9
 
 
 @given(st.text(max_size=80))
 def test_any_name_becomes_one_that_the_platform_takes(name: str) -> None:
-    assert NAME.fullmatch(fitting(name))
-    assert len(fitting(name)) <= 64
+    assert NAME.fullmatch(make_valid_name(name))
+    assert len(make_valid_name(name)) <= 64
     workload = workload_name(name)
     assert NAME.fullmatch(workload)
     assert len(workload) <= 49
@@ -55,7 +55,7 @@ def test_any_name_becomes_one_that_the_platform_takes(name: str) -> None:
 
 @given(st.from_regex(NAME, fullmatch=True).filter(lambda name: len(name) <= 49))
 def test_a_good_name_stays(name: str) -> None:
-    assert fitting(name) == name
+    assert make_valid_name(name) == name
 
 
 @given(st.lists(st.text("ab-", max_size=3), max_size=12))
@@ -91,6 +91,6 @@ def test_a_file_has_so_many_notes_of_a_rule_and_one_with_the_number_of_others() 
         ConversionNote("convert-malformed", "a", 0, (), "wrong"),
         ConversionNote("convert-default", "b", 0, (), "b"),
     ]
-    found = findings([*notes, *others], {"a": b"x: y", "b": b"x: y"})
+    found = make_findings([*notes, *others], {"a": b"x: y", "b": b"x: y"})
     assert len(found) == MOST_OF_A_RULE + 2
     assert [each.message for each in found if "more" in each.message] == ["note 99 (and 900 more of these in the file)"]

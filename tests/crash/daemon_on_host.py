@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reconciler import logs
-from reconciler.daemon.service import serve
+from reconciler.daemon.service import run_daemon
 from reconciler.engines.host.controllers.executions import Executions
 from reconciler.engines.host.controllers.lifecycle_hooks import Hooks
 from reconciler.engines.host.controllers.replica_store import Store
@@ -68,9 +68,9 @@ def _around_waiting(owner: type, name: str, death: Death, past: str) -> None:
 def main(wish: str) -> None:
     """Run the daemon."""
     settings = load_settings(settings_path(None))
-    logs.configure(settings.log.format, settings.log.level)
+    logs.configure_logging(settings.log.format, settings.log.level)
     lay_mines(Death(wish))
-    asyncio.run(serve(settings))
+    asyncio.run(run_daemon(settings))
 
 
 if __name__ == "__main__":

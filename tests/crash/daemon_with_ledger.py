@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler import logs
-from reconciler.daemon.service import serve
+from reconciler.daemon.service import run_daemon
 from reconciler.engines.context import EngineContext
 from reconciler.engines.execution.recorder import Recorder
 from reconciler.engines.protocol import Engine, Observation, Outcome
@@ -117,7 +117,7 @@ def lay_mines(death: Death) -> None:
 def main(ledger: Path, wish: str) -> None:
     """Run the daemon."""
     settings = load_settings(settings_path(None))
-    logs.configure(settings.log.format, settings.log.level)
+    logs.configure_logging(settings.log.format, settings.log.level)
     death = Death(wish)
     lay_mines(death)
 
@@ -125,7 +125,7 @@ def main(ledger: Path, wish: str) -> None:
         inner = RecordedEngine(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
         return LedgerEngine(ledger, inner, site.location, death)
 
-    asyncio.run(serve(settings, {"recorded": make}))
+    asyncio.run(run_daemon(settings, {"recorded": make}))
 
 
 if __name__ == "__main__":

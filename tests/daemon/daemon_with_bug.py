@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from reconciler import logs
-from reconciler.daemon.service import serve
+from reconciler.daemon.service import run_daemon
 from reconciler.settings import load_settings, settings_path
 from tests.support.buggy import raising_rule
 
@@ -13,9 +13,9 @@ from tests.support.buggy import raising_rule
 def main() -> None:
     """Run the daemon."""
     settings = load_settings(settings_path(None))
-    logs.configure(settings.log.format, settings.log.level)
+    logs.configure_logging(settings.log.format, settings.log.level)
     with raising_rule():
-        asyncio.run(serve(settings))
+        asyncio.run(run_daemon(settings))
 
 
 if __name__ == "__main__":

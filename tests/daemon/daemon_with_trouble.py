@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from reconciler import logs
-from reconciler.daemon.service import serve
+from reconciler.daemon.service import run_daemon
 from reconciler.engines.context import EngineContext
 from reconciler.engines.protocol import Engine, Outcome
 from reconciler.engines.recorded.engine import RecordedEngine
@@ -39,14 +39,14 @@ class TroubledEngine(RecordedEngine):
 def main(directory: Path) -> None:
     """Run the daemon."""
     settings = load_settings(settings_path(None))
-    logs.configure(settings.log.format, settings.log.level)
+    logs.configure_logging(settings.log.format, settings.log.level)
     TroubledEngine.trouble = directory
 
     def make(site: EngineContext) -> Engine:
         kind = TroubledEngine if site.location == "there" else RecordedEngine
         return kind(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
-    asyncio.run(serve(settings, {"recorded": make}))
+    asyncio.run(run_daemon(settings, {"recorded": make}))
 
 
 if __name__ == "__main__":

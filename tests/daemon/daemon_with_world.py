@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 from reconciler import logs
-from reconciler.daemon.service import serve
+from reconciler.daemon.service import run_daemon
 from reconciler.engines.context import EngineContext
 from reconciler.engines.protocol import Engine, Observation
 from reconciler.engines.recorded.plugin import RecordedPlugin
@@ -42,7 +42,7 @@ class WatchedLedger(LedgerEngine):
 def main(directory: Path, watched: bool) -> None:
     """Run the daemon."""
     settings = load_settings(settings_path(None))
-    logs.configure(settings.log.format, settings.log.level)
+    logs.configure_logging(settings.log.format, settings.log.level)
     kind = WatchedLedger if watched else LedgerEngine
 
     def make(site: EngineContext) -> Engine:
@@ -50,7 +50,7 @@ def main(directory: Path, watched: bool) -> None:
             return kind(directory, site.location)
         return RecordedPlugin().make(site)
 
-    asyncio.run(serve(settings, {"recorded": make}, settings_path(None)))
+    asyncio.run(run_daemon(settings, {"recorded": make}, settings_path(None)))
 
 
 if __name__ == "__main__":

@@ -160,7 +160,7 @@ def test_a_bug_in_writing_the_status_is_a_condition_and_is_tried_again(
         raise KeyError(SECRET)
 
     with monkeypatch.context() as patched:
-        patched.setattr(publisher, "readme", raise_bug)
+        patched.setattr(publisher, "render_readme", raise_bug)
         stage.run()
         assert not stage.runner.flush("main")
         assert stage.condition(ConditionType.STATUS_PUSHED).startswith(
@@ -224,14 +224,14 @@ def test_a_bug_at_one_location_leaves_the_drift_of_the_others_to_be_seen(
 ) -> None:
     from reconciler.drift import monitor
 
-    whole = monitor._compared
+    whole = monitor._compare_location
 
     def compare(settings: Any, records: Any, place: str, seen: Any, keys: Any) -> Any:
         if place == "here":
             raise KeyError(SECRET)
         return whole(settings, records, place, seen, keys)
 
-    monkeypatch.setattr(monitor, "_compared", compare)
+    monkeypatch.setattr(monitor, "_compare_location", compare)
     for engine in stage.runner.drift_monitor.engines.values():
         monkeypatch.setattr(engine, "can_drift", True)
     stage.run()

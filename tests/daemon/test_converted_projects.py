@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.documents.writer import stream
+from reconciler.documents.writer import render_stream
 from reconciler.model.image_names import full_name
 from tests.engines.host.podman.serving import in_thread
 from tests.support import processes
@@ -75,7 +75,7 @@ class ConvertedProject:
             added += [
                 {"kind": "gvc", "name": self.name, "spec": placement | ({"pullSecretLinks": links} if links else {})}
             ]
-        return {f"{self.name}/converted.yaml": self.output, f"{self.name}/added.yaml": stream(added)}
+        return {f"{self.name}/converted.yaml": self.output, f"{self.name}/added.yaml": render_stream(added)}
 
     def workload_keys(self) -> list[str]:
         """The keys of all workloads."""

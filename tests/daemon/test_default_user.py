@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.engines.host.runtimes.process.executable import identity
+from reconciler.engines.host.runtimes.process.executable import get_program_identity
 from tests.engines.host.volumes.kit import mounted_disk
 from tests.support.host_sandbox import HostSite, host_site
 from tests.support.podman import IMAGE, podman_service
@@ -103,7 +103,7 @@ def test_a_stateful_workload_of_any_user_writes_restarts_and_reads(tmp_path: Pat
 
 def interpreter() -> list[str]:
     """The command of a Python that any user can run, with the modules of this one."""
-    user = identity(OWNER, 0)
+    user = get_program_identity(OWNER, 0)
     found = Path(sys.executable)
     if not (user.may_enter(found) and user.may_enter(found.resolve())):
         found = Path(tool("/usr/bin/python3.11", "python3.11"))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.daemon.lock import StateLock, abstract_name, holder
+from reconciler.daemon.lock import StateLock, abstract_name, find_lock_holder
 from reconciler.errors import LockedError, StateLostError, UsageError
 from reconciler.private_files import make_directory
 from tests.support.programs import OWNER, only_root
@@ -55,10 +55,10 @@ os.wait()
 ASK = """
 import sys
 from pathlib import Path
-from reconciler.daemon.lock import holder
+from reconciler.daemon.lock import find_lock_holder
 print("asking", flush=True)
 while True:
-    holder(Path(sys.argv[1]))
+    find_lock_holder(Path(sys.argv[1]))
 """
 
 
@@ -80,7 +80,7 @@ def test_a_second_process_learns_who_holds_the_lock(tmp_path: Path) -> None:
     try:
         with pytest.raises(LockedError, match=rf"pid {other.pid} on .*`reconciler run`, since 20"):
             StateLock(tmp_path).acquire()
-        found = holder(tmp_path)
+        found = find_lock_holder(tmp_path)
         assert found is not None
         assert (found.pid, found.command) == (other.pid, "reconciler run")
     finally:
@@ -92,9 +92,9 @@ def test_a_killed_holder_leaves_the_lock_free(tmp_path: Path) -> None:
     other = hold_in_another_process(tmp_path)
     os.kill(other.pid, signal.SIGKILL)
     other.communicate()
-    assert holder(tmp_path) is None
+    assert find_lock_holder(tmp_path) is None
     with StateLock(tmp_path):
-        found = holder(tmp_path)
+        found = find_lock_holder(tmp_path)
     assert found is not None
     assert found.pid == os.getpid()
 
@@ -104,7 +104,7 @@ def test_a_released_lock_can_be_taken_again(tmp_path: Path) -> None:
     lock.acquire()
     lock.release()
     lock.release()
-    assert holder(tmp_path) is None
+    assert find_lock_holder(tmp_path) is None
     lock.acquire()
     lock.release()
 
@@ -131,7 +131,7 @@ def test_a_child_that_outlives_its_parent_does_not_keep_the_lock(tmp_path: Path)
     assert other.stdout.readline() == "the child runs\n"
     os.kill(other.pid, signal.SIGKILL)
     other.wait()
-    assert holder(tmp_path) is None
+    assert find_lock_holder(tmp_path) is None
     other.communicate("the child may go\n")
 
 
@@ -162,7 +162,7 @@ def test_a_child_that_a_killed_holder_was_starting_is_waited_for(tmp_path: Path)
             other.stdin.write("go on\n")
             other.stdin.flush()
             begun.result()
-        found = holder(tmp_path)
+        found = find_lock_holder(tmp_path)
         assert found is not None
         assert found.pid == os.getpid()
 
@@ -203,7 +203,7 @@ def test_a_lock_that_is_not_a_plain_file_is_left_alone(tmp_path: Path, what: str
         "directory": lock.mkdir,
     }
     make[what]()
-    assert holder(state) is None
+    assert find_lock_holder(state) is None
     with pytest.raises(UsageError, match="take it away"):
         StateLock(state).acquire()
     assert other.read_text() == "precious"
@@ -266,9 +266,9 @@ def test_a_process_that_is_about_to_end_is_waited_for(tmp_path: Path) -> None:
         begun = pool.submit(second.acquire)
         first.release()
         begun.result()
-    assert holder(state) is not None
+    assert find_lock_holder(state) is not None
     second.release()
-    assert holder(tmp_path / "moved") is None
+    assert find_lock_holder(tmp_path / "moved") is None
 
 
 def test_neighbouring_and_nested_directories_have_locks_of_their_own(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_name_that_another_user_took_blocks_no_lock(tmp_path: Path) -> None:
         assert other.stdout is not None
         assert other.stdout.readline() == "taken\n"
         with StateLock(tmp_path / "state"):
-            assert holder(tmp_path / "state") is not None
+            assert find_lock_holder(tmp_path / "state") is not None
         other.kill()
 
 
@@ -305,7 +305,7 @@ def test_a_name_without_a_listener_blocks_no_lock(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as name:
         name.bind(abstract_name(tmp_path))
         with StateLock(tmp_path):
-            assert holder(tmp_path) is not None
+            assert find_lock_holder(tmp_path) is not None
 
 
 def test_a_name_that_does_not_answer_blocks_no_lock(tmp_path: Path) -> None:
@@ -319,4 +319,4 @@ def test_a_name_that_does_not_answer_blocks_no_lock(tmp_path: Path) -> None:
                 asking.setblocking(False)
                 asking.connect(address)
         with StateLock(tmp_path):
-            assert holder(tmp_path) is not None
+            assert find_lock_holder(tmp_path) is not None

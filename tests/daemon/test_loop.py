@@ -11,7 +11,7 @@ from pathlib import Path
 import pygit2
 
 from reconciler.daemon.file_watch import STEP_SECONDS
-from reconciler.daemon.lock import holder
+from reconciler.daemon.lock import find_lock_holder
 from tests.support.git import File, GitRepo
 from tests.support.sandbox import GVC, SHOP, ServiceManager, Site, eventually, workload
 
@@ -107,11 +107,11 @@ def test_sigterm_ends_it_cleanly(tmp_path: Path) -> None:
         commit = site.repo.commit({"shop/api.yaml": workload("api", 8081)})
         eventually(lambda: site.applied(commit), "the second commit is applied")
         assert commit not in site.status("reconciler.yaml")
-        assert holder(site.state) is not None
+        assert find_lock_holder(site.state) is not None
         assert daemon.stop() == 0
         assert "STOPPING=1" in systemd.notifications()
         assert daemon.log()[-1]["event"] == "stopped"
-        assert holder(site.state) is None
+        assert find_lock_holder(site.state) is None
         assert commit in site.status("reconciler.yaml")
         assert not (site.state / "wake.sock").exists()
 

@@ -92,7 +92,7 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, log: io.StringIO) 
 def test_a_day_without_the_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = GitRepo.create(tmp_path / "served" / "main.git", SHOP)
     log = io.StringIO()
-    logs.configure("json", "info", log)
+    logs.configure_logging("json", "info", log)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with HttpsServer(tmp_path / "served", tmp_path, TOKEN) as server:
         monkeypatch.setenv("GIT_SSL_CAINFO", str(server.certificate))

@@ -158,17 +158,17 @@ def test_a_run_has_a_limit_of_spans(receiver: Receiver, monkeypatch: pytest.Monk
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "100")
     from reconciler.settings import TraceSettings
 
-    tracing.configure(TraceSettings(receiver.url), "acme")
+    tracing.configure_tracing(TraceSettings(receiver.url), "acme")
     try:
         tracing.begin_run()
-        with tracing.span("load"):
+        with tracing.record_span("load"):
             for number in range(5):
-                with pytest.raises(ValueError), tracing.span("step", number=number):
+                with pytest.raises(ValueError), tracing.record_span("step", number=number):
                     raise ValueError("hunter2-canary")
         tracing.end_run("main", {"reconciler.outcome": "applied"})
         spans = eventually(lambda: receiver.spans, "the trace is received")
     finally:
-        tracing.close()
+        tracing.close_exporter()
     root = next(each for each in spans if each.name == "reconcile")
     step = next(each for each in spans if each.name == "step")
     assert len(spans) == 3
@@ -180,7 +180,7 @@ def test_a_run_has_a_limit_of_spans(receiver: Receiver, monkeypatch: pytest.Monk
 
 def test_without_the_setting_nothing_is_recorded() -> None:
     tracing.begin_run()
-    with tracing.span("load") as found:
+    with tracing.record_span("load") as found:
         found["more"] = 1
     tracing.end_run("main", {})
-    assert tracing.counts() == {}
+    assert tracing.count_spans() == {}

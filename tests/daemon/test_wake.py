@@ -8,13 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from reconciler.daemon.wake import WakeQueue, WakeSocket, wake
+from reconciler.daemon.wake import WakeQueue, WakeSocket, wake_daemon
 
 WAKE = """
 import sys
 from pathlib import Path
-from reconciler.daemon.wake import wake
-sys.exit(not wake(Path(sys.argv[1]), "main", "approve"))
+from reconciler.daemon.wake import wake_daemon
+sys.exit(not wake_daemon(Path(sys.argv[1]), "main", "approve"))
 """
 
 LEAVE = """
@@ -59,7 +59,7 @@ def test_another_process_wakes_the_daemon(tmp_path: Path) -> None:
         assert stat.S_IMODE((tmp_path / "wake.sock").stat().st_mode) == 0o600
         other = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", WAKE, str(tmp_path)], check=False)
         assert other.returncode == 0
-        assert wake(tmp_path)
+        assert wake_daemon(tmp_path)
         taken: dict[str | None, set[str]] = {}
         while len(taken) < 2:
             taken |= await wakes.take()
@@ -71,18 +71,18 @@ def test_another_process_wakes_the_daemon(tmp_path: Path) -> None:
 
 
 def test_a_wake_up_without_a_listener_fails(tmp_path: Path) -> None:
-    assert not wake(tmp_path)
-    assert not wake(tmp_path / "nowhere")
+    assert not wake_daemon(tmp_path)
+    assert not wake_daemon(tmp_path / "nowhere")
 
 
 def test_a_socket_left_behind_is_no_listener_and_hinders_none(tmp_path: Path) -> None:
     async def scenario() -> None:
         subprocess.run([sys.executable, "-c", LEAVE, str(tmp_path / "wake.sock")], check=False)
         assert (tmp_path / "wake.sock").exists()
-        assert not wake(tmp_path)
+        assert not wake_daemon(tmp_path)
         wakes, listening = WakeQueue(), WakeSocket(tmp_path)
         listening.open(wakes.add)
-        assert wake(tmp_path, "main", "sync")
+        assert wake_daemon(tmp_path, "main", "sync")
         assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"sync"}}
         listening.close()
 
@@ -93,7 +93,7 @@ def test_waking_never_blocks_however_busy_the_daemon_is(tmp_path: Path) -> None:
     async def scenario() -> None:
         wakes, listening = WakeQueue(), WakeSocket(tmp_path)
         listening.open(wakes.add)
-        assert all(wake(tmp_path, "main", "poll") for _ in range(2_000))
+        assert all(wake_daemon(tmp_path, "main", "poll") for _ in range(2_000))
         assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
         listening.close()
 
@@ -106,10 +106,10 @@ def test_a_long_path_to_the_state_directory_is_no_obstacle(tmp_path: Path) -> No
         state.mkdir()
         wakes, listening = WakeQueue(), WakeSocket(state)
         listening.open(wakes.add)
-        assert wake(state, "main", "poll")
+        assert wake_daemon(state, "main", "poll")
         assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
         listening.close()
-        assert not wake(state)
+        assert not wake_daemon(state)
 
     asyncio.run(scenario())
 

@@ -17,7 +17,7 @@ from reconciler.cli import read_commands
 from reconciler.documents.schema.loader import SCHEMA_NAMES
 from reconciler.documents.schema.loader import load_schema as schema_named
 from reconciler.model.rule import Rule
-from reconciler.rulebook import rulebook, sections
+from reconciler.rulebook import load_rulebook, load_sections
 from tests.project.tree import modules, walk
 
 NO_BOOK = ("reconciler.convert", "reconciler.cli.__main__", "reconciler.demo")
@@ -42,7 +42,7 @@ def test_no_page_is_left_over() -> None:
 
 
 def test_every_rule_has_what_why_and_a_citation() -> None:
-    for rule in rulebook().values():
+    for rule in load_rulebook().values():
         assert rule.what.endswith("."), rule.id
         assert rule.why.endswith("."), rule.id
         assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", rule.id)
@@ -51,7 +51,7 @@ def test_every_rule_has_what_why_and_a_citation() -> None:
 def test_every_rule_that_is_written_down_is_in_the_book() -> None:
     names = [path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in modules()]
     found = {rule.id for name in names if not name.startswith(NO_BOOK) for rule in _rules(import_module(name))}
-    assert found == rulebook().keys()
+    assert found == load_rulebook().keys()
 
 
 def test_every_rule_that_a_fault_names_is_in_the_book() -> None:
@@ -62,12 +62,12 @@ def test_every_rule_that_a_fault_names_is_in_the_book() -> None:
         for rule in _named(module)
     }
     assert {"unknown-kind", "org-name", "env-reserved"} <= named
-    assert named - rulebook().keys() == set()
+    assert named - load_rulebook().keys() == set()
 
 
 def test_every_section_of_the_book_has_rules() -> None:
-    assert all(sections().values())
-    assert sum(map(len, sections().values())) == len(rulebook())
+    assert all(load_sections().values())
+    assert sum(map(len, load_sections().values())) == len(load_rulebook())
 
 
 def test_every_line_of_the_log_is_documented() -> None:

@@ -15,7 +15,7 @@ from reconciler.documents.encoding import check_encoding
 from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.documents.limits import LIMITS
 from reconciler.documents.locator import Locator
-from reconciler.documents.reader import read, read_json_events
+from reconciler.documents.reader import parse_documents, read_json_events
 from tests.support.cases import cases
 
 TEXTS = st.text(st.characters(min_codepoint=0x20, exclude_categories=["Cs", "Cc", "Cn", "Co"]), max_size=12)
@@ -33,7 +33,7 @@ LAYOUTS = st.sampled_from([None, 0, 2, "\t"])
 
 @given(value=st.dictionaries(TEXTS, VALUES), indent=LAYOUTS, plain=st.booleans())
 def test_json_is_read_as_every_reader_of_json_does(value: dict[str, Any], indent: Any, plain: bool) -> None:
-    reading = read(json.dumps(value, indent=indent, ensure_ascii=plain).encode(), is_json=True)
+    reading = parse_documents(json.dumps(value, indent=indent, ensure_ascii=plain).encode(), is_json=True)
     if not any(fault.rule == "control-character" for fault in reading.faults):
         assert reading.faults == []
         assert json.dumps([each.value for each in reading.documents]) == json.dumps([value])
@@ -43,7 +43,7 @@ def test_json_is_read_as_every_reader_of_json_does(value: dict[str, Any], indent
 def test_the_items_of_a_list_are_documents_at_their_places(value: list[Any], indent: Any) -> None:
     text = json.dumps(value, indent=indent, ensure_ascii=True)
     raw = text.encode()
-    reading = read(raw, is_json=True)
+    reading = parse_documents(raw, is_json=True)
     if not any(fault.rule == "control-character" for fault in reading.faults):
         assert json.dumps([each.value for each in reading.documents]) == json.dumps(value)
     locator, decoder, lines = Locator(raw, is_json=True), json.JSONDecoder(), text.split("\n")
@@ -66,9 +66,9 @@ ORDINARY = st.recursive(
 def test_ordinary_files_are_read_as_their_events_are(value: Any, indent: Any, cut: int, sign: str) -> None:
     text = json.dumps(value, indent=indent)
     raw = (text[:cut] + sign + text[cut + (len(sign) == 0) :]).encode()
-    assert read(raw, is_json=True) == read_json_events(raw)
+    assert parse_documents(raw, is_json=True) == read_json_events(raw)
     if check_encoding(raw, TIGHT, is_stream=True) is None:
-        assert read(raw, TIGHT, is_json=True) == read_json_events(raw, TIGHT)
+        assert parse_documents(raw, TIGHT, is_json=True) == read_json_events(raw, TIGHT)
 
 
 TIGHT = msgspec.structs.replace(LIMITS, depth=3, nodes=12, file_nodes=20, document_bytes=60, documents=2)
@@ -78,13 +78,13 @@ TIGHT = msgspec.structs.replace(LIMITS, depth=3, nodes=12, file_nodes=20, docume
 @pytest.mark.parametrize("form", ["[", '{"a":'])
 def test_the_depth_is_counted_alike(depth: int, form: str) -> None:
     raw = b'{"x":' + form.encode() * depth + b"1" + (b"]" if form == "[" else b"}") * depth + b"}"
-    assert read(raw, is_json=True) == read_json_events(raw)
-    assert bool(read(raw, is_json=True).faults) is (depth > 63)
+    assert parse_documents(raw, is_json=True) == read_json_events(raw)
+    assert bool(parse_documents(raw, is_json=True).faults) is (depth > 63)
 
 
 def test_a_key_may_have_more_characters_than_yaml_allows() -> None:
     value = {"k" * 5000: {"v": "x" * 5000}}
-    assert [each.value for each in read(json.dumps(value).encode(), is_json=True).documents] == [value]
+    assert [each.value for each in parse_documents(json.dumps(value).encode(), is_json=True).documents] == [value]
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_a_key_may_have_more_characters_than_yaml_allows() -> None:
 )
 def test_the_limits_of_yaml_hold(raw: bytes, rule: str) -> None:
     started = time.process_time()
-    assert read(raw, is_json=True).faults[-1].rule == rule
+    assert parse_documents(raw, is_json=True).faults[-1].rule == rule
     assert time.process_time() - started < 5
 
 
 def test_a_list_may_be_larger_than_a_document() -> None:
     value = [{"a": "x" * 1000}] * 2000
-    reading = read(json.dumps(value).encode(), is_json=True)
+    reading = parse_documents(json.dumps(value).encode(), is_json=True)
     assert (len(reading.documents), reading.faults) == (2000, [])
     assert len(json.dumps(value)) > LIMITS.document_bytes
     assert Locator(json.dumps(value).encode(), is_json=True).of(1999).value(("a",))[1] > LIMITS.document_bytes

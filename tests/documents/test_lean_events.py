@@ -16,8 +16,8 @@ import yaml._yaml
 from reconciler.documents.lean_events import install_lean_events
 print(install_lean_events())
 from reconciler.documents import events
-from reconciler.documents.reader import read
-print(events.ScalarEvent.__module__, read(b"kind: gvc\\nname: shop\\nspec: {{a: 1}}\\n").documents[0].value)
+from reconciler.documents.reader import parse_documents
+print(events.ScalarEvent.__module__, parse_documents(b"kind: gvc\\nname: shop\\nspec: {{a: 1}}\\n").documents[0].value)
 """
 VALUE = "{'kind': 'gvc', 'name': 'shop', 'spec': {'a': 1}}"
 

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from reconciler.documents.positions import Positions
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.documents.schema import dialect
 from reconciler.documents.schema.loader import KIND_NAMES
-from reconciler.documents.schema.validator import MOST, checker
-from reconciler.manifests.decoder import decode
+from reconciler.documents.schema.validator import MOST, get_checker
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.normalize import ManifestContext
 from tests.documents.tree import full
 from tests.support.mutations import Pool, examples, mutated
@@ -36,7 +36,7 @@ def written() -> Iterator[Any]:
         for content in Case.load(path).files.values():
             raw = content.encode() if isinstance(content, str) else content
             if isinstance(raw, bytes):
-                yield from (document.value for document in read(raw).documents)
+                yield from (document.value for document in parse_documents(raw).documents)
 
 
 def verdict(kind: str, document: Any) -> bool:
@@ -44,9 +44,9 @@ def verdict(kind: str, document: Any) -> bool:
 
     Returns the faults of the slow one, which skips the parts that the quick one finds sound.
     """
-    check = checker(kind)
+    check = get_checker(kind)
     breaches = check.breaches(document)
-    alone = list(islice(dialect.breaches(dialect.SchemaValidator(check.schema), document), MOST))
+    alone = list(islice(dialect.list_breaches(dialect.SchemaValidator(check.schema), document), MOST))
     assert (alone == []) is check.valid(document), json.dumps(document, default=str)
     assert breaches == alone, json.dumps(document, default=str)
     assert len(check.phrased(breaches, Positions())) >= bool(breaches)
@@ -83,7 +83,7 @@ def test_no_mutation_makes_a_secret_appear_in_faults(secret_type: str) -> None:
     faulty = 0
     for turn in range(SECRETS // 12):
         document = {**base, "data": _marked(mutated(base["data"], chance, pool), chance if turn % 2 else None)}
-        faults = decode(json.dumps(document).encode(), ManifestContext("acme")).faults
+        faults = decode_manifests(json.dumps(document).encode(), ManifestContext("acme")).faults
         assert not [fault for fault in faults if CANARY in fault.message + fault.suggestion], document
         faulty += bool(faults)
     assert faulty

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.documents.rules import RULES
 from reconciler.documents.types import unreadable_paths
 from reconciler.model.finding import Fault
@@ -39,7 +39,7 @@ def words(fault: Fault) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_file_gives_its_values_and_all_its_faults(case: dict[str, Any]) -> None:
-    reading = read(case["input"].encode(), is_json=case.get("json", False))
+    reading = parse_documents(case["input"].encode(), is_json=case.get("json", False))
 
     assert [f"{fault.rule} {fault.line}:{fault.column}" for fault in reading.faults] == case.get("faults", [])
     assert as_json([document.value for document in reading.documents]) == as_json(case.get("values", []))
@@ -52,7 +52,7 @@ def test_a_file_gives_its_values_and_all_its_faults(case: dict[str, Any]) -> Non
 
 
 def test_every_rule_is_described_and_every_described_rule_has_a_case() -> None:
-    seen = {fault.rule for param in CASES for fault in read(param.values[0]["input"].encode()).faults}
+    seen = {fault.rule for param in CASES for fault in parse_documents(param.values[0]["input"].encode()).faults}
 
     rules = {rule.id for rule in RULES}
     assert seen <= rules
@@ -68,7 +68,7 @@ def test_every_rule_is_described_and_every_described_rule_has_a_case() -> None:
 
 
 def test_every_fault_has_a_suggestion() -> None:
-    faults = [fault for param in CASES for fault in read(param.values[0]["input"].encode()).faults]
+    faults = [fault for param in CASES for fault in parse_documents(param.values[0]["input"].encode()).faults]
 
     assert [fault for fault in faults if not fault.suggestion] == []
 
@@ -76,7 +76,7 @@ def test_every_fault_has_a_suggestion() -> None:
 def test_the_fields_whose_values_stay_text_can_be_chosen() -> None:
     raw = b"labels: {a: 1.10}\ntags: {a: 1.10}\n"
 
-    assert read(raw, text_fields=frozenset({"labels"})).documents[0].value == {
+    assert parse_documents(raw, text_fields=frozenset({"labels"})).documents[0].value == {
         "labels": {"a": "1.10"},
         "tags": {"a": 1.1},
     }
@@ -88,12 +88,12 @@ def test_every_json_value_is_read_as_it_is_meant(indent: int | str | None) -> No
     parts = ["\\", "u", "\\ud83d", "\\ude00", "\N{GRINNING FACE}", "\u00e9", "\t", '"', "/", "x"]
     for _ in range(500):
         value = {"a": "".join(chance.choices(parts, k=6)), "b": [chance.random(), None, {"c": True}]}
-        reading = read(json.dumps(value, indent=indent).encode())
+        reading = parse_documents(json.dumps(value, indent=indent).encode())
         assert [each.value for each in reading.documents] == [value], reading.faults
 
 
 def test_a_document_with_single_faults_has_a_partial_value() -> None:
-    [document] = read(b"a: yes\nb: [1, 012]\nc: 1\nc: 2\nd: x\n5: z\n").partial
+    [document] = parse_documents(b"a: yes\nb: [1, 012]\nc: 1\nc: 2\nd: x\n5: z\n").partial
 
     *places, key = unreadable_paths(document.value)
     assert places == [("a",), ("b", 1), ("c",)]
@@ -103,6 +103,6 @@ def test_a_document_with_single_faults_has_a_partial_value() -> None:
 
 @pytest.mark.parametrize("raw", ["a: *b\n", "{<<: {a: 1}, <<: {b: 2}}\n", "a: !x [1]\n", "a: b: c\n"])
 def test_an_unreadable_document_has_no_partial_value(raw: str) -> None:
-    partial = read(raw.encode()).partial
+    partial = parse_documents(raw.encode()).partial
 
     assert [each.value for each in partial if isinstance(each.value, dict)] == []

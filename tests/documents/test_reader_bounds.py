@@ -11,8 +11,8 @@ from threading import Thread
 import pytest
 
 from reconciler.documents.limits import LIMITS, Limits, read_within
-from reconciler.documents.locator import locate
-from reconciler.documents.reader import read
+from reconciler.documents.locator import locate_document
+from reconciler.documents.reader import parse_documents
 from reconciler.errors import UsageError
 from tests.support.pace import in_time
 
@@ -68,7 +68,7 @@ HOSTILE: dict[str, tuple[bytes, str | tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("raw", "expected"), HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_hostile_file_is_a_fault_with_its_place_within_a_second(raw: bytes, expected: str | tuple[str, ...]) -> None:
-    reading, _ = in_time(lambda: read(raw), 1.0)
+    reading, _ = in_time(lambda: parse_documents(raw), 1.0)
     first = reading.faults[0]
     assert f"{first.rule} {first.line}:{first.column}".startswith(expected)
 
@@ -77,31 +77,31 @@ def test_a_hostile_file_is_a_fault_with_its_place_within_a_second(raw: bytes, ex
 def test_places_in_a_hostile_file_are_found_as_far_as_the_limits_go(
     raw: bytes, expected: str | tuple[str, ...]
 ) -> None:
-    (line, column), _ = in_time(lambda: locate(raw, 0).value(("a", 0)), 1.0)
+    (line, column), _ = in_time(lambda: locate_document(raw, 0).value(("a", 0)), 1.0)
     assert line >= 1
     assert column >= 1
 
 
 def test_documents_before_a_limit_are_read() -> None:
-    reading = read(b"a: 1\n---\n" + b"[" * 300_000)
+    reading = parse_documents(b"a: 1\n---\n" + b"[" * 300_000)
 
     assert [document.value for document in reading.documents] == [{"a": 1}]
     assert [fault.rule for fault in reading.faults] == ["too-deep"]
 
 
 def test_input_at_the_limits_is_read() -> None:
-    assert read(b"[" * 64 + b"]" * 64).faults == []
-    assert read(b"[&a x" + b", *a" * 1_000 + b"]").faults == []
-    assert read(b"--- 1\n" * 5_000).faults == []
-    assert read(b"[" + b"1," * 99_999 + b"]").faults == []
-    assert read(tower(4, 20)).faults == []
+    assert parse_documents(b"[" * 64 + b"]" * 64).faults == []
+    assert parse_documents(b"[&a x" + b", *a" * 1_000 + b"]").faults == []
+    assert parse_documents(b"--- 1\n" * 5_000).faults == []
+    assert parse_documents(b"[" + b"1," * 99_999 + b"]").faults == []
+    assert parse_documents(tower(4, 20)).faults == []
 
 
 def test_each_limit_counts_what_its_name_states() -> None:
     tight = Limits(depth=2, aliases=1, nodes=6, document_bytes=40, file_bytes=80, documents=2, faults=3)
 
     def rules(raw: bytes) -> list[str]:
-        return [fault.rule for fault in read(raw, tight).faults]
+        return [fault.rule for fault in parse_documents(raw, tight).faults]
 
     assert rules(b"{a: [1, 2, 3]}") == []
     assert rules(b"{a: [1, 2, 3, 4]}") == ["too-many-nodes"]
@@ -116,15 +116,15 @@ def test_each_limit_counts_what_its_name_states() -> None:
 
 
 def test_a_file_full_of_faults_is_read_no_further_than_the_hundredth() -> None:
-    assert len(read(b"[" + b"no, " * 10_000 + b"]").faults) == LIMITS.faults
-    assert len(read(b"{" + b"a: 1, " * 10_000 + b"}").faults) == LIMITS.faults
+    assert len(parse_documents(b"[" + b"no, " * 10_000 + b"]").faults) == LIMITS.faults
+    assert len(parse_documents(b"{" + b"a: 1, " * 10_000 + b"}").faults) == LIMITS.faults
 
 
 def test_a_file_may_have_as_many_documents_as_it_may_and_ordinary_ones() -> None:
     ordinary = "kind: gvc\nname: a\nspec: " + str(list(range(93))) + "\n"
-    assert read("---\n".join([ordinary] * 5_000).encode()).faults == []
+    assert parse_documents("---\n".join([ordinary] * 5_000).encode()).faults == []
     wide = b"\n---\n".join([b"[" + b"1," * 90_000 + b"]"] * 60)
-    assert [(fault.rule, fault.message) for fault in read(wide).faults] == [
+    assert [(fault.rule, fault.message) for fault in parse_documents(wide).faults] == [
         ("too-many-nodes", "this file has more than 250,300 values in its first 3 documents")
     ]
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from reconciler.documents.event_positions import pointers_by_position
 from reconciler.documents.limits import Limits
-from reconciler.documents.locator import locate
+from reconciler.documents.locator import locate_document
 from reconciler.documents.positions import Pointer, Positions
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.printable import is_name
 from tests.support.examples import examples
 
@@ -58,13 +58,13 @@ second: 1
     ],
 )
 def test_values_and_keys_are_found(pointer: Pointer, value: tuple[int, int], key: tuple[int, int]) -> None:
-    places = locate(RAW, 0)
+    places = locate_document(RAW, 0)
 
     assert (places.value(pointer), places.key(pointer)) == (value, key)
 
 
 def test_a_missing_field_has_the_place_of_its_parent() -> None:
-    places = locate(RAW, 0)
+    places = locate_document(RAW, 0)
 
     assert places.value(("spec", "missing", 3, "deep")) == (6, 3)
     assert places.key(("spec", "missing")) == (5, 1)
@@ -74,10 +74,10 @@ def test_a_missing_field_has_the_place_of_its_parent() -> None:
 
 
 def test_documents_are_counted_as_the_reader_counts_them() -> None:
-    for document in read(RAW).documents:
-        assert locate(RAW, document.index).value(())[0] == document.line
-    assert locate(RAW, 1).value(("second",)) == (18, 9)
-    assert locate(RAW, 2).value(("second",)) == (1, 1)
+    for document in parse_documents(RAW).documents:
+        assert locate_document(RAW, document.index).value(())[0] == document.line
+    assert locate_document(RAW, 1).value(("second",)) == (18, 9)
+    assert locate_document(RAW, 2).value(("second",)) == (1, 1)
 
 
 def test_a_position_has_the_pointer_of_its_value_or_key() -> None:
@@ -92,12 +92,12 @@ def test_a_position_has_the_pointer_of_its_value_or_key() -> None:
 
 
 def test_a_broken_file_is_located_as_far_as_it_goes() -> None:
-    places = locate(b"a: 1\nb: [2, }\n", 0)
+    places = locate_document(b"a: 1\nb: [2, }\n", 0)
 
     assert places.value(("b", 0)) == (2, 5)
-    assert locate(b"\xff", 0).value(("a",)) == (1, 1)
-    assert locate(b"{a: {b: {c: 1}}}", 0, Limits(depth=1)).value(("a", "b", "c")) == (1, 5)
-    assert locate(b"{a: 1, [x, y]: 2, a: 3, b: 4}", 0).value(("b",)) == (1, 28)
+    assert locate_document(b"\xff", 0).value(("a",)) == (1, 1)
+    assert locate_document(b"{a: {b: {c: 1}}}", 0, Limits(depth=1)).value(("a", "b", "c")) == (1, 5)
+    assert locate_document(b"{a: 1, [x, y]: 2, a: 3, b: 4}", 0).value(("b",)) == (1, 28)
 
 
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="\u2028\u2029\ufeff\ufffe\uffff"))
@@ -130,7 +130,7 @@ def finite(value: Any) -> bool:
 @settings(max_examples=examples(150), deadline=None)
 @given(VALUES.filter(finite), st.booleans())
 def test_dumped_yaml_is_read_back(value: Any, flow: bool) -> None:
-    reading = read(dumped(value, flow))
+    reading = parse_documents(dumped(value, flow))
 
     assert reading.faults == []
     assert json.dumps([document.value for document in reading.documents]) == json.dumps([value])
@@ -139,10 +139,10 @@ def test_dumped_yaml_is_read_back(value: Any, flow: bool) -> None:
 @settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=60) | st.text("[]{},:-?&*!|>'\"%#@ \n\ta0~<.", max_size=60).map(str.encode))
 def test_nothing_makes_the_reader_raise(raw: bytes) -> None:
-    reading = read(raw)
+    reading = parse_documents(raw)
 
     for document in reading.documents:
-        assert locate(raw, document.index).value(())[0] == document.line
+        assert locate_document(raw, document.index).value(())[0] == document.line
     for fault in reading.faults:
         assert fault.line >= 1
         assert fault.column >= 1
@@ -167,7 +167,7 @@ def test_a_marked_scalar_is_found_where_it_stands(value: Any, flow: bool, data: 
     pointer = data.draw(st.sampled_from(pointers(value)))
     raw = dumped(changed(value, pointer, "@MARK@"), flow)
 
-    assert after(raw, locate(raw, 0), pointer).startswith('"@MARK@"')
+    assert after(raw, locate_document(raw, 0), pointer).startswith('"@MARK@"')
 
 
 def after(raw: bytes, places: Positions, pointer: Pointer) -> str:
@@ -178,8 +178,8 @@ def after(raw: bytes, places: Positions, pointer: Pointer) -> str:
 @pytest.mark.parametrize("text", ["\U0001f600", 'a "\U0001f600" \\\U0001f600\\ b', "\\ud83d\\ude00"])
 def test_values_behind_a_pair_of_escapes_are_found_where_they_stand(text: str) -> None:
     raw = json.dumps({"first": [text, {text: 1}], "last": True}).encode()
-    places = locate(raw, 0)
-    assert read(raw).documents[0].value == json.loads(raw)
+    places = locate_document(raw, 0)
+    assert parse_documents(raw).documents[0].value == json.loads(raw)
     assert places.key(("last",)) == (1, raw.index(b'"last"') + 1)
     assert places.value(("last",)) == (1, raw.index(b"true") + 1)
     assert places.value(("first", 1, text)) == (1, raw.index(b"1}") + 1)
@@ -193,7 +193,7 @@ def test_a_place_takes_the_same_memory_at_any_depth() -> None:
 def _memory(raw: bytes) -> int:
     tracemalloc.start()
     try:
-        locate(raw, 0)
+        locate_document(raw, 0)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.reader import read
-from reconciler.documents.recognition import Form, foreign, form_of
-from reconciler.platform_cli.main import run
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.recognition import Form, describe_foreign_file, form_of
+from reconciler.platform_cli.main import run_command_line
 from tests.support.cases import CASES
 from tests.support.desk import CommandResult, here
 
-(TABLE,) = [each.value for each in read((CASES / "recognition/files.yaml").read_bytes()).documents]
+(TABLE,) = [each.value for each in parse_documents((CASES / "recognition/files.yaml").read_bytes()).documents]
 FILES: list[dict[str, Any]] = TABLE["files"]
 
 
@@ -78,7 +78,7 @@ def called(command: Command, name: str, capfd: pytest.CaptureFixture[str]) -> Co
     program, *words = command.words
     if program == "reconciler":
         return here(*words, name, cwd=Path.cwd())
-    code = run([*words, name])
+    code = run_command_line([*words, name])
     shown = capfd.readouterr()
     return CommandResult(code, shown.out, shown.err)
 
@@ -139,7 +139,7 @@ def test_a_secret_in_a_file_is_not_shown(at_home: Path, capfd: pytest.CaptureFix
 
 def test_standard_input_is_named_as_such() -> None:
     sentence = "standard input is a compose file; convert it with: platform stack manifest --file -"
-    assert foreign("stdin", Form.COMPOSE) == sentence
+    assert describe_foreign_file("stdin", Form.COMPOSE) == sentence
 
 
 def test_a_kustomization_among_resources_is_only_left_out(tmp_path: Path) -> None:
@@ -176,4 +176,4 @@ def test_a_directory_of_quadlets_is_converted_together(tmp_path: Path) -> None:
 def test_no_content_makes_recognition_fail(raw: bytes, name: str) -> None:
     form: Any = form_of(name, raw)
     if form:
-        assert "\n" not in foreign(name, form)
+        assert "\n" not in describe_foreign_file(name, form)

@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from reconciler.documents.schema.dialect import compiled
+from reconciler.documents.schema.dialect import compile_pattern
 from reconciler.documents.schema.loader import KIND_NAMES, load_schema
 from reconciler.documents.schema.suggestions import LONGEST, suggest_fix
 from tests.documents.tree import fields
@@ -39,7 +39,7 @@ def test_whatever_is_proposed_fits(name: str) -> None:
     }.items():
         check = jsonschema_rs.Draft202012Validator(field)
         for text in written:
-            if not compiled(pattern).search(text):
+            if not compile_pattern(pattern).search(text):
                 meant = suggest_fix(text, field)
                 assert not meant or check.is_valid(meant), (pattern, text, meant)
 

@@ -12,12 +12,12 @@ import pytest
 from referencing import Registry, Resource
 
 from reconciler.documents.schema.dialect import SchemaValidator
-from reconciler.documents.schema.loader import KIND_NAMES, SCHEMA_NAMES, load_schema, schema_path, shipped
+from reconciler.documents.schema.loader import KIND_NAMES, SCHEMA_NAMES, find_shipped_path, load_schema, schema_path
 from reconciler.documents.schema.messages import PHRASED
-from reconciler.manifests.rules import rules, schema_rules
+from reconciler.manifests.rules import load_rules, schema_rules
 from reconciler.model.key import GVC_SCOPED, KINDS
 from reconciler.planning.plan import ChangeClass
-from reconciler.rulebook import rulebook
+from reconciler.rulebook import load_rulebook
 from tests.documents.tree import fields, full, met, nodes
 
 CONDITIONAL = {"if", "then", "else", "allOf", "properties", "items", "propertyNames", "const"}
@@ -59,7 +59,7 @@ every_schema = pytest.mark.parametrize("name", SCHEMA_NAMES)
 
 
 def test_every_schema_file_is_named_and_no_other_lies_there() -> None:
-    assert sorted(path.stem for path in shipped("schemas").glob("*.json")) == sorted([*SCHEMA_NAMES, *OTHERS])
+    assert sorted(path.stem for path in find_shipped_path("schemas").glob("*.json")) == sorted([*SCHEMA_NAMES, *OTHERS])
 
 
 def test_a_schema_that_is_not_shipped_is_reported_as_missing() -> None:
@@ -175,7 +175,7 @@ def test_annotations_have_values_that_generic_code_can_read(name: str) -> None:
 
 @every_schema
 def test_keywords_beside_a_reference_change_no_verdict(name: str) -> None:
-    for path in (schema_path(name), shipped("schemas/common.json")):
+    for path in (schema_path(name), find_shipped_path("schemas/common.json")):
         for reference in _references(json.loads(path.read_bytes())):
             assert set(reference) - {"$ref"} <= {"title", "description", "default", "examples", "x-rule", "x-change"}
 
@@ -235,7 +235,7 @@ def test_the_catalogue_maps_every_kind_and_the_settings() -> None:
 @pytest.mark.parametrize("name", KIND_NAMES)
 def test_a_rule_that_a_place_names_is_one_of_the_rulebook(name: str) -> None:
     named = {node["x-rule"]: place for place, node in nodes(load_schema(name)) if "x-rule" in node}
-    assert {rule: place for rule, place in named.items() if rule not in rulebook()} == {}
+    assert {rule: place for rule, place in named.items() if rule not in load_rulebook()} == {}
 
 
 def test_every_rule_of_the_schemas_is_named_by_a_place() -> None:
@@ -244,7 +244,7 @@ def test_every_rule_of_the_schemas_is_named_by_a_place() -> None:
 
 
 def test_a_rule_belongs_to_the_schemas_or_to_a_generator() -> None:
-    assert {rule.id for rule in schema_rules()} & rules().keys() == set()
+    assert {rule.id for rule in schema_rules()} & load_rules().keys() == set()
 
 
 def test_there_is_a_schema_for_every_kind() -> None:

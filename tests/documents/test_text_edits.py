@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.documents.editing.edits import edit_text
-from reconciler.documents.writer import written
+from reconciler.documents.writer import render_document
 
 
 class Case(NamedTuple):
@@ -118,7 +118,7 @@ def test_every_value_becomes_every_other(
 ) -> None:
     """Also in text that other programs write."""
     flow = {"block": False, "mixed": None, "flow": True}[style]
-    text = written(old) if style == "block" else yaml.safe_dump(old, default_flow_style=flow, sort_keys=False)
+    text = render_document(old) if style == "block" else yaml.safe_dump(old, default_flow_style=flow, sort_keys=False)
     if has_comments:
         text = f"# first\n{text}# last\n"
     if yaml.safe_load(text) != old:  # a comment that became part of a block

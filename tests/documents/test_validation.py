@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.documents.locator import locate
+from reconciler.documents.locator import locate_document
 from reconciler.documents.positions import Positions
-from reconciler.documents.reader import read
-from reconciler.documents.schema.loader import shipped
-from reconciler.documents.schema.validator import RULES, checker
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.schema.loader import find_shipped_path
+from reconciler.documents.schema.validator import RULES, get_checker
 from reconciler.model.finding import Fault, Severity
 from tests.documents.tree import CASES
 from tests.support.pace import in_time
@@ -24,10 +24,10 @@ NOWHERE = Positions()
 
 
 def faults_of(name: str, raw: bytes) -> list[Fault]:
-    reading = read(raw)
+    reading = parse_documents(raw)
     assert not reading.faults
     document = reading.documents[0]
-    return checker(name).faults(document.value, locate(raw, document.index))
+    return get_checker(name).faults(document.value, locate_document(raw, document.index))
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["case"].replace(" ", "-"))
@@ -40,7 +40,7 @@ def test_faults_are_reported_at_their_places(case: dict[str, Any]) -> None:
         for fault in found
     ]
     assert reported == case["faults"]
-    assert not checker(case["about"]).valid(read(raw).documents[0].value)
+    assert not get_checker(case["about"]).valid(parse_documents(raw).documents[0].value)
     assert all(fault.severity is Severity.ERROR for fault in found)
 
 
@@ -48,15 +48,15 @@ def test_every_rule_that_holds_for_all_fields_is_shown_by_a_case() -> None:
     assert {rule.id for rule in RULES} - {line.split()[1] for case in REFUSED for line in case["faults"]} == set()
 
 
-@pytest.mark.parametrize("path", sorted(shipped("examples/repo").rglob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(find_shipped_path("examples/repo").rglob("*.yaml")), ids=lambda path: path.stem)
 def test_the_example_repository_is_valid(path: Path) -> None:
-    for document in read(path.read_bytes()).documents:
-        assert checker(document.value["kind"]).faults(document.value, NOWHERE) == []
+    for document in parse_documents(path.read_bytes()).documents:
+        assert get_checker(document.value["kind"]).faults(document.value, NOWHERE) == []
 
 
 def test_a_long_value_is_quoted_in_part() -> None:
     document = {"kind": "gvc", "name": "shop", "spec": {"staticPlacement": {"locationLinks": ["x" * 1_000]}}}
-    (fault,) = checker("gvc").faults(document, NOWHERE)
+    (fault,) = get_checker("gvc").faults(document, NOWHERE)
     assert len(fault.message) < 200
     assert "xxx…" in fault.message
 
@@ -64,16 +64,16 @@ def test_a_long_value_is_quoted_in_part() -> None:
 def test_at_most_a_hundred_faults_are_reported_and_in_time() -> None:
     env = [{"nome": "x" * 100, "value": 1}] * 10_000
     document = {"kind": "workload", "name": "web", "spec": {"containers": [{"name": "a", "image": "b", "env": env}]}}
-    found, _ = in_time(lambda: checker("workload").faults(document, NOWHERE), 0.7)
+    found, _ = in_time(lambda: get_checker("workload").faults(document, NOWHERE), 0.7)
     assert 0 < len(found) <= 100
 
 
 def test_a_checker_is_made_once() -> None:
-    assert checker("gvc") is checker("gvc")
+    assert get_checker("gvc") is get_checker("gvc")
 
 
 def test_an_address_is_what_python_takes_for_one() -> None:
-    check, chosen = checker("identity"), random.Random(7)
+    check, chosen = get_checker("identity"), random.Random(7)
     parts = ("", "", "0", "12ab", "f", "12345", "g", "1.2.3.4", "256.0.0.1")
     taken = 0
     for _ in range(20_000):

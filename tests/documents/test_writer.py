@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.documents.reader import read
-from reconciler.documents.writer import stream, written
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.writer import render_document, render_stream
 from reconciler.printable import is_name
 from tests.support.examples import examples
 
@@ -44,7 +44,7 @@ VALUES: st.SearchStrategy[Any] = st.recursive(
 @settings(max_examples=examples(400), deadline=None)
 @given(VALUES.filter(lambda value: value is not None))
 def test_our_reader_reads_back_what_was_written(value: Any) -> None:
-    reading = read(written(value).encode(), text_fields=frozenset())
+    reading = parse_documents(render_document(value).encode(), text_fields=frozenset())
     assert reading.faults == []
     assert [document.value for document in reading.documents] == [value]
 
@@ -52,7 +52,7 @@ def test_our_reader_reads_back_what_was_written(value: Any) -> None:
 @settings(max_examples=examples(200), deadline=None)
 @given(st.dictionaries(TEXT.filter(is_name), TEXT, min_size=1))
 def test_readers_of_yaml_1_1_read_the_same_texts(value: dict[str, str]) -> None:
-    assert yaml.load(written(value), yaml.CSafeLoader) == value
+    assert yaml.load(render_document(value), yaml.CSafeLoader) == value
 
 
 class Point(msgspec.Struct):
@@ -63,11 +63,11 @@ class Point(msgspec.Struct):
 
 def test_values_of_the_program_are_written_as_json_has_them() -> None:
     value = {"tuples": ({"url": "a"}, ()), "set": frozenset({1}), "points": [Point(1)], "at": Point(2), "none": ()}
-    assert written(value) == written(msgspec.json.decode(msgspec.json.encode(value)))
-    assert "(" not in written(value)
-    assert written(("a",)) == "- a\n"
+    assert render_document(value) == render_document(msgspec.json.decode(msgspec.json.encode(value)))
+    assert "(" not in render_document(value)
+    assert render_document(("a",)) == "- a\n"
     with pytest.raises(TypeError):
-        written({"a": object()})
+        render_document({"a": object()})
 
 
 def test_yaml_is_written_as_people_write_it() -> None:
@@ -80,7 +80,7 @@ def test_yaml_is_written_as_people_write_it() -> None:
             "lists": [["a", "b"], {"c": 1.5}],
         },
     }
-    assert written(value) == (
+    assert render_document(value) == (
         "kind: workload\n"
         "spec:\n"
         "  containers:\n"
@@ -101,10 +101,10 @@ def test_yaml_is_written_as_people_write_it() -> None:
 
 
 def test_a_stream_parts_its_documents() -> None:
-    assert stream([{"a": 1}, {"b": 2}]) == "a: 1\n---\nb: 2\n"
+    assert render_stream([{"a": 1}, {"b": 2}]) == "a: 1\n---\nb: 2\n"
 
 
 @pytest.mark.parametrize("text", ["\x85a\nb", "a\u2028b\nc", "a\ufeffb\nc"])
 def test_line_breaks_of_other_standards_are_escaped(text: str) -> None:
-    assert "\\" in written({"a": text})
-    assert read(written({"a": text}).encode()).documents[0].value == {"a": text}
+    assert "\\" in render_document({"a": text})
+    assert parse_documents(render_document({"a": text}).encode()).documents[0].value == {"a": text}

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 
 CASES = Path(__file__).parent.parent / "cases" / "schemas"
 
 
 def full(name: str) -> list[Any]:
     """The documents that together show every field of the schema ``name``."""
-    reading = read((CASES / f"{name}-full.yaml").read_bytes())
+    reading = parse_documents((CASES / f"{name}-full.yaml").read_bytes())
     assert not reading.faults
     return [document.value for document in reading.documents]
 

@@ -19,7 +19,7 @@ from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.render.resources import resource_sections, resources_json
 from reconciler.settings import LocationSettings, Settings
-from reconciler.status.conditions import ResourceFacts, conditions
+from reconciler.status.conditions import ResourceFacts, compute_conditions
 from tests.status.samples import record
 from tests.support.clock import FakeClock
 from tests.support.plans import step
@@ -77,7 +77,7 @@ def new_world() -> World:
 
 def test_reports_become_conditions_with_their_locations(world: World) -> None:
     found = world.report({"here": served("here", MISSING), "there": served("there", MISSING)})
-    shown = {each.type: each.message for each in conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
+    shown = {each.type: each.message for each in compute_conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
     assert shown == {
         "Ready": "not healthy: no certificate",
         "CertificateMissing": "at here, there: no certificate",
@@ -124,7 +124,7 @@ def test_a_domain_that_a_location_no_longer_serves_is_reported_no_more(world: Wo
 def test_locations_without_an_ingress_count_only_where_none_has_one(world: World) -> None:
     nowhere = {name: {KEY: report_without_ingress(name)} for name in ("here", "there")}
     found = world.report(nowhere)
-    shown = {each.type: each.message for each in conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
+    shown = {each.type: each.message for each in compute_conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
     assert shown.keys() == {"Ready", "NotServed"}
     assert shown["NotServed"].startswith("at here, there: no location with its workloads has an ingress")
     found = world.report({"here": nowhere["here"], "there": served("there", MISSING)})

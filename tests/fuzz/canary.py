@@ -6,7 +6,7 @@ import random
 import zlib
 from typing import Any
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 
 CANARY = "cAnArY7f3q"
 """Stands wherever a seed has a secret's value."""
@@ -32,7 +32,7 @@ def is_only_secret(raw: bytes) -> bool:
     count = raw.count(CANARY.encode())
     if not count:
         return False
-    found = read(raw)
+    found = parse_documents(raw)
     if found.faults:
         return False
     secret = [each.value["data"] for each in found.documents if _is_secret(each.value)]

@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from reconciler.convert.compose.convert import convert as convert_compose
-from reconciler.convert.compose.project import Project, load
-from reconciler.convert.export.convert import normalise
+from reconciler.convert.compose.convert import convert_project as convert_compose
+from reconciler.convert.compose.project import Project, load_project
+from reconciler.convert.export.convert import normalise_resources
 from reconciler.convert.files import ConversionOptions, convert_files
-from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
-from reconciler.convert.notes import findings
+from reconciler.convert.kubernetes.convert import convert_kubernetes_resources as convert_kubernetes
+from reconciler.convert.notes import make_findings
 from reconciler.convert.reader import read_all, read_kubernetes
 from reconciler.convert.rules import RULEBOOK
 from reconciler.documents.editing.json_edits import JsonDocuments
@@ -22,19 +22,19 @@ from reconciler.documents.encoding import check_encoding
 from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.documents.limits import LIMITS, Limits
 from reconciler.documents.locator import Locator
-from reconciler.documents.reader import read, read_json_events
+from reconciler.documents.reader import parse_documents, read_json_events
 from reconciler.documents.redaction import visible_lines
 from reconciler.documents.types import Document
-from reconciler.documents.writer import stream
+from reconciler.documents.writer import render_stream
 from reconciler.errors import UnreadableFileError
-from reconciler.manifests.decoder import NO_MANIFEST, Decoded, decode
+from reconciler.manifests.decoder import NO_MANIFEST, Decoded, decode_manifests
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Fault, Finding, Severity
 from reconciler.model.key import GVC_SCOPED
 from reconciler.model.resource import GVC_PLACEHOLDER, Manifest
 from reconciler.printable import UNSAFE
-from reconciler.rulebook import rulebook
+from reconciler.rulebook import load_rulebook
 from tests.fuzz.canary import CANARY, broken, is_only_secret
 from tests.fuzz.world import checked, shown, stepped
 from tests.support.mutations import places
@@ -70,10 +70,10 @@ class Wrong(AssertionError):
 
 def reading(raw: bytes) -> None:
     """The reader: faults within the file and without what they must not quote, values within the limits."""
-    found = _timed(read, raw)
+    found = _timed(parse_documents, raw)
     _within(found.faults, raw)
     _silent(found.faults)
-    tight = read(raw, TIGHT)
+    tight = parse_documents(raw, TIGHT)
     _within(tight.faults, raw)
     if len(tight.faults) > TIGHT.faults or len(tight.documents) > TIGHT.documents:
         raise Wrong("more was reported or read than the limits allow")
@@ -90,7 +90,7 @@ def reading(raw: bytes) -> None:
 def decoding(raw: bytes) -> None:
     """The decoder: what holds for the reader, the same answer twice, known rules, a normal form that stays itself."""
     dialect = DIALECTS[len(raw) % 7 == 0]
-    decoded = _timed(decode, raw, dialect)
+    decoded = _timed(decode_manifests, raw, dialect)
     _within(decoded.faults, raw)
     _known(fault.rule for fault in decoded.faults)
     if is_only_secret(raw):
@@ -99,7 +99,7 @@ def decoding(raw: bytes) -> None:
         for form in (raw, broken(raw)):
             if any(CANARY in line for line in visible_lines(form) if line):
                 raise Wrong("a line of a secret is shown")
-    if _sometimes(raw) and decode(raw, dialect) != decoded:
+    if _sometimes(raw) and decode_manifests(raw, dialect) != decoded:
         raise Wrong("the same bytes were decoded to something else")
     if not decoded.faults:
         for manifest in decoded.manifests:
@@ -109,15 +109,15 @@ def decoding(raw: bytes) -> None:
 def reading_json(raw: bytes) -> None:
     """A file in JSON: it is a manifest or not; JSON is read as by others, and stays JSON when it is changed."""
     is_manifest = _timed(is_json_manifest, raw)
-    decoded = _timed(lambda raw: decode(raw, DIALECTS[0], is_json=True), raw)
+    decoded = _timed(lambda raw: decode_manifests(raw, DIALECTS[0], is_json=True), raw)
     _within(decoded.faults, raw)
     _known(fault.rule for fault in decoded.faults)
     if not is_manifest and decoded != NO_MANIFEST:
         raise Wrong("a file that is no manifest is read")
     is_text = check_encoding(raw, LIMITS, is_stream=True) is None
-    if is_text and read(raw, is_json=True) != read_json_events(raw):
+    if is_text and parse_documents(raw, is_json=True) != read_json_events(raw):
         raise Wrong("a file is read otherwise than its events are")
-    found = _timed(lambda raw: read(raw, text_fields=frozenset(), is_json=True), raw)
+    found = _timed(lambda raw: parse_documents(raw, text_fields=frozenset(), is_json=True), raw)
     _within(found.faults, raw)
     _silent(found.faults)
     try:
@@ -172,9 +172,9 @@ def composing(raw: bytes) -> None:
     """A compose project of one file: converted or refused, within the file and the time, and the output is read."""
     found = _timed(_project, raw)
     converted = _timed(lambda _: convert_compose(found), raw)
-    remarks = findings(converted.remarks, found.contents)
+    remarks = make_findings(converted.remarks, found.contents)
     _within([*found.faults, *remarks], raw)
-    if read(stream(draft.body for draft in converted.drafts).encode()).faults:
+    if parse_documents(render_stream(draft.body for draft in converted.drafts).encode()).faults:
         raise Wrong("the manifests of a project cannot be read")
 
 
@@ -184,7 +184,7 @@ def _project(raw: bytes) -> Project:
             raise UnreadableFileError("it does not exist")
         return raw
 
-    return load([COMPOSE_FILE], {"SET": "value", "LONG": "x" * 1_000}, ["on"], read_file)
+    return load_project([COMPOSE_FILE], {"SET": "value", "LONG": "x" * 1_000}, ["on"], read_file)
 
 
 def converting(raw: bytes) -> None:
@@ -192,12 +192,12 @@ def converting(raw: bytes) -> None:
     contents = {"all.yaml": raw}
     for read_documents, convert in (
         (read_kubernetes, convert_kubernetes),
-        (lambda files: read_all(files, frozenset({"tags"})), lambda sources: normalise(sources, "acme")),
+        (lambda files: read_all(files, frozenset({"tags"})), lambda sources: normalise_resources(sources, "acme")),
     ):
         sources, faults = read_documents(contents)
         converted = _timed(convert, sources)
-        _within([*faults, *findings(converted.remarks, contents)], raw)
-        if read(stream(draft.body for draft in converted.drafts).encode()).faults:
+        _within([*faults, *make_findings(converted.remarks, contents)], raw)
+        if parse_documents(render_stream(draft.body for draft in converted.drafts).encode()).faults:
             raise Wrong("the manifests of a conversion cannot be read")
 
 
@@ -227,14 +227,14 @@ def _of_files(named: dict[str, bytes], files: dict[str, bytes], destination: str
         here = [each for each in found.findings if each.path == path]
         _within(here, content)
     _known_to_conversions(each.rule for each in found.findings)
-    if read(stream(draft.body for draft in found.drafts).encode()).faults:
+    if parse_documents(render_stream(draft.body for draft in found.drafts).encode()).faults:
         raise Wrong("the manifests of a conversion cannot be read")
     if _sometimes(raw) and convert_files(named, options) != found:
         raise Wrong("the same files were converted to something else")
 
 
 def _known_to_conversions(rules: Iterable[str]) -> None:
-    unknown = set(rules) - rulebook().keys() - RULEBOOK.keys()
+    unknown = set(rules) - load_rulebook().keys() - RULEBOOK.keys()
     if unknown:
         raise Wrong(f"no rule is called {', '.join(sorted(unknown))}")
 
@@ -329,7 +329,7 @@ def _silent(faults: Iterable[Fault]) -> None:
 
 
 def _known(rules: Iterable[str]) -> None:
-    unknown = set(rules) - rulebook().keys()
+    unknown = set(rules) - load_rulebook().keys()
     if unknown:
         raise Wrong(f"no rule is called {', '.join(sorted(unknown))}")
 
@@ -339,7 +339,7 @@ def _check_normal_form(manifest: Manifest, dialect: ManifestContext) -> None:
     if manifest.secret_data or (manifest.kind in GVC_SCOPED and manifest.gvc == GVC_PLACEHOLDER):
         return
     resource = resource_of(manifest, manifest.gvc, "a.yaml", "a")
-    again: Decoded = decode(resource.body, ManifestContext(dialect.org))
+    again: Decoded = decode_manifests(resource.body, ManifestContext(dialect.org))
     # A default may be one that cannot be written, such as a probe's port where the container's is below 80.
     if any(one.body != resource.body for one in again.manifests):
         raise Wrong(f"the normal form of {resource.key} decodes to something else")

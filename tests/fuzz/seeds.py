@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from reconciler.convert.quadlet.fields import CARRIED, LEFT_OUT
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from tests.fuzz.canary import planted
 from tests.fuzz.oracles import BETWEEN, BYTES, THEN
 from tests.fuzz.world import stepped
@@ -168,7 +168,7 @@ def steps() -> Iterator[bytes]:
 
 def loaded(raw: bytes) -> list[Any]:
     """The documents of a file that can be read."""
-    return [document.value for document in read(raw).documents]
+    return [document.value for document in parse_documents(raw).documents]
 
 
 def stream(documents: list[Any], *, escaped: bool = False) -> bytes:

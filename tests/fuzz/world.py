@@ -10,7 +10,7 @@ from functools import cache
 from reconciler.decode.cache import Blobs, Cache
 from reconciler.decode.decode import decode_all
 from reconciler.manifests import reference_check
-from reconciler.manifests.assembly import assemble
+from reconciler.manifests.assembly import assemble_changes
 from reconciler.manifests.change_set import ChangeSet
 from reconciler.manifests.decoder import Decoded
 from reconciler.manifests.normalize import ManifestContext
@@ -52,9 +52,9 @@ class World:
             return decode_all(list(wanted), blobs, nothing, DIALECT)
 
         changed = [change for change in changes if change.before != change.after]
-        delta = assemble(SOURCE, changed, decoded, self._records.desired)
+        delta = assemble_changes(SOURCE, changed, decoded, self._records.desired)
         view = desired_view(SOURCE, self._records, AROUND, BlobDecoder(blobs, DIALECT)).with_changes(delta)
-        return delta, sorted([*delta.findings, *reference_check.check(delta, view)])
+        return delta, sorted([*delta.findings, *reference_check.check_references(delta, view)])
 
     def accept(self, files: Files, delta: ChangeSet) -> None:
         """Make ``files``, which made the difference ``delta``, the last good revision."""
@@ -101,7 +101,12 @@ def shown(findings: list[Finding], raw: bytes) -> str:
     from reconciler.render.excerpt import Excerpts
     from reconciler.render.findings import findings_text, markdown_findings
     from reconciler.render.github import workflow_commands
-    from reconciler.render.sarif import sarif
+    from reconciler.render.sarif import build_sarif_run
 
     text = findings_text(findings, Excerpts(lambda _: raw))
-    return text + markdown_findings(findings, "Refused") + workflow_commands(findings) + json.dumps(sarif(findings))
+    return (
+        text
+        + markdown_findings(findings, "Refused")
+        + workflow_commands(findings)
+        + json.dumps(build_sarif_run(findings))
+    )

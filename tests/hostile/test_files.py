@@ -18,11 +18,11 @@ from reconciler.pipeline.externals import ExternalResources
 from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import findings_document, findings_text, markdown_findings
 from reconciler.render.github import workflow_commands
-from reconciler.render.gitlab import report
+from reconciler.render.gitlab import build_report
 from reconciler.render.layout import as_json
-from reconciler.render.sarif import sarif
+from reconciler.render.sarif import build_sarif_run
 from reconciler.review.folder import FolderCheck, check_folder
-from reconciler.rulebook import rulebook
+from reconciler.rulebook import load_rulebook
 from tests.hostile.corpus import HUGE, KIB, MIB, NEIGHBOURS, PIECES, WIDE, repeated
 from tests.support.pace import in_time
 from tests.support.sops import keyring
@@ -50,8 +50,8 @@ FORMATS: dict[str, Callable[[FolderCheck], str]] = {
     "text": lambda one: findings_text(one.findings, Excerpts(one.read)),
     "json": lambda one: as_json(findings_document(one.findings, one.documents, one.resources)).decode(),
     "github": lambda one: workflow_commands(one.findings),
-    "gitlab": lambda one: msgspec.json.encode(report(one.findings)).decode(),
-    "sarif": lambda one: msgspec.json.encode(sarif(one.findings)).decode(),
+    "gitlab": lambda one: msgspec.json.encode(build_report(one.findings)).decode(),
+    "sarif": lambda one: msgspec.json.encode(build_sarif_run(one.findings)).decode(),
     "markdown": lambda one: markdown_findings(one.findings, "Refused"),
 }
 
@@ -76,7 +76,7 @@ def sample(names: Iterable[str], short: Collection[str]) -> list[Any]:
 def checked(path: Path, dialect: ManifestContext = DIALECT) -> FolderCheck:
     """``path`` checked and shown in every format, each in time."""
     found, spent = in_time(lambda: check_folder(path, dialect, AROUND), SECONDS)
-    unknown = {finding.rule for finding in found.findings} - rulebook().keys()
+    unknown = {finding.rule for finding in found.findings} - load_rulebook().keys()
     assert not unknown
     for name, shown in FORMATS.items():
         text, _ = in_time(partial(shown, found), SECONDS, spent)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.documents.event_positions import spans
+from reconciler.documents.event_positions import find_scalar_spans
 from reconciler.documents.locator import Locator
-from reconciler.documents.reader import read
-from reconciler.manifests.decoder import decode
+from reconciler.documents.reader import parse_documents
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.review.folder import check_folder
 from tests.hostile.suites import json_cases, need_suites, yaml_cases
 from tests.hostile.test_files import AROUND, DIALECT, FORMATS, SECONDS
@@ -26,11 +26,11 @@ def _suites() -> None:
 
 
 def _read_by_all(raw: bytes) -> None:
-    decode(raw, DIALECT)
+    decode_manifests(raw, DIALECT)
     locator = Locator(raw)
-    for document in read(raw).documents:
+    for document in parse_documents(raw).documents:
         locator.of(document.index).value(("a", 0))
-    spans(raw)
+    find_scalar_spans(raw)
 
 
 @pytest.mark.parametrize("suite", SUITES)
@@ -63,6 +63,6 @@ def test_json_that_every_reader_takes_means_the_same_to_ours(suite: str) -> None
     for name, raw in SUITES[suite]():
         if not name.startswith("y_"):
             continue
-        reading = read(raw)
+        reading = parse_documents(raw)
         if not reading.faults and reading.documents:
             assert reading.documents[0].value == json.loads(raw), name

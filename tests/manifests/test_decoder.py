@@ -11,10 +11,10 @@ import pytest
 
 from reconciler.decode.cache import holds_secrets
 from reconciler.documents.schema.loader import KIND_NAMES
-from reconciler.manifests.decoder import NO_MANIFEST, Decoded, ManifestFile, decode, decode_many
+from reconciler.manifests.decoder import NO_MANIFEST, Decoded, ManifestFile, decode_manifests, decode_many
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
-from reconciler.manifests.rules import rules
+from reconciler.manifests.rules import load_rules
 from reconciler.model.finding import Fault, Severity
 from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER, Reference, Resource
@@ -50,7 +50,7 @@ def written(fault: Fault) -> str:
 
 def of_form(decoded: Decoded) -> list[Fault]:
     """The faults that no rule of the platform's content is to blame for: those have cases of their own."""
-    return [fault for fault in decoded.faults if fault.rule not in {*rules(), "duplicate-entry"}]
+    return [fault for fault in decoded.faults if fault.rule not in {*load_rules(), "duplicate-entry"}]
 
 
 def listed(reference: Reference) -> str:
@@ -63,12 +63,12 @@ def test_many_files_are_decoded_as_each_of_them() -> None:
     files += [b"kind: group\nname: [\n", b"", b"kind: group\nnaem: a\n", b"kind: group\nname: a\n"]
     context = ManifestContext("acme", secret_key=KEY)
     found = decode_many([ManifestFile(raw) for raw in files], context)
-    assert found == [decode(raw, context) for raw in files]
+    assert found == [decode_manifests(raw, context) for raw in files]
 
 
 @pytest.mark.parametrize("case", cases("manifests/forms.yaml"))
 def test_a_document_is_decoded_as_its_case_expects(case: dict[str, Any]) -> None:
-    decoded = decode(case["input"].encode(), ManifestContext("acme", case.get("scheme", "platform"), KEY))
+    decoded = decode_manifests(case["input"].encode(), ManifestContext("acme", case.get("scheme", "platform"), KEY))
     wanted = case.get("faults", [])
     faults = of_form(decoded)
     assert [written(fault)[: len(words)] for fault, words in zip(faults, wanted, strict=False)] == wanted
@@ -112,11 +112,11 @@ def test_the_normal_form_of_a_normal_form_is_itself(kind: str) -> None:
     several = 0
     for document in full(kind):
         for value in manifests_of(document):
-            decoded = decode(msgspec.json.encode(value), dialect)
+            decoded = decode_manifests(msgspec.json.encode(value), dialect)
             if not decoded.manifests:
                 continue
             [once] = resources(decoded)
-            again = decode(once.body, dialect)
+            again = decode_manifests(once.body, dialect)
             assert errors(again) <= errors(decoded)
             [twice] = resources(again, "another")
             assert twice.body == once.body
@@ -128,11 +128,11 @@ def test_the_normal_form_of_a_normal_form_is_itself(kind: str) -> None:
 def test_saying_the_gvc_that_would_be_found_changes_nothing() -> None:
     example = (ROOT / "examples/repo/shop/api.yaml").read_bytes()
     for text in (example, *(msgspec.json.encode(document) for document in full("workload"))):
-        [found] = resources(decode(text, ManifestContext("acme")))
+        [found] = resources(decode_manifests(text, ManifestContext("acme")))
         explicit_text = text.replace(b"name:", b"gvc: shop\nname:", 1)
         if text is not example:
             explicit_text = msgspec.json.encode(msgspec.json.decode(text) | {"gvc": found.key.gvc})
-        [explicit] = resources(decode(explicit_text, ManifestContext("acme")))
+        [explicit] = resources(decode_manifests(explicit_text, ManifestContext("acme")))
         assert (explicit.key, explicit.body, explicit.digest) == (found.key, found.body, found.digest)
         assert explicit.references == found.references
 
@@ -141,20 +141,20 @@ def test_the_order_of_fields_and_spellings_does_not_change_the_digest() -> None:
     one = b"kind: gvc\nname: g\nspec: {staticPlacement: {locationLinks: [//location/a, //location/b]}, env: []}\n"
     other = b"""{"spec": {"staticPlacement": {"locationLinks": ["/org/acme/location/b", "//location/a"]}},
         "kind": "gvc", "description": "g", "name": "g", "tags": {}}"""
-    digests = {resources(decode(raw, ManifestContext("acme")))[0].digest for raw in (one, other)}
+    digests = {resources(decode_manifests(raw, ManifestContext("acme")))[0].digest for raw in (one, other)}
     assert len(digests) == 1
 
 
 def test_every_faulty_document_of_a_file_is_reported_and_the_others_are_decoded() -> None:
     raw = b"kind: identity\nname: a\n---\nkind: identity\nnam: b\n---\n---\nkind: identity\nname: c\n"
-    decoded = decode(raw, ManifestContext("acme"))
+    decoded = decode_manifests(raw, ManifestContext("acme"))
     assert [(found.name, found.position, found.line) for found in decoded.manifests] == [("a", 0, 1), ("c", 2, 8)]
     assert [fault.line for fault in decoded.faults] == [4, 5]
     assert decoded.documents == 3
 
 
 def test_a_fault_of_the_schema_names_the_resource_where_it_can() -> None:
-    decoded = decode(b"kind: secret\nname: db\ntype: opaqe\ndata: {payload: x}\n", ManifestContext("acme"))
+    decoded = decode_manifests(b"kind: secret\nname: db\ntype: opaqe\ndata: {payload: x}\n", ManifestContext("acme"))
     assert {fault.key for fault in decoded.faults} == {"secret/db"}
 
 
@@ -163,7 +163,7 @@ def test_no_value_of_a_secret_is_in_its_body(document: dict[str, Any]) -> None:
     values = sorted(texts(document["data"]), key=len)
     # What tests of encryption are about is not the matter here.
     plain = {name: value for name, value in document.items() if name != "sops"}
-    decoded = decode(msgspec.json.encode(plain), ManifestContext("acme", secret_key=KEY))
+    decoded = decode_manifests(msgspec.json.encode(plain), ManifestContext("acme", secret_key=KEY))
     [manifest] = decoded.manifests
     body = msgspec.json.decode(manifest.body)
     assert all(text.startswith("***") for text in texts(body["data"]))
@@ -185,7 +185,7 @@ def texts(value: Any) -> list[str]:
 def test_a_changed_secret_shows_in_its_digest_and_another_key_hides_it_anew() -> None:
     def digest(payload: str, key: bytes) -> str:
         raw = f"kind: secret\nname: s\ntype: opaque\ndata: {{payload: {payload}}}\n".encode()
-        return resources(decode(raw, ManifestContext("acme", secret_key=key)))[0].digest
+        return resources(decode_manifests(raw, ManifestContext("acme", secret_key=key)))[0].digest
 
     assert digest("one", KEY) == digest("one", KEY)
     assert len({digest("one", KEY), digest("two", KEY), digest("one", b"other")}) == 3
@@ -201,20 +201,22 @@ def test_a_changed_secret_shows_in_its_digest_and_another_key_hides_it_anew() ->
 )
 def test_two_ways_to_write_a_secret_are_one_secret(secret_type: str, one: str, other: str) -> None:
     raw = (f"kind: secret\nname: s\ntype: {secret_type}\ndata: {content}\n" for content in (one, other))
-    first, second = (decode(each.encode(), ManifestContext("acme", secret_key=KEY)).manifests[0] for each in raw)
+    first, second = (
+        decode_manifests(each.encode(), ManifestContext("acme", secret_key=KEY)).manifests[0] for each in raw
+    )
     assert (first.body, first.secret_data) == (second.body, second.secret_data)
 
 
 def test_a_fault_in_a_secret_does_not_quote_its_value() -> None:
     raw = b"kind: secret\nname: s\ntype: dictionary\ndata: {a: [hush-hush], b: {c: hush-hush}, 'e f': hush-hush}\n"
-    decoded = decode(raw, ManifestContext("acme", secret_key=KEY))
+    decoded = decode_manifests(raw, ManifestContext("acme", secret_key=KEY))
     assert decoded.faults
     assert "hush" not in repr(decoded.faults)
 
 
 def test_faults_of_a_file_are_reported_up_to_a_limit() -> None:
     one = b"kind: workload\nname: w\nspec: {type: standard, containers: [{name: a, image: x:1, ports: [{numbr: 1}]}]}\n"
-    decoded, _ = in_time(lambda: decode(b"---\n".join([one] * 4000), ManifestContext("acme")), 1.5)
+    decoded, _ = in_time(lambda: decode_manifests(b"---\n".join([one] * 4000), ManifestContext("acme")), 1.5)
     *reported, last = decoded.faults
     assert [fault.line for fault in reported[::2]] == list(range(3, 4 * 251 + 1, 4))
     assert (last.rule, last.line) == ("too-many-faults", 4 * 250 + 3)
@@ -222,7 +224,7 @@ def test_faults_of_a_file_are_reported_up_to_a_limit() -> None:
 
 def test_a_tag_is_pointed_at_where_it_is_written_in_another_spelling() -> None:
     raw = b"kind: identity\nname: web\ngvc: shop\ntags:\n  cpln/protected: maybe\n"
-    [fault] = decode(raw, ManifestContext("acme", "cpln", KEY)).faults
+    [fault] = decode_manifests(raw, ManifestContext("acme", "cpln", KEY)).faults
     assert (fault.rule, fault.line, fault.column) == ("tag-without-effect", 5, 19)
 
 
@@ -237,7 +239,7 @@ def test_a_tag_is_pointed_at_where_it_is_written_in_another_spelling() -> None:
     ],
 )
 def test_json_with_faults_still_names_its_resources(raw: bytes, keys: list[str]) -> None:
-    decoded = decode(raw, ManifestContext("acme", secret_key=KEY), is_json=True)
+    decoded = decode_manifests(raw, ManifestContext("acme", secret_key=KEY), is_json=True)
     assert [each.key for each in decoded.broken] == keys
     assert holds_secrets(decoded) is any(key.startswith("secret/") for key in keys)
 
@@ -249,9 +251,11 @@ def test_a_text_of_json_is_no_comment() -> None:
         "tags": {"platform/team": "x"},
         "description": "see # reconciler: ignore RULE why",
     }
-    as_json, as_yaml = (decode(json.dumps(value).encode(), ManifestContext("acme"), is_json=form) for form in (1, 0))
+    as_json, as_yaml = (
+        decode_manifests(json.dumps(value).encode(), ManifestContext("acme"), is_json=form) for form in (1, 0)
+    )
     assert {fault.rule for fault in as_yaml.faults} - {fault.rule for fault in as_json.faults} == {"ignore-comment"}
 
 
 def test_other_files_in_json_are_nothing() -> None:
-    assert decode(b'{"name": "web", "kind": "app"}', ManifestContext("acme"), is_json=True) == NO_MANIFEST
+    assert decode_manifests(b'{"name": "web", "kind": "app"}', ManifestContext("acme"), is_json=True) == NO_MANIFEST

@@ -45,7 +45,7 @@ def test_a_failing_example_has_the_expected_text(path: Path, tmp_path: Path) -> 
 
 
 def test_every_rule_has_an_example_that_fails_and_one_that_passes() -> None:
-    from reconciler.rulebook import rulebook
+    from reconciler.rulebook import load_rulebook
 
     found = {(path.parent.name, path.name.startswith("fails")) for path in FILES}
-    assert {(rule, fails) for rule in rulebook() for fails in (True, False)} == found
+    assert {(rule, fails) for rule in load_rulebook() for fails in (True, False)} == found

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.manifests.decoder import decode
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.manifests.rule_check import check_rules
-from reconciler.manifests.rules.container.variables import embedded
+from reconciler.manifests.rules.container.variables import list_embedded_names
 from reconciler.model.key import Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
 from tests.support.mutations import Pool, examples, mutated
@@ -102,8 +102,8 @@ def test_a_store_is_reached_by_its_providers_hosts(uri: str, host: str, reached:
     ],
 )
 def test_names_are_embedded_as_in_kubernetes(value: str, names: list[str]) -> None:
-    assert list(embedded(value)) == names
-    assert list(embedded(value + " " * 300)) == names
+    assert list(list_embedded_names(value)) == names
+    assert list(list_embedded_names(value + " " * 300)) == names
 
 
 TORN = [
@@ -121,7 +121,7 @@ TORN = [
 def test_an_unreadable_field_causes_no_other_finding(rule: str, fields: str) -> None:
     container = f"{{name: main, image: 'web:1', {fields}}}"
     text = f"kind: workload\nname: web\nspec:\n  type: standard\n  containers:\n    - {container}\n"
-    broken = {fault.rule for fault in decode(text.encode(), DIALECT).faults}
+    broken = {fault.rule for fault in decode_manifests(text.encode(), DIALECT).faults}
     assert "wrong-type" in broken
     assert rule not in broken
 
@@ -148,7 +148,7 @@ spec:
       env: [{{name: A, value: "platform://secret/a.b"}}]
       volumes: [{{uri: "platform://volumeset/a", path: /a}}, {{uri: "s3://b", path: /b}}]
 """
-    broken = {fault.rule for fault in decode(text.encode(), DIALECT).faults}
+    broken = {fault.rule for fault in decode_manifests(text.encode(), DIALECT).faults}
     assert broken
     assert rule not in broken
 
@@ -157,7 +157,7 @@ def test_manifests_in_another_spelling_obey_the_same_rules() -> None:
     container = """{name: main, image: 'web:1', env: [{name: A, value: "acme://secret/a.b"},
       {name: B, value: "$(ACME_GVC)$(ACME_TIME)"}], volumes: [{uri: "acme://volumeset/a", path: /a}]}"""
     text = f"kind: workload\nname: web\nspec:\n  type: standard\n  containers:\n    - {container}\n"
-    broken = [fault.rule for fault in decode(text.encode(), ManifestContext("acme", "acme")).faults]
+    broken = [fault.rule for fault in decode_manifests(text.encode(), ManifestContext("acme", "acme")).faults]
     assert sorted(broken) == ["env-unknown", "secret-without-identity", "volumeset-needs-stateful"]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.manifests.decoder import decode
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.field_schema import find_unmodelled, recorded_sentences, unmodelled_paths
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Severity
@@ -86,7 +86,7 @@ def product(shapes: tuple[str, ...]) -> dict[str, Any]:
 
 def findings(body: dict[str, Any], dialect: ManifestContext = DIALECT) -> list[tuple[str, Severity]]:
     """The rules that a document breaks, each with the severity."""
-    found = decode(json.dumps(body).encode(), dialect)
+    found = decode_manifests(json.dumps(body).encode(), dialect)
     return [(each.rule, each.severity) for each in found.faults]
 
 
@@ -111,7 +111,7 @@ def test_the_settings_make_them_errors() -> None:
 
 @pytest.mark.parametrize("shape", sorted(INERT))
 def test_what_is_inert_makes_no_difference(shape: str) -> None:
-    bodies = [decode(json.dumps(product(each)).encode(), DIALECT).manifests[0] for each in ((), (shape,))]
+    bodies = [decode_manifests(json.dumps(product(each)).encode(), DIALECT).manifests[0] for each in ((), (shape,))]
     assert bodies[0].body == bodies[1].body
 
 
@@ -165,10 +165,10 @@ def test_a_value_without_effect_is_named_with_its_field(name: str) -> None:
     assert ("field-not-enforced", Severity.ERROR) in findings(changed, STRICT)
     assert "field-not-enforced" not in [rule for rule, _ in findings(body)]
     kind = str(body["kind"])
-    [manifest] = decode(json.dumps(changed).encode(), DIALECT).manifests
+    [manifest] = decode_manifests(json.dumps(changed).encode(), DIALECT).manifests
     [sentence] = recorded_sentences(kind, manifest.body)
     assert sentence.startswith(f"{name} has no effect here; the platform ")
-    [plain] = decode(json.dumps(body).encode(), DIALECT).manifests
+    [plain] = decode_manifests(json.dumps(body).encode(), DIALECT).manifests
     assert recorded_sentences(kind, plain.body) == ()
 
 
@@ -180,7 +180,7 @@ def with_variable(value: str) -> bytes:
 
 def test_another_spelling_of_the_platform_has_references_too() -> None:
     other = ManifestContext("acme", secret_key=b"k", scheme="other")
-    found = decode(with_variable("other://reference/a.b"), other)
+    found = decode_manifests(with_variable("other://reference/a.b"), other)
     assert [each.rule for each in found.faults if each.rule in ("field-not-enforced", "bad-link")] == [
         "field-not-enforced"
     ]
@@ -189,16 +189,18 @@ def test_another_spelling_of_the_platform_has_references_too() -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "a" * 101])
 def test_an_odd_reference_is_an_error_as_any_address_without_a_target(name: str) -> None:
-    found = decode(with_variable(f"platform://reference/{name}"), DIALECT)
+    found = decode_manifests(with_variable(f"platform://reference/{name}"), DIALECT)
     assert [each.rule for each in found.faults if each.severity is Severity.ERROR] == ["bad-link"]
 
 
 def test_a_virtual_machine_is_a_standard_workload_here_and_a_shared_volume_ext4() -> None:
-    machine = decode(json.dumps(VALUES["spec.type: vm"][0] | {"spec": {**SPEC, "type": "vm"}}).encode(), DIALECT)
+    machine = decode_manifests(
+        json.dumps(VALUES["spec.type: vm"][0] | {"spec": {**SPEC, "type": "vm"}}).encode(), DIALECT
+    )
     assert b'"type":"vm"' in machine.manifests[0].body
     assert workload.read_specification(machine.manifests[0].body).type == "standard"
     shared = {**VOLUMES, "spec": {**VOLUMES["spec"], "fileSystemType": "shared"}}
-    volumes = decode(json.dumps(shared).encode(), DIALECT).manifests[0]
+    volumes = decode_manifests(json.dumps(shared).encode(), DIALECT).manifests[0]
     assert volumeset.read_specification(volumes.body).file_system_type == "ext4"
 
 

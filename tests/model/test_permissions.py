@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reconciler.model.key import Kind
-from reconciler.model.kinds.table import MANAGE, TABLE, expanded
+from reconciler.model.kinds.table import MANAGE, TABLE, expand_permissions
 
 
 def test_every_kind_has_permissions_and_implies_only_its_own() -> None:
@@ -29,13 +29,13 @@ def test_every_kind_has_permissions_and_implies_only_its_own() -> None:
     ],
 )
 def test_implied_permissions_are_expanded_fully(kind: Kind, granted: tuple[str, ...], found: str) -> None:
-    assert " ".join(sorted(expanded(kind, granted))) == found
+    assert " ".join(sorted(expand_permissions(kind, granted))) == found
 
 
 def test_documented_permissions_exist() -> None:
-    volumes = expanded(Kind.VOLUMESET, ("exec",)) - {"exec"}
+    volumes = expand_permissions(Kind.VOLUMESET, ("exec",)) - {"exec"}
     assert len(volumes) == 5
     assert all(name.startswith("exec.") for name in volumes)
     assert "delete" not in TABLE[Kind.AUDITCTX].permissions
     assert {"connect", "exec.runCronWorkload"} <= TABLE[Kind.WORKLOAD].permissions.keys()
-    assert expanded(Kind.CLOUDACCOUNT, ("edit",)) == {"edit", "view", "browse"}
+    assert expand_permissions(Kind.CLOUDACCOUNT, ("edit",)) == {"edit", "view", "browse"}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.query_match import QueryBudget, matches, selector, term_count
+from reconciler.model.query_match import QueryBudget, make_selector, matches_query, term_count
 from tests.support.pace import in_time
 
 
@@ -18,7 +18,7 @@ def query(*values: str) -> dict[str, Any]:
 
 
 def takes(value: str, text: str) -> bool:
-    return matches(query(value), {"tags": {"t": text}}, "acme")
+    return matches_query(query(value), {"tags": {"t": text}}, "acme")
 
 
 @given(st.text("ab*", max_size=8), st.text("ab", max_size=10))
@@ -75,7 +75,7 @@ def holds(term: dict[str, Any], body: dict[str, Any]) -> bool:
 
 @given(QUERIES, st.lists(BODIES, max_size=4))
 def test_a_selector_takes_what_its_terms_ask_for(query: dict[str, Any], bodies: list[dict[str, Any]]) -> None:
-    select = selector(query, "acme")
+    select = make_selector(query, "acme")
     for body in bodies:
         verdicts = [holds(term, body) for term in query["spec"]["terms"]]
         match = query["spec"]["match"]
@@ -116,10 +116,10 @@ LINK_TERMS: list[tuple[dict[str, Any], bool]] = [
 @pytest.mark.parametrize(("term", "selected"), LINK_TERMS)
 def test_a_term_about_a_link_compares_those_of_the_document(term: dict[str, Any], selected: bool) -> None:
     for match, expected in (("all", selected), ("any", selected), ("none", not selected)):
-        assert matches({"spec": {"match": match, "terms": [term]}}, WEB, "acme") is expected
+        assert matches_query({"spec": {"match": match, "terms": [term]}}, WEB, "acme") is expected
 
 
 def test_a_resource_of_the_org_has_no_gvc() -> None:
     for op, expected in (("exists", False), ("!exists", True)):
         terms = [{"rel": "gvc", "op": op}]
-        assert matches({"spec": {"terms": terms}}, {"kind": "secret", "name": "db"}, "acme") is expected
+        assert matches_query({"spec": {"terms": terms}}, {"kind": "secret", "name": "db"}, "acme") is expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 MEANT = {
     "cup": "cpu", "pcu": "cpu", "cpus": "cpu", "cp": "cpu", "url": "uri", "kin": "kind", "ssec": "spec",
@@ -22,13 +22,13 @@ NOT_MEANT = {
 
 @pytest.mark.parametrize("word", MEANT)
 def test_a_slip_is_mended(word: str) -> None:
-    assert closest(word, ["unlike", MEANT[word]]) == MEANT[word]
+    assert find_closest_word(word, ["unlike", MEANT[word]]) == MEANT[word]
 
 
 @pytest.mark.parametrize("word", NOT_MEANT)
 def test_another_thing_is_not_proposed(word: str) -> None:
-    assert closest(word, ["unlike", NOT_MEANT[word]]) == ""
+    assert find_closest_word(word, ["unlike", NOT_MEANT[word]]) == ""
 
 
 def test_the_next_best_is_proposed_where_the_best_is_the_opposite() -> None:
-    assert closest("inboundDenyCIDR", ["inboundAllowCIDR", "inboundDenyCIDRs"]) == "inboundDenyCIDRs"
+    assert find_closest_word("inboundDenyCIDR", ["inboundAllowCIDR", "inboundDenyCIDRs"]) == "inboundDenyCIDRs"

@@ -12,8 +12,8 @@ import msgspec
 from reconciler.drift.monitor import DriftMonitor
 from reconciler.model.key import Key
 from reconciler.operations.commands import OperatorCommands
-from reconciler.planning.drift import decode, describe
-from reconciler.status.conditions import conditions
+from reconciler.planning.drift import describe_drift, parse_drift
+from reconciler.status.conditions import compute_conditions
 from reconciler.status.facts import FactsReader
 from tests.support.engines import LedgerEngine
 from tests.support.git import File
@@ -48,7 +48,7 @@ class Meddled(Way):
 
     def differs(self) -> list[str]:
         """What is known to differ, in the words of events."""
-        return [f"{row.key} {describe(decode(row.packed))}" for row in self.records.drifts.all()]
+        return [f"{row.key} {describe_drift(parse_drift(row.packed))}" for row in self.records.drifts.all()]
 
     def events(self, *reasons: str) -> list[str]:
         """The events with one of ``reasons``, ``REASON KEY`` each."""
@@ -57,7 +57,7 @@ class Meddled(Way):
     def conditions(self, key: str = KEY) -> list[str]:
         """The conditions of a resource, ``TYPE STATUS REASON`` each."""
         facts = FactsReader(self.records, self.settings).facts(Key.parse(key))
-        return [f"{each.type} {each.status} {each.reason}" for each in conditions(facts)]
+        return [f"{each.type} {each.status} {each.reason}" for each in compute_conditions(facts)]
 
     def operations(self) -> OperatorCommands:
         """The commands of operators."""

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 import yaml
 
-from reconciler.planning.blame import pointer_of, shown
-from reconciler.render.plan.json import document
+from reconciler.planning.blame import format_blame, pointer_of
+from reconciler.render.plan.json import build_plan_document
 from reconciler.review import blame
 from reconciler.review.blame import add_blames
 from tests.pipeline.meddling import KEY, Meddled
@@ -190,7 +190,9 @@ def test_a_search_is_limited_and_reports_it(tmp_path: Path, monkeypatch: pytest.
     found = blamed(way)
     assert found["workload/shop/web@here spec.containers[main].image"] == "older shop/web.yaml:0"
     [text] = {
-        shown(each) for each in (add_blames(way.line, way.prepare(), True).blames or {}).values() if not each.commit
+        format_blame(each)
+        for each in (add_blames(way.line, way.prepare(), True).blames or {}).values()
+        if not each.commit
     }
     assert text == "older, shop/web.yaml"
 
@@ -214,7 +216,7 @@ def test_no_secret_is_in_the_blame(tmp_path: Path) -> None:
     prepared = add_blames(way.line, way.prepare(), None)
     assert blamed(way) == {"secret/db data.password": "secret db.yaml:6"}
     assert prepared.plan is not None
-    assert "canary" not in str(document(prepared.plan, prepared.blames))
+    assert "canary" not in str(build_plan_document(prepared.plan, prepared.blames))
 
 
 def test_a_long_history_is_walked_in_time(tmp_path: Path) -> None:

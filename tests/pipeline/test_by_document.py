@@ -13,7 +13,7 @@ from reconciler.decode.by_document import decode_by_document, has_many_documents
 from reconciler.decode.cache import Blobs, Cache
 from reconciler.decode.decode import decode_all
 from reconciler.documents.limits import LIMITS
-from reconciler.manifests.decoder import Decoded, decode
+from reconciler.manifests.decoder import Decoded, decode_manifests
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.revision import FileChange
 
@@ -54,7 +54,7 @@ def file(*documents: str) -> bytes:
 
 
 def by_documents(former: bytes, raw: bytes) -> Decoded | None:
-    known = decode(former, DIALECT)
+    known = decode_manifests(former, DIALECT)
     public = without_secrets(known)
     found = decode_by_document(raw, former, known, DIALECT)
     assert public is None or decode_by_document(raw, former, public, DIALECT) == found
@@ -91,14 +91,14 @@ FORMER = file(*DOCUMENTS)
 )
 def test_changed_documents_alone_are_decoded(documents: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     raw = file(*documents)
-    whole, known = decode(raw, DIALECT), decode(FORMER, DIALECT)
+    whole, known = decode_manifests(raw, DIALECT), decode_manifests(FORMER, DIALECT)
     decoded: list[bytes] = []
 
     def counted(text: bytes, dialect: ManifestContext) -> Decoded:
         decoded.append(text)
-        return decode(text, dialect)
+        return decode_manifests(text, dialect)
 
-    monkeypatch.setattr(by_document, "decode", counted)
+    monkeypatch.setattr(by_document, "decode_manifests", counted)
     assert decode_by_document(raw, FORMER, known, DIALECT) == whole
     assert decode_by_document(raw, raw, whole, DIALECT) == whole
     assert not set(decoded) & {each.encode() for each in DOCUMENTS if each.startswith("kind: workload")}
@@ -114,13 +114,15 @@ def test_the_cache_of_a_former_version_is_enough_although_it_has_no_secrets(
     cache = Cache(lambda wanted: {blob: stored[blob] for blob in wanted if blob in stored}, stored.update)
     first, second = "1" * 40, "2" * 40
     [(_, before)] = decode_all([FileChange("a.yaml", "", first)], blobs, cache, DIALECT)
-    assert before == decode(files[first], DIALECT)
+    assert before == decode_manifests(files[first], DIALECT)
     assert before.faults
     assert before.unused_comments
     decoded: list[bytes] = []
-    monkeypatch.setattr(by_document, "decode", lambda text, dialect: decoded.append(text) or decode(text, dialect))
+    monkeypatch.setattr(
+        by_document, "decode_manifests", lambda text, dialect: decoded.append(text) or decode_manifests(text, dialect)
+    )
     [(_, after)] = decode_all([FileChange("a.yaml", first, second)], blobs, cache, DIALECT)
-    assert after == decode(files[second], DIALECT)
+    assert after == decode_manifests(files[second], DIALECT)
     assert not any(b"name: w1\n" in text for text in decoded)
     assert decoded[0] == workload(30).encode()
     assert not any(b"not-a-real-token" in row for row in stored.values())
@@ -143,14 +145,14 @@ def test_the_cache_of_a_former_version_is_enough_although_it_has_no_secrets(
 )
 def test_a_file_with_anything_odd_is_decoded_whole(odd: str) -> None:
     raw = file(*DOCUMENTS, odd)
-    assert by_documents(FORMER, raw) in (None, decode(raw, DIALECT))
-    assert by_documents(raw, FORMER) in (None, decode(FORMER, DIALECT))
+    assert by_documents(FORMER, raw) in (None, decode_manifests(raw, DIALECT))
+    assert by_documents(raw, FORMER) in (None, decode_manifests(FORMER, DIALECT))
 
 
 def test_a_notice_about_the_whole_file_is_written_anew() -> None:
     reported = "kind: agent\nname: toys\nid: '1'\n"
     former = file(*DOCUMENTS, reported)
-    assert decode(former, DIALECT).faults
+    assert decode_manifests(former, DIALECT).faults
     assert by_documents(former, file(workload(30), *DOCUMENTS, reported)) is None
 
 
@@ -160,7 +162,7 @@ def test_examples_put_into_one_file_and_changed_at_random() -> None:
     for _ in range(20):
         former, fresh = ([chance.choice(found) for _ in range(15)] for _ in range(2))
         raw = file(*fresh, *former[:7])
-        assert by_documents(file(*former), raw) in (None, decode(raw, DIALECT))
+        assert by_documents(file(*former), raw) in (None, decode_manifests(raw, DIALECT))
 
 
 @pytest.mark.parametrize(
@@ -177,4 +179,4 @@ def test_a_file_of_too_many_documents_is_decoded_whole() -> None:
     raw = former + b"---\nkind: agent\nname: more\n"
     assert has_many_documents(raw)
     assert by_documents(former, raw) is None
-    assert [fault.rule for fault in decode(raw, DIALECT).faults] == ["too-many-documents"]
+    assert [fault.rule for fault in decode_manifests(raw, DIALECT).faults] == ["too-many-documents"]

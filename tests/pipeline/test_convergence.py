@@ -125,15 +125,15 @@ import json, sys
 from pathlib import Path
 from reconciler.clock import SystemClock
 from reconciler.pipeline.source_pipeline import SourcePipeline
-from reconciler.render.plan.json import document
-from reconciler.render.plan.markdown import markdown
-from reconciler.render.plan.text import text
+from reconciler.render.plan.json import build_plan_document
+from reconciler.render.plan.markdown import render_markdown
+from reconciler.render.plan.text import render_plan_text
 from reconciler.records.store import Records
 from reconciler.settings import load_settings
 settings = load_settings(Path(sys.argv[1]) / "settings.yaml")
 records = Records.open(settings.state / "records.sqlite", read_only=True)
 plan = SourcePipeline(settings, settings.sources[0], records, SystemClock()).plan_revision().plan
-print(json.dumps(document(plan)), text(plan), markdown(plan))
+print(json.dumps(build_plan_document(plan)), render_plan_text(plan), render_markdown(plan))
 """
 
 

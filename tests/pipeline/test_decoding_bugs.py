@@ -20,7 +20,7 @@ from tests.support.buggy import MARK, SECRET, raising_rule
 def test_a_bug_in_a_decoding_process_has_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = f"kind: workload\nname: web\ntags: {{test: {MARK}}}\n".encode()
     encode = msgspec.msgpack.Encoder().encode
-    asked = worker.frame(encode(ManifestContext("acme"))) + worker.frame(encode([ManifestFile(raw)]))
+    asked = worker.frame_body(encode(ManifestContext("acme"))) + worker.frame_body(encode([ManifestFile(raw)]))
     out = io.BytesIO()
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(asked)))
     monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=out))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reconciler.clock import SystemClock
 from reconciler.decode import decode
 from reconciler.manifests.decoder import Decoded
-from reconciler.manifests.decoder import decode as decode_file
+from reconciler.manifests.decoder import decode_manifests as decode_file
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.pipeline import desired_bodies
@@ -115,7 +115,7 @@ def decoded_files(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
         decoded.append(raw)
         return decode_file(raw, dialect, is_json=is_json)
 
-    monkeypatch.setattr(desired_bodies, "decode", counted)
+    monkeypatch.setattr(desired_bodies, "decode_manifests", counted)
     return decoded
 
 

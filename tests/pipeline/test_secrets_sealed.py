@@ -25,7 +25,7 @@ from reconciler.review.compare import plan_between
 from reconciler.review.folder import check_folder
 from reconciler.secrets.host_files import HostSecretDirectory, HostSecretError, keyring_of
 from reconciler.settings import SecretSettings, Settings, SourceSecretSettings
-from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt, reencrypt, rotate
+from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt_secrets, reencrypt_secrets, rotate_key
 from reconciler.sops.keys import Keyring
 from tests.support.pipeline import BASE, Way, shown
 from tests.support.rule_cases import private
@@ -63,7 +63,7 @@ DATA = EncryptionRules()
 
 def sealed(text: bytes = SECRET, manner: EncryptionRules = DATA) -> bytes:
     """``text`` encrypted for the identity of these tests."""
-    return encrypt(text, [RECIPIENT], manner, MOMENT)
+    return encrypt_secrets(text, [RECIPIENT], manner, MOMENT)
 
 
 def secrets(folder: Path, identity: str = IDENTITY, **more: object) -> SecretSettings:
@@ -98,7 +98,7 @@ def test_another_encryption_of_the_same_is_no_change(tmp_path: Path) -> None:
     way = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
     way.applied()
     for raw in (
-        rotate(sealed(), RING, [fresh()[1]], [], LATER),
+        rotate_key(sealed(), RING, [fresh()[1]], [], LATER),
         sealed(manner=EncryptionRules("unencrypted_suffix", "_no")),
         sealed(manner=EncryptionRules("encrypted_suffix", "word")),
     ):
@@ -110,7 +110,7 @@ def test_a_new_value_is_a_change_that_shows_none(tmp_path: Path) -> None:
     way = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
     way.applied()
     edited = decrypt_file(sealed(), RING)
-    way.commit({"db.yaml": reencrypt(edited, edited.text.replace(CANARY.encode(), OTHER.encode()), LATER)})
+    way.commit({"db.yaml": reencrypt_secrets(edited, edited.text.replace(CANARY.encode(), OTHER.encode()), LATER)})
     (step,) = way.plan().steps
     assert [change.path for change in step.changes] == ["data.password"]
     assert CANARY not in repr(way.plan())

@@ -135,8 +135,8 @@ def test_another_build_of_the_rules_checks_everything_again(tmp_path: Path, monk
     way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/id.yaml": "kind: identity\nname: web\n"})
     way.applied()
     assert way.prepare().loaded.change_set.added == {}
-    ours = fingerprint._build()
-    monkeypatch.setattr(fingerprint, "_build", lambda: f"another than {ours}")
+    ours = fingerprint._fingerprint_build()
+    monkeypatch.setattr(fingerprint, "_fingerprint_build", lambda: f"another than {ours}")
     assert way.fresh_line().plan_revision(keep_cache=True).loaded.change_set.documents == 2
     way.records.documents.put_many([("0" * 40, b"no longer understood")])
     monkeypatch.undo()
@@ -145,6 +145,10 @@ def test_another_build_of_the_rules_checks_everything_again(tmp_path: Path, monk
 
 
 def test_a_build_has_one_fingerprint_in_every_process() -> None:
-    asking = [sys.executable, "-c", "from reconciler.decode.fingerprint import _build; print(_build())"]
+    asking = [
+        sys.executable,
+        "-c",
+        "from reconciler.decode.fingerprint import _fingerprint_build; print(_fingerprint_build())",
+    ]
     names = {subprocess.run(asking, capture_output=True, text=True, check=True).stdout.strip() for _ in range(2)}
-    assert names == {fingerprint._build()}
+    assert names == {fingerprint._fingerprint_build()}

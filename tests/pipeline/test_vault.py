@@ -22,7 +22,7 @@ from reconciler.pipeline.secret_filler import SecretFiller
 from reconciler.records.store import Records
 from reconciler.secrets.store import SecretStore
 from reconciler.settings import SecretSettings
-from reconciler.sops.encrypt import EncryptionRules, encrypt
+from reconciler.sops.encrypt import EncryptionRules, encrypt_secrets
 from tests.support.pipeline import Way
 from tests.support.rule_cases import private
 from tests.support.sops import MOMENT, fresh
@@ -37,7 +37,7 @@ EXPECTED = SecretValue("dictionary", {"user": "shop", "password": CANARY})
 
 def sealed(text: str = PLAIN) -> bytes:
     """``text`` encrypted for the identity of these tests."""
-    return encrypt(text.encode(), [RECIPIENT], EncryptionRules(), MOMENT)
+    return encrypt_secrets(text.encode(), [RECIPIENT], EncryptionRules(), MOMENT)
 
 
 def way_of(path: Path, content: str | bytes, **more: Any) -> Way:

@@ -9,11 +9,11 @@ import pytest
 
 from reconciler.planning.inputs import PrunePolicy
 from reconciler.planning.plan import Action, Hold, Plan
-from reconciler.render.plan.json import document
-from reconciler.render.plan.markdown import markdown
-from reconciler.render.plan.text import text
+from reconciler.render.plan.json import build_plan_document
+from reconciler.render.plan.markdown import render_markdown
+from reconciler.render.plan.text import render_plan_text
 from reconciler.settings import PruneSettings
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 from tests.support.git import File
 from tests.support.pipeline import BASE, Way, placed
 
@@ -94,9 +94,11 @@ def test_small_deletes_one_after_the_other_are_bounded_within_an_hour(tmp_path: 
     way.commit(many(24))
     plan = way.plan()
     assert set(holds(plan).values()) == {"prune-hourly-budget"}
-    first = iso(math.ceil(began + 60 + 3600))
-    assert f"more deletes than the runs of an hour may make; the budget allows more at {first}" in text(plan)
-    assert {step["hold_until"] for step in document(plan)["steps"]} == {first}
+    first = format_iso_time(math.ceil(began + 60 + 3600))
+    assert f"more deletes than the runs of an hour may make; the budget allows more at {first}" in render_plan_text(
+        plan
+    )
+    assert {step["hold_until"] for step in build_plan_document(plan)["steps"]} == {first}
     assert way.apply().outcome == "waiting"
     message = next(iter(way.outcomes.values())).message
     assert f"(the budget allows more at {first}): reconciler approve {plan.hold_digest}" in message
@@ -387,15 +389,15 @@ def test_a_renamed_volume_set_waits_with_all_that_wants_it(tmp_path: Path) -> No
     assert [str(rename.after) for rename in plan.renames] == ["volumeset/shop/new"]
     waiting = {placed(step) for step in plan.steps if step.hold is not Hold.NONE}
     assert waiting == {f"volumeset/shop/{name}@{place}" for name in ("old", "new") for place in ("here", "there")}
-    shown = text(plan)
+    shown = render_plan_text(plan)
     assert "+ volumeset/shop/new  at here, there  waits for approval: it replaces volumes" in shown
     assert "- volumeset/shop/old  at here, there  waits for approval: it deletes volumes" in shown
     assert "~ workload/shop/db  at here, there  waits for volumeset/shop/new, which waits for approval" in shown
     assert "Plan: 1 to create, 1 to update, 1 to delete (2 wait for approval, 1 waits for one of them)." in shown
-    assert "(waits for volumeset/shop/new, which waits for approval)" in markdown(plan)
-    blocked = {step["blocked_by"] for step in document(plan)["steps"] if step["key"] == "workload/shop/db"}
+    assert "(waits for volumeset/shop/new, which waits for approval)" in render_markdown(plan)
+    blocked = {step["blocked_by"] for step in build_plan_document(plan)["steps"] if step["key"] == "workload/shop/db"}
     assert blocked == {"volumeset/shop/new@here", "volumeset/shop/new@there"}
-    assert document(plan)["summary"]["blocked"] == 1
+    assert build_plan_document(plan)["summary"]["blocked"] == 1
     assert way.apply().outcome == "waiting"
     mounted = {place: record.body for place, record in way.recorded().items() if "db" in place}
     assert all(b"volumeset/old" in body for body in mounted.values())

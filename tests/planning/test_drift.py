@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.manifests.decoder import decode
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.gvc_resolution import resource_of
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.drift_policy import Ignore
@@ -17,15 +17,15 @@ from reconciler.planning.drift import (
     Drift,
     DriftKind,
     ObservedState,
-    describe,
+    describe_drift,
     drift_of,
-    encode,
+    encode_drift,
+    format_ignore_settings,
     path_matches,
-    snippet,
     without_ignored,
 )
 from reconciler.planning.drift import (
-    decode as unpack_block,
+    parse_drift as unpack_block,
 )
 from reconciler.planning.plan import ChangeClass, FieldChange
 from tests.support.cases import cases
@@ -33,7 +33,7 @@ from tests.support.pace import in_time
 
 
 def _resource(text: str) -> Resource:
-    decoded = decode(text.encode(), ManifestContext("acme", "platform", bytes(32)))
+    decoded = decode_manifests(text.encode(), ManifestContext("acme", "platform", bytes(32)))
     assert not decoded.faults, decoded.faults
     return resource_of(decoded.manifests[0], "shop", "shop/all.yaml", "")
 
@@ -55,12 +55,12 @@ def _drift(case: dict[str, Any]) -> Drift | None:
 @pytest.mark.parametrize("case", cases("planning/drift.yaml"))
 def test_drift_is_as_its_case_expects(case: dict[str, Any]) -> None:
     drift = _drift(case)
-    assert ("" if drift is None else describe(drift)) == case["difference"]
+    assert ("" if drift is None else describe_drift(drift)) == case["difference"]
     if "back" in case:
         assert drift is not None
         assert [f"{change.path} {change.before} {change.after}" for change in drift.changes] == case["back"]
     if drift is not None:
-        assert unpack_block(encode(drift)) == drift
+        assert unpack_block(encode_drift(drift)) == drift
 
 
 def test_the_snippet_lets_be_just_what_it_was_made_from() -> None:
@@ -71,7 +71,7 @@ def test_the_snippet_lets_be_just_what_it_was_made_from() -> None:
         Drift(web, "there", DriftKind.CHANGED, "d", (change,)),
         Drift(db, "", DriftKind.MISSING),
     ]
-    assert snippet(drifts) == [
+    assert format_ignore_settings(drifts) == [
         "drift:",
         "  ignore:",
         "    - {key: workload/shop/web, path: 'tags[\"it''s\"]'}",
@@ -79,7 +79,7 @@ def test_the_snippet_lets_be_just_what_it_was_made_from() -> None:
     ]
     rules = [Ignore("workload/shop/web", change.path), Ignore("secret/db")]
     assert [without_ignored(drift, b"{}", rules) for drift in drifts] == [None, None, None]
-    assert snippet([]) == []
+    assert format_ignore_settings([]) == []
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.locator import locate
-from reconciler.documents.writer import written
+from reconciler.documents.locator import locate_document
+from reconciler.documents.writer import render_document
 from reconciler.model.key import Kind
 from reconciler.model.resource import pointer_parts, pointer_text
 from reconciler.planning.blame import pointer_of
-from reconciler.planning.diff import diff
+from reconciler.planning.diff import diff_bodies
 from reconciler.planning.drift import path_matches
 from reconciler.planning.field_paths import item_path, member_path, steps_of
 
@@ -34,7 +34,7 @@ def test_a_change_of_a_tag_is_placed_and_ignored_by_its_path(names: list[str], d
     before = {"kind": "gvc", "name": "shop", "tags": dict.fromkeys(names, "1")}
     chosen = data.draw(st.sampled_from(names))
     after = before | {"tags": {**before["tags"], chosen: "2"}}
-    (change,) = diff(Kind.GVC, msgspec.json.encode(before), msgspec.json.encode(after), "here")
+    (change,) = diff_bodies(Kind.GVC, msgspec.json.encode(before), msgspec.json.encode(after), "here")
     assert pointer_of(change.path, after) == ("tags", chosen)
     assert path_matches(change.path.replace("*", "?"), change.path.replace("*", "?"))
     assert path_matches("tags[*]", change.path) or change.path.startswith("tags.")
@@ -46,7 +46,7 @@ def test_a_pointer_with_any_key_leads_to_its_value(name: str) -> None:
     at = ("tags", name, 1, name)
     again = pointer_parts(pointer_text(at))
     assert pointer_text(again) == pointer_text(at)
-    places = locate(written(value).encode(), 0)
+    places = locate_document(render_document(value).encode(), 0)
     assert places.key(again) == places.key(at) != places.key(at[:2])
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from reconciler.model.key import Key, Kind
-from reconciler.planning.diff import diff
+from reconciler.planning.diff import diff_bodies
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan, Step
-from reconciler.render.plan.json import document
-from reconciler.render.plan.markdown import MAX_FIELDS, markdown
-from reconciler.render.plan.summary import MAX_LINE, differences
-from reconciler.render.plan.text import MAX_CHANGES, MAX_PARTS, text
+from reconciler.render.plan.json import build_plan_document
+from reconciler.render.plan.markdown import MAX_FIELDS, render_markdown
+from reconciler.render.plan.summary import MAX_LINE, diff_lines
+from reconciler.render.plan.text import MAX_CHANGES, MAX_PARTS, render_plan_text
 from tests.support.cases import cases
 from tests.support.pipeline import BASE, Way
 
@@ -34,7 +34,7 @@ def plan_of(*changes: FieldChange) -> Plan:
 def between(before: list[Any], after: list[Any]) -> dict[str, tuple[Any, Any]]:
     """The changes between two lists of bindings."""
     bodies = [json.dumps({"kind": "policy", "name": "p", "bindings": each}).encode() for each in (before, after)]
-    return {each.path: (each.before, each.after) for each in diff(Kind.POLICY, bodies[0], bodies[1], "")}
+    return {each.path: (each.before, each.after) for each in diff_bodies(Kind.POLICY, bodies[0], bodies[1], "")}
 
 
 @pytest.mark.parametrize("case", cases("planning/lists.yaml"))
@@ -44,10 +44,10 @@ def test_a_change_inside_a_list_is_named_by_entry(case: dict[str, Any], tmp_path
     way.applied()
     way.commit({"shop/it.yaml": case["after"]})
     plan = way.plan()
-    lines = text(plan).splitlines()
+    lines = render_plan_text(plan).splitlines()
     assert [line.removeprefix(FIELD) for line in lines if line.startswith(FIELD)] == case["text"]
-    assert [change["path"] for change in document(plan)["steps"][0]["changes"]] == case["paths"]
-    shown = markdown(plan)
+    assert [change["path"] for change in build_plan_document(plan)["steps"][0]["changes"]] == case["paths"]
+    shown = render_markdown(plan)
     for line in case["text"]:
         if re.match("  [-+]", line):
             assert f"`{line.strip()}`" in re.split(r"<br>| \| ", shown.replace("\n", " | ")), line
@@ -63,8 +63,12 @@ def test_entries_are_paired_with_those_most_like_them() -> None:
 
 def test_secrets_in_lists_are_not_shown() -> None:
     before, after = ({"kind": "secret", "name": "s", "data": {"l": [{"v": f"***{n}"}, f"***{n}"]}} for n in "12")
-    changes = diff(Kind.SECRET, json.dumps(before).encode(), json.dumps(after).encode(), "")
-    for shown in (text(plan_of(*changes)), markdown(plan_of(*changes)), json.dumps(document(plan_of(*changes)))):
+    changes = diff_bodies(Kind.SECRET, json.dumps(before).encode(), json.dumps(after).encode(), "")
+    for shown in (
+        render_plan_text(plan_of(*changes)),
+        render_markdown(plan_of(*changes)),
+        json.dumps(build_plan_document(plan_of(*changes))),
+    ):
         assert "***" in shown
         assert not re.search(r"\*\*\*[0-9a-f]", shown)
 
@@ -75,16 +79,16 @@ def test_long_lists_cost_in_proportion_and_are_cut_at_the_end() -> None:
     found = between(before, after)
     assert len(found) == count
     plan = plan_of(*(FieldChange(path, *pair, ChangeClass.IN_PLACE) for path, pair in found.items()))
-    assert text(plan).splitlines()[-3] == f"      … and {count - MAX_CHANGES} more fields"
-    assert f"… and {count - MAX_FIELDS} more fields." in markdown(plan)
+    assert render_plan_text(plan).splitlines()[-3] == f"      … and {count - MAX_CHANGES} more fields"
+    assert f"… and {count - MAX_FIELDS} more fields." in render_markdown(plan)
     plain = FieldChange("x", ["k"] + before[0]["a"] * count, ["k"], ChangeClass.IN_PLACE)
-    assert text(plan_of(plain)).splitlines()[-3] == f"        … and {count - MAX_PARTS} more lines"
-    assert len(markdown(plan_of(plain))) < 2_000
+    assert render_plan_text(plan_of(plain)).splitlines()[-3] == f"        … and {count - MAX_PARTS} more lines"
+    assert len(render_markdown(plan_of(plain))) < 2_000
 
 
 def test_a_very_long_value_is_cut_where_both_are_alike_and_at_its_end() -> None:
     alike, rest = "a" * 5_000, "z" * 5_000
-    (_, old), (_, new) = differences(f"{alike}OLD{rest}", f"{alike}NEW{rest}")
+    (_, old), (_, new) = diff_lines(f"{alike}OLD{rest}", f"{alike}NEW{rest}")
     assert old.startswith("… 4960 characters alike … aaa")
     assert ("OLD" in old, "NEW" in new) == (True, True)
     assert old.endswith(" more characters")

@@ -12,18 +12,18 @@ import pytest
 
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan, Step
-from reconciler.render.plan.json import document
-from reconciler.render.plan.markdown import markdown
+from reconciler.render.plan.json import build_plan_document
+from reconciler.render.plan.markdown import render_markdown
 from reconciler.render.plan.summary import one_line
-from reconciler.render.plan.text import text
+from reconciler.render.plan.text import render_plan_text
 from tests.planning.test_deletes import VOLUMES, identity, stateful, workload
 from tests.support.cases import CASES
 from tests.support.pipeline import BASE, Way
 
 FORMS = {
-    "txt": text,
-    "md": markdown,
-    "json": lambda plan: json.dumps(document(plan), indent=2) + "\n",
+    "txt": render_plan_text,
+    "md": render_markdown,
+    "json": lambda plan: json.dumps(build_plan_document(plan), indent=2) + "\n",
 }
 SECRET = "kind: secret\nname: {name}\ntype: dictionary\ndata: {{user: {value}-user, password: {value}-password}}\n"
 
@@ -91,13 +91,13 @@ def test_no_secret_is_shown_in_any_form(form: str, mixed: Plan) -> None:
 
 
 def test_colours_are_all_that_a_terminal_adds(mixed: Plan) -> None:
-    coloured = text(mixed, colour=True)
+    coloured = render_plan_text(mixed, colour=True)
     assert "\x1b[32m+\x1b[0m" in coloured
-    assert re.sub(r"\x1b\[\d+m", "", coloured) == text(mixed)
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == render_plan_text(mixed)
 
 
 def test_the_document_has_what_scripts_rely_on(mixed: Plan) -> None:
-    shown = document(mixed)
+    shown = build_plan_document(mixed)
     assert {"revision", "digest", "steps", "summary"} <= shown.keys()
     for step in shown["steps"]:
         assert {"action", "key", "location", "changes", "waits_for"} <= step.keys()
@@ -111,9 +111,9 @@ def test_an_empty_plan_is_shown_as_nothing_to_do(tmp_path: Path) -> None:
     way = Way(tmp_path, {"shop/gvc.yaml": BASE})
     way.applied()
     plan = way.plan()
-    assert text(plan).endswith("\nPlan: nothing to do.\n")
-    assert markdown(plan).startswith("### Plan: nothing to do\n")
-    assert document(plan)["steps"] == []
+    assert render_plan_text(plan).endswith("\nPlan: nothing to do.\n")
+    assert render_markdown(plan).startswith("### Plan: nothing to do\n")
+    assert build_plan_document(plan)["steps"] == []
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_value_takes_one_line(value: object, line: str) -> None:
 def test_no_value_breaks_out_of_its_cell(value: str) -> None:
     change = FieldChange("description", "x", value, ChangeClass.IN_PLACE)
     step = Step(Action.UPDATE, Key.parse("secret/s"), "", "recorded", 1, "d", b"{}", changes=(change,))
-    [row] = [line for line in markdown(Plan("main", "r", (step,), "d")).splitlines() if "`description`" in line]
+    [row] = [line for line in render_markdown(Plan("main", "r", (step,), "d")).splitlines() if "`description`" in line]
     cell = re.split(r"(?<!\\)\|", row)[3].strip()
     fence = re.match("`+", cell)
     assert fence is not None
@@ -148,11 +148,11 @@ def test_no_value_breaks_out_of_its_cell(value: str) -> None:
 
 def test_a_large_plan_is_cut_where_a_comment_would_be(tmp_path: Path) -> None:
     files = {"shop/gvc.yaml": BASE, "shop/all.yaml": org(*(identity(f"i{number}") for number in range(300)))}
-    shown = markdown(Way(tmp_path, files).plan())
+    shown = render_markdown(Way(tmp_path, files).plan())
     assert "… and 101 more." in shown
     assert shown.count("| create |") == 200
 
 
 def test_a_plan_survives_msgpack(mixed: Plan) -> None:
     again = msgspec.msgpack.decode(msgspec.msgpack.encode(mixed), type=Plan)
-    assert text(again) == text(mixed)
+    assert render_plan_text(again) == render_plan_text(mixed)

@@ -19,7 +19,7 @@ from httptools import HttpParserUpgrade, HttpRequestParser
 
 from reconciler.daemon.api_process import SOCKET
 from reconciler.platform_cli import command_line
-from reconciler.platform_cli.main import run
+from reconciler.platform_cli.main import run_command_line
 from tests.support.git import File
 from tests.support.sandbox import PATIENCE, Running, Site, eventually
 
@@ -140,7 +140,7 @@ class Desk:
             # A busy machine does not answer in the time that a user waits for a hint.
             patch.setattr(command_line, "COMPLETION_SECONDS", PATIENCE)
             patch.chdir(self.home)
-            code = run(list(words))
+            code = run_command_line(list(words))
         printed = [stream.buffer.getvalue().decode() for stream in (out, err) if not stream.flush()]
         return subprocess.CompletedProcess([*words], code, *printed)
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from reconciler.documents.reader import read
-from reconciler.documents.writer import stream
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.writer import render_stream
 from reconciler.platform_cli.command_line import all_rows
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.row import COMMON, Option, Row
@@ -50,7 +50,7 @@ VOLATILE = {
 
 
 def cases_of(file: Path) -> list[dict[str, Any]]:
-    reading = read(file.read_bytes(), text_fields=frozenset())
+    reading = parse_documents(file.read_bytes(), text_fields=frozenset())
     assert not reading.faults, reading.faults
     return [each.value for each in reading.documents]
 
@@ -84,7 +84,7 @@ def test_commands_do_as_their_cases_show(tmp_path: Path) -> None:
             cases = cases_of(file)
             now = [played(shop, case) for case in cases]
             if os.environ.get("REWRITE_CASES"):
-                file.write_text(stream(now))
+                file.write_text(render_stream(now))
                 continue
             for found, case in zip(now, cases, strict=True):
                 assert found == case, file.stem

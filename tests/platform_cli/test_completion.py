@@ -18,7 +18,7 @@ import pytest
 
 from reconciler.platform_cli import command_line
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, complete_names
-from reconciler.platform_cli.main import run
+from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.transport import READ_SECONDS
 from tests.platform_cli.kit import Desk, desk
 from tests.platform_cli.test_client import Scripted, answer
@@ -127,7 +127,7 @@ def test_a_hint_at_a_name_is_not_waited_for(
     with serving(server):
         endpoint = f"http://127.0.0.1:{server.server_port}"
         began = time.monotonic()
-        assert run(["--endpoint", endpoint, "--org", "acme", "--token", "rk_x", "gvc", "get", "nix"]) == 1
+        assert run_command_line(["--endpoint", endpoint, "--org", "acme", "--token", "rk_x", "gvc", "get", "nix"]) == 1
         assert time.monotonic() - began < READ_SECONDS / 2
         assert capsys.readouterr().err == "error: there is no gvc/nix\n"
         assert SilentAboutNames.asked.is_set()

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.platform_cli.docker_credentials import run
+from reconciler.platform_cli.docker_credentials import run_action
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry, image
 from tests.support.programs import tool
 from tests.support.sandbox import eventually
@@ -118,7 +118,7 @@ def test_an_interrupt_at_the_input_writes_nothing(
 ) -> None:
     for action in ("store", "get", "erase"):
         monkeypatch.setattr(sys, "stdin", TextIOWrapper(BufferedReader(InterruptedInput())))
-        assert run([action], {"XDG_CONFIG_HOME": str(home.path)}) == 130
+        assert run_action([action], {"XDG_CONFIG_HOME": str(home.path)}) == 130
     assert capsys.readouterr() == ("", "")
     assert not home.file.exists()
 

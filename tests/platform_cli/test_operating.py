@@ -18,7 +18,7 @@ from reconciler.cli import cli
 from reconciler.daemon.api_process import SOCKET
 from reconciler.platform_cli.advice import HERE, ON_FILES, ON_THE_HOST, with_local_commands
 from reconciler.platform_cli.command_line import Leaf, all_rows
-from reconciler.platform_cli.main import run
+from reconciler.platform_cli.main import run_command_line
 from tests.platform_cli.kit import Desk, desk
 from tests.platform_cli.test_client import Scripted, answer
 from tests.support.host_sandbox import HostSite, host_site, open_place, served
@@ -235,7 +235,7 @@ def test_requests_of_operators_are_for_the_resource_that_is_named(
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     server = Scripted(answer(body={"message": "recorded; release them: reconciler hold workload/shop/api --release"}))
     address = f"http://127.0.0.1:{server.server_port}"
-    assert run([*words.split(), "--org", "acme", "--gvc", "shop", "--endpoint", address]) == 0
+    assert run_command_line([*words.split(), "--org", "acme", "--gvc", "shop", "--endpoint", address]) == 0
     assert [line for line, _ in server.asked] == [request_line]
     assert capsys.readouterr().out == "recorded; release them: platform hold workload/shop/api --release\n"
 
@@ -246,7 +246,7 @@ def test_the_refusal_of_a_program_in_a_container_names_what_works_here(
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     server = Scripted(answer(409, {"message": "api has no replica now; see: reconciler describe workload/shop/api"}))
     words = ["workload", "exec", "api", "--org", "acme", "--gvc", "shop"]
-    assert run([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}", "--", "ls"]) == 125
+    assert run_command_line([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}", "--", "ls"]) == 125
     assert capsys.readouterr().err == "error: api has no replica now; see: platform describe workload/shop/api\n"
 
 
@@ -258,7 +258,7 @@ def test_plans_of_several_sources_are_one_list(
     sources = answer(body={"items": [{"name": "main"}, {"name": "more"}]})
     server = Scripted(sources, (status, headers, body), (status, {**headers, "Plan-Changes": "2"}, body))
     words = ["plan", "--detailed-exitcode", "-o", "json", "--org", "acme"]
-    assert run([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}"]) == 3
+    assert run_command_line([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}"]) == 3
     assert json.loads(capsys.readouterr().out) == 2 * [{"digest": "d", "steps": []}]
     assert [line for line, _ in server.asked][1:] == [f"GET /org/acme/source/{each}/-plan" for each in ("main", "more")]
 
@@ -269,7 +269,7 @@ def test_a_parameter_that_a_message_names_comes_with_the_command_that_takes_it(
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     server = Scripted(answer(400, {"message": "add ?source=NAME: main, more"}))
     address = f"http://127.0.0.1:{server.server_port}"
-    assert run(["group", "create", "--name", "x", "--org", "acme", "--endpoint", address]) == 1
+    assert run_command_line(["group", "create", "--name", "x", "--org", "acme", "--endpoint", address]) == 1
     expected = "add ?source=NAME: main, more; that is: platform rest post '/org/acme/group?source=NAME' --file FILE"
     assert capsys.readouterr().err == f"error: {expected}\n"
 
@@ -286,7 +286,7 @@ def test_an_agent_runs_in_a_container_and_its_token_is_in_no_command_line(
     monkeypatch.setenv("PATH", str(tmp_path))
     words = ["agent", "up", "--bootstrap-file", str(tmp_path / "edge.json"), "--image", "agent:1", "--net", "host"]
     words += ["--background"] if background else []
-    assert run(words) == (1 if code else 0)
+    assert run_command_line(words) == (1 if code else 0)
     shown = capfd.readouterr()
     mount = f"type=bind,source={tmp_path}/edge.json,target=/etc/agent/bootstrap,readonly"
     ends = "--detach --restart unless-stopped" if background else "--rm"

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler import __version__
 from reconciler.platform_cli.command_line import Leaf, all_rows
-from reconciler.platform_cli.main import run
+from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.table.examples import EXAMPLES, NAMES, example_of
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.program_rows import WORD_ALIASES
@@ -161,7 +161,7 @@ def test_every_command_takes_its_example() -> None:
 
 def test_every_help_has_what_its_row_has(capsys: pytest.CaptureFixture[str]) -> None:
     for row in ROWS.values():
-        assert run([*row.words, "--help"]) == 0
+        assert run_command_line([*row.words, "--help"]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert row.summary in shown
         if row.instead:
@@ -172,13 +172,13 @@ def test_every_help_has_what_its_row_has(capsys: pytest.CaptureFixture[str]) -> 
         names = [each.names.split("/")[-1] for each in row.options]
         assert all(own < shown.index(f"{name} ") < common for name in names)
     for words in {each[:end] for each in ROWS for end in range(1, len(each))}:
-        assert run([*words, "--help"]) == 0
+        assert run_command_line([*words, "--help"]) == 0
         assert re.match(r"Usage: .+\n\n  [A-Z].+\.\n", capsys.readouterr().out), words
 
 
 def test_where_nothing_is_available_every_word_has_advice(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ("mk8s get", "helm template chart --values x.yaml", "task create --name x"):
-        assert run(words.split()) == 1
+        assert run_command_line(words.split()) == 1
         assert f"`platform {' '.join(words.split()[:2])}` is not available: " in capsys.readouterr().err
 
 
@@ -190,7 +190,7 @@ def test_every_command_of_the_page_but_three_is_available() -> None:
 
 def test_the_version_is_printed_behind_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     for words in ((), ("workload",), ("volumeset", "snapshot"), ("workload", "get"), ("apply",)):
-        assert run([*words, "--version"]) == 0
+        assert run_command_line([*words, "--version"]) == 0
         assert capsys.readouterr().out == f"{__version__}\n"
 
 
@@ -203,7 +203,7 @@ def test_the_version_is_printed_behind_every_command(capsys: pytest.CaptureFixtu
     ],
 )  # fmt: skip
 def test_a_word_that_is_none_names_the_nearest(words: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(words.split()) == 2
+    assert run_command_line(words.split()) == 2
     assert f"; did you mean '{near}'?" in capsys.readouterr().err
 
 
@@ -213,5 +213,5 @@ def test_a_required_option_that_is_missing_is_named(capsys: pytest.CaptureFixtur
         required = [option for option in row.options if option.required]
         for missing in required:
             words = [f"{each.names.split('/')[-1]}=x" for each in required if each is not missing]
-            assert run([*row.words, *("x" for _ in re.findall("<", row.argument)), *words]) == 2
+            assert run_command_line([*row.words, *("x" for _ in re.findall("<", row.argument)), *words]) == 2
             assert f"Missing option '{missing.names.split('/')[0]}'" in capsys.readouterr().err, row.words

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.platform_cli.commands import manifests
 from tests.api.conftest import FILES
 from tests.platform_cli.kit import desk
@@ -25,7 +25,7 @@ CPU_SECONDS = 3.0
 
 def table() -> dict[str, Any]:
     """The files and the lines of the table."""
-    reading = read(TABLE.read_bytes(), text_fields=frozenset())
+    reading = parse_documents(TABLE.read_bytes(), text_fields=frozenset())
     assert not reading.faults, reading.faults
     found: dict[str, Any] = reading.documents[0].value
     return found

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.errors import OutsideFileError, UnreadableFileError
 from reconciler.input_files import ProjectFiles
-from reconciler.platform_cli.main import run
+from reconciler.platform_cli.main import run_command_line
 from tests.support.pace import in_time
 
 SECRET = "kanarienvogel"
@@ -48,7 +48,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def manifest(*words: str) -> int:
-    return run(["stack", "manifest", "--gvc", "shop", *words])
+    return run_command_line(["stack", "manifest", "--gvc", "shop", *words])
 
 
 PLACES = ["../outside/file", "OUTSIDE/file", "./link", "./folder/file", "./inner.yaml/../../outside/file"]

@@ -20,7 +20,7 @@ from reconciler.errors import UsageError
 from reconciler.platform_cli import client as client_module
 from reconciler.platform_cli import retries
 from reconciler.platform_cli.client import Client, Endpoint
-from reconciler.platform_cli.main import run
+from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.remote_session import open_session
 from reconciler.platform_cli.transport import Proxy, Transport, proxy_for
@@ -221,7 +221,9 @@ def test_a_proxy_that_is_gone_or_refuses_is_named_without_its_password(
     [port] = free_ports(1)
     monkeypatch.setenv("HTTPS_PROXY", f"ann:planted@127.0.0.1:{port}")
     for words in ("gvc get", "workload exec web --gvc shop -- true"):
-        assert run([*words.split()[:2], *["--endpoint", "https://api.example.test"], *words.split()[2:]]) > 0
+        assert (
+            run_command_line([*words.split()[:2], *["--endpoint", "https://api.example.test"], *words.split()[2:]]) > 0
+        )
         shown = capsys.readouterr().err
         assert f"at https://api.example.test through the proxy 127.0.0.1:{port}: " in shown
         assert "If it needs none, add its host to NO_PROXY" in shown
@@ -253,7 +255,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv(name, value)
 
     def call(server: Scripted, *words: str) -> int:
-        return run([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}"])
+        return run_command_line([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}"])
 
     return call
 

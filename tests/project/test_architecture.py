@@ -72,7 +72,7 @@ def test_every_type_and_function_on_the_page_exists() -> None:
     known = {node.name for _, node in classes()} | {node.name for _, node in functions()} | rooms()
     named = set(re.findall(r"`([A-Za-z]\w+)`", text())) - OTHER_TYPES
     assert "WorkloadController" in named
-    assert named - known - {"reconciler", "host", "recorded"} == set()
+    assert named - known - {"reconciler", "host", "recorded", "platform"} == set()
 
 
 def test_every_path_that_contributors_are_sent_to_exists() -> None:

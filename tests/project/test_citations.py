@@ -10,10 +10,10 @@ import pytest
 
 from docs.generate.markdown import headings
 from reconciler.convert.rules import RULEBOOK
-from reconciler.rulebook import rulebook
+from reconciler.rulebook import load_rulebook
 from tests.project.tree import ROOT, listed
 
-RULES = rulebook() | RULEBOOK
+RULES = load_rulebook() | RULEBOOK
 CITATION = re.compile(r"\b(docs/(?:platform/)?[a-z]+\.md|README\.md)(?:#([\w-]+))?")
 STANDARDS = {"https://yaml.org/spec/1.2.2/", "https://yaml.org/type/merge.html"}
 FOREIGN = re.compile(r"\b[Dd]ocuments? [1-9]\b|\b[0-9]-[a-z]+\.md\b|\.md, sections? [0-9]|\N{SECTION SIGN}")

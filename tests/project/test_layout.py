@@ -7,7 +7,7 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from reconciler.documents.schema.loader import SCHEMA_NAMES, shipped
+from reconciler.documents.schema.loader import SCHEMA_NAMES, find_shipped_path
 from tests.project.tree import ROOT, listed
 
 TOP = {
@@ -33,7 +33,7 @@ def test_every_schema_file_is_known_by_name() -> None:
 
 
 def test_the_example_is_found_from_the_checkout() -> None:
-    assert shipped("examples/repo") == ROOT / "examples/repo"
+    assert find_shipped_path("examples/repo") == ROOT / "examples/repo"
 
 
 def test_scripts_can_be_run() -> None:

@@ -18,6 +18,20 @@ BANNED = frozenset({
 })  # fmt: skip
 """Not part of any name: each of these words has a standard one in its place, or several meanings."""
 
+PRONOUNS = frozenset({"each", "found", "known", "made", "place", "wanted"})
+"""Words that do not say of what a variable is one; they are for a line or two."""
+
+ONE_WORD = frozenset({"cli", "command", "log", "main", "ready"})
+"""Functions of modules with one word: entries of programs, and what all projects call so."""
+
+NAMED_BY_TABLES = (
+    "reconciler/cli/commands/",
+    "reconciler/platform_cli/commands/",
+    "reconciler/platform_cli/table/",
+    "reconciler/reasons.py",
+)
+"""Where a function is an entry of a table: a command has the name that people type, a text that of its column."""
+
 BESIDE = ("docs", "examples", "tests")
 """Folders beside the package whose names obey the same rule."""
 
@@ -93,6 +107,47 @@ def test_no_name_is_made_of_a_banned_word() -> None:
     }
     assert wrong == set(), "rename these"
     assert dict(counts) == ROOMS_TO_DO, "fewer than listed: lower the numbers in tests/project/to_do.py"
+
+
+def test_a_function_of_a_module_has_a_verb_and_a_noun() -> None:
+    found = {
+        f"{path}:{node.lineno} {node.name}"
+        for path, module in modules().items()
+        for node in module.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and "_" not in node.name.strip("_")
+        and node.name not in ONE_WORD
+        and not path.startswith(NAMED_BY_TABLES)
+    }
+    assert found == set()
+
+
+def test_no_pronoun_is_a_variable_over_more_than_three_lines() -> None:
+    found = {
+        f"{path}:{node.lineno} {node.name}: {name}"
+        for path, module in modules().items()
+        for node in walk(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for name, lines in lines_of_variables(node).items()
+        if name in PRONOUNS and max(lines) - min(lines) > 2
+    }
+    assert found == set()
+
+
+def lines_of_variables(function: ast.AST) -> dict[str, set[int]]:
+    """The lines on which a function has each of its variables and parameters, those of inner functions apart."""
+    lines: dict[str, set[int]] = {}
+    nodes, bound = [*ast.iter_child_nodes(function)], set[str]()
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+        if name:
+            lines.setdefault(name, set()).add(node.lineno)
+            bound |= {name} if isinstance(node, ast.arg) or isinstance(node.ctx, ast.Store) else set()
+        nodes += ast.iter_child_nodes(node)
+    return {name: lines[name] for name in bound}
 
 
 def test_all_kinds_of_names_are_found() -> None:

@@ -23,14 +23,15 @@ pytestmark = pytest.mark.packaging
 CONSTRAINTS = ROOT / "examples" / "ci" / "constraints.txt"
 PINS = dict(re.findall(r"^([a-z0-9-]+)==(\S+)", CONSTRAINTS.read_text(), re.MULTILINE))
 SHIPPED = """
-from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema, shipped
+from reconciler.documents.schema.loader import SCHEMA_NAMES, load_schema, find_shipped_path
 for name in SCHEMA_NAMES:
     assert load_schema(name), name
-from reconciler.engines.host.runtimes.process.spawn import script
-assert "exec" in script()
+from reconciler.engines.host.runtimes.process.spawn import build_wrapper_script
+assert "exec" in build_wrapper_script()
 print(load_schema("workload")["title"])
-print(shipped("examples/repo"))
-print(*sorted(str(path.relative_to(shipped("examples/repo"))) for path in shipped("examples/repo").rglob("*.*")))
+print(find_shipped_path("examples/repo"))
+example = find_shipped_path("examples/repo")
+print(*sorted(str(path.relative_to(example)) for path in example.rglob("*.*")))
 """
 
 

@@ -13,7 +13,7 @@ from reconciler.access import backup as access_backup
 from reconciler.access.store import MIGRATIONS as ACCESS
 from reconciler.errors import RecordsError
 from reconciler.records import migrations
-from reconciler.records.backup import checked, restore
+from reconciler.records.backup import restore_backup, verify_backup
 from reconciler.records.store import Records
 from reconciler.records.tables.requests import requests_table
 from tests.records.samples import record
@@ -75,8 +75,8 @@ def test_older_records_are_not_read_and_take_no_requests(made_up: None, path: Pa
 def test_an_older_backup_is_migrated(made_up: None, path: Path, tmp_path: Path) -> None:
     backup = tmp_path / "older.sqlite"
     shutil.copy(path, backup)
-    restore(backup, path, force=True)
-    assert checked(backup).resources == 1
+    restore_backup(backup, path, force=True)
+    assert verify_backup(backup).resources == 1
     assert fetch(path, "SELECT key, colour FROM applied") == [("workload/shop/web", "green")]
 
 

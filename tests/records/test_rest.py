@@ -18,7 +18,7 @@ from reconciler.records.tables.commands import CommandStage, NewCommand
 from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.journal import NewStep
 from reconciler.records.tables.sources import SourceRow
-from reconciler.status.conditions import condition
+from reconciler.status.conditions import make_condition
 from tests.records.samples import entry, event, failure, record
 from tests.support.examples import examples
 
@@ -298,12 +298,12 @@ def test_a_condition_reports_whether_it_changed_and_since_when_it_is_true() -> N
     times = iter([1.0, 3.0, 5.0])
     records = Records.open(None, clock_now=lambda: next(times))
     conditions = records.conditions
-    assert conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED, "all applied"))
-    assert not conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED, "all applied"))
-    assert conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED, "all 3 applied"))
+    assert conditions.set("main", make_condition(ConditionType.READY, True, Reason.APPLIED, "all applied"))
+    assert not conditions.set("main", make_condition(ConditionType.READY, True, Reason.APPLIED, "all applied"))
+    assert conditions.set("main", make_condition(ConditionType.READY, True, Reason.APPLIED, "all 3 applied"))
     assert [one.since for one in conditions.get("main")] == [1.0]
-    assert conditions.set("main", condition(ConditionType.READY, False, Reason.STEPS_FAILED, "one failed"))
-    assert conditions.set("main", condition(ConditionType.SOURCE_REACHABLE, True, Reason.FETCHED))
+    assert conditions.set("main", make_condition(ConditionType.READY, False, Reason.STEPS_FAILED, "one failed"))
+    assert conditions.set("main", make_condition(ConditionType.SOURCE_REACHABLE, True, Reason.FETCHED))
     found = [(one.type, one.status, one.reason, one.since) for one in conditions.get("main")]
     assert found == [("Ready", False, "StepsFailed", 3.0), ("SourceReachable", True, "Fetched", 5.0)]
     assert conditions.get("other") == []

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.errors import DiskFull, RecordsError, RefusedError
-from reconciler.records.backup import restore, summarize
+from reconciler.records.backup import restore_backup, summarize_records
 from reconciler.records.store import Records
 from reconciler.records.tables.commands import NewCommand
 from reconciler.records.tables.journal import NewStep
@@ -25,7 +25,7 @@ from tests.support.programs import small_disk
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from reconciler.records.backup import restore
+from reconciler.records.backup import restore_backup
 
 left = int(sys.argv[3])
 def dies(event, _):
@@ -35,7 +35,7 @@ def dies(event, _):
         if not left:
             os.kill(os.getpid(), signal.SIGKILL)
 sys.addaudithook(dies)
-restore(Path(sys.argv[1]), Path(sys.argv[2]), force=True)
+restore_backup(Path(sys.argv[1]), Path(sys.argv[2]), force=True)
 """
 """Restores, and is killed at a chosen touch of the disk."""
 
@@ -79,42 +79,42 @@ def damaged(path: Path) -> Path:
 def test_records_become_what_the_backup_holds(path: Path, records: Records, backup: Path) -> None:
     records.applied.put(record("gvc/new"))
     records.close()
-    aside = restore(backup, path, force=True)
+    aside = restore_backup(backup, path, force=True)
     assert beside(path) == ["records.sqlite", "records.sqlite.before-restore"]
     assert keys(path) == ["gvc/kept"]
     assert aside is not None
     assert keys(aside) == ["gvc/new"]
     assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(aside.stat().st_mode) == 0o600
-    assert summarize(path).resources == 1
-    assert summarize(path).last_run == 500.0
+    assert summarize_records(path).resources == 1
+    assert summarize_records(path).last_run == 500.0
 
 
 def test_a_second_restore_does_not_overwrite_the_copy_of_the_first(path: Path, records: Records, backup: Path) -> None:
     records.applied.put(record("gvc/first"))
     records.close()
-    first, second = restore(backup, path, force=True), restore(backup, path, force=True)
+    first, second = restore_backup(backup, path, force=True), restore_backup(backup, path, force=True)
     assert first is not None
     assert second is not None
     assert (keys(first), keys(second)) == (["gvc/first"], ["gvc/kept"])
-    again = restore(first, path, force=True)
+    again = restore_backup(first, path, force=True)
     assert (keys(path), again) == (["gvc/first"], path.with_name("records.sqlite.before-restore-3"))
 
 
 def test_without_force_only_an_empty_place_is_filled(path: Path, records: Records, backup: Path) -> None:
     records.applied.put(record("gvc/new"))
     with pytest.raises(RefusedError, match=r"1 resources of the backup .* add --force"):
-        restore(backup, path, force=False)
+        restore_backup(backup, path, force=False)
     assert keys(path) == ["gvc/new"]
     records.close()
     shutil.rmtree(path.parent)
     path.parent.mkdir()
-    assert restore(backup, path, force=False) is None
+    assert restore_backup(backup, path, force=False) is None
     assert keys(path) == ["gvc/kept"]
 
 
 def test_a_restore_drops_approvals_requests_commands_and_open_steps(path: Path, backup: Path) -> None:
     path.parent.mkdir()
-    restore(backup, path, force=False)
+    restore_backup(backup, path, force=False)
     restored = Records.open(path)
     assert restored.approvals.valid(0.0) == frozenset()
     assert restored.requests.open() == []
@@ -128,7 +128,7 @@ def test_the_digests_of_secrets_stay_comparable(path: Path, records: Records, tm
     key = records.secret_key
     records.backup(tmp_path / "copy")
     records.close()
-    restore(tmp_path / "copy", path, force=True)
+    restore_backup(tmp_path / "copy", path, force=True)
     restored = Records.open(path)
     assert restored.secret_key == key
     restored.close()
@@ -140,7 +140,7 @@ def test_the_write_ahead_log_of_the_former_records_is_copied_too(path: Path, bac
     write += "r.applied.put(record('gvc/late')); os.kill(os.getpid(), 9)"
     assert subprocess.run([sys.executable, "-c", write, str(path)], check=False).returncode == -signal.SIGKILL
     assert path.with_name(f"{path.name}-wal").stat().st_size > 0
-    aside = restore(backup, path, force=True)
+    aside = restore_backup(backup, path, force=True)
     assert aside is not None
     assert keys(aside) == ["gvc/late"]
     assert keys(path) == ["gvc/kept"]
@@ -151,7 +151,7 @@ def test_a_copied_file_is_restored_with_the_log_beside_it(path: Path, records: R
     for ending in ("", "-wal"):
         shutil.copy(f"{path}{ending}", f"{tmp_path / 'copied'}{ending}")
     records.close()
-    restore(tmp_path / "copied", path, force=True)
+    restore_backup(tmp_path / "copied", path, force=True)
     assert keys(path) == ["gvc/late"]
 
 
@@ -159,7 +159,7 @@ def test_damaged_records_are_replaced_and_set_aside(path: Path, records: Records
     records.close()
     path.write_bytes(b"not a database" * 1000)
     path.with_name(f"{path.name}-wal").write_bytes(b"a log of something")
-    aside = restore(backup, path, force=True)
+    aside = restore_backup(backup, path, force=True)
     assert aside is not None
     assert aside.read_bytes().startswith(b"not a database")
     assert beside(path) == ["records.sqlite", "records.sqlite.before-restore", "records.sqlite.before-restore-wal"]
@@ -184,7 +184,7 @@ def test_a_damaged_backup_changes_nothing(
     records.applied.put(record("gvc/new"))
     spoil(backup)
     with pytest.raises(RecordsError, match=words):
-        restore(backup, path, force=True)
+        restore_backup(backup, path, force=True)
     assert keys(path) == ["gvc/new"]
     assert not any("restor" in name for name in beside(path))
 
@@ -198,7 +198,7 @@ def changed(file: Path, sql: str) -> None:
 
 def test_the_records_are_not_their_own_backup(path: Path, records: Records) -> None:
     with pytest.raises(RefusedError, match="the file of the records itself"):
-        restore(path, path, force=True)
+        restore_backup(path, path, force=True)
 
 
 def test_records_that_are_in_use_are_not_replaced(
@@ -213,7 +213,7 @@ def test_records_that_are_in_use_are_not_replaced(
         assert other.stdout is not None
         other.stdout.readline()
         with pytest.raises(RecordsError, match="another command has the records"):
-            restore(backup, path, force=True)
+            restore_backup(backup, path, force=True)
         assert beside(path)[0] == "records.sqlite"
         assert "records.sqlite.before-restore" not in beside(path)
 
@@ -225,7 +225,7 @@ def test_a_full_disk_leaves_the_former_records(path: Path, records: Records, bac
         shutil.copy(path, place)
         (small / "ballast").write_bytes(bytes(shutil.disk_usage(small).free - 100_000))
         with pytest.raises(DiskFull):
-            restore(backup, place, force=True)
+            restore_backup(backup, place, force=True)
         assert beside(place) == ["ballast", "records.sqlite"]
         assert keys(place) == []
 
@@ -247,7 +247,7 @@ def test_whenever_it_is_killed_the_records_are_whole(tmp_path: Path, backup: Pat
         found.add(key)
         if ended.returncode == 0:
             break
-        restore(backup, path, force=True)
+        restore_backup(backup, path, force=True)
         assert keys(path) == ["gvc/kept"]
     assert found == {"gvc/former", "gvc/kept"}
     assert touch > 5
@@ -267,7 +267,7 @@ def test_a_backup_that_brings_more_than_rows_is_refused(path: Path, backup: Path
     with closing(sqlite3.connect(backup)) as connection:
         connection.execute(HOSTILE[kind])
     with pytest.raises(RecordsError, match=rf"holds the {kind} 'evil', which no reconciler makes"):
-        restore(backup, path, force=False)
+        restore_backup(backup, path, force=False)
     assert not path.exists()
 
 
@@ -277,7 +277,7 @@ def test_a_trigger_with_another_text_or_a_hidden_name_is_refused(path: Path, bac
         connection.execute("UPDATE sqlite_master SET name = 'sqlite_stat2' WHERE name = 'desired_added'")
         connection.commit()
     with pytest.raises(RecordsError, match=r"'sqlite_stat2', which no reconciler makes|damaged|cannot be read"):
-        restore(backup, path, force=False)
+        restore_backup(backup, path, force=False)
     assert not path.exists()
 
 
@@ -285,7 +285,7 @@ def test_a_backup_that_lacks_a_table_is_refused(path: Path, backup: Path) -> Non
     with closing(sqlite3.connect(backup)) as connection:
         connection.execute("DROP TABLE pins")
     with pytest.raises(RecordsError, match="lacks the table pins"):
-        restore(backup, path, force=False)
+        restore_backup(backup, path, force=False)
 
 
 def test_a_restore_drops_the_cache_of_decoded_documents(path: Path, backup: Path) -> None:
@@ -293,7 +293,7 @@ def test_a_restore_drops_the_cache_of_decoded_documents(path: Path, backup: Path
         connection.execute("INSERT INTO blobs VALUES ('1234', x'00')")
         connection.commit()
     path.parent.mkdir()
-    restore(backup, path, force=False)
+    restore_backup(backup, path, force=False)
     restored = Records.open(path)
     restored.documents.use("any", keep=True)
     assert restored.documents.get("1234") is None

@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.errors import DiskFull, RecordsError
 from reconciler.model.resource import Dependency, Reference
-from reconciler.records.database import Database, migrate
+from reconciler.records.database import Database, migrate_schema
 from reconciler.records.migrations import schema_versions
 from reconciler.records.store import Records
 from reconciler.records.tables.desired import Entry
@@ -112,7 +112,7 @@ def test_records_of_an_older_program_are_brought_forward(path: Path) -> None:
 def test_a_migration_that_fails_changes_nothing(path: Path) -> None:
     database = Database.open(path, [FIRST])
     with pytest.raises(RecordsError):
-        migrate(database, [FIRST, SECOND, ("INSERT INTO vegetables VALUES (1)",)])
+        migrate_schema(database, [FIRST, SECOND, ("INSERT INTO vegetables VALUES (1)",)])
     assert database.all("SELECT * FROM fruit") == [("apple",)]
     assert database.value("PRAGMA user_version") == 1
     database.close()

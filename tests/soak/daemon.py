@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 
 from reconciler import logs
-from reconciler.daemon.service import serve
+from reconciler.daemon.service import run_daemon
 from reconciler.settings import load_settings, settings_path
 
 
@@ -35,7 +35,7 @@ async def run(file: Path) -> None:
     """Serve until a signal ends it."""
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, write_tasks, file)
-    await serve(load_settings(settings_path(None)))
+    await run_daemon(load_settings(settings_path(None)))
 
 
 def main(file: str) -> None:
@@ -47,7 +47,7 @@ def main(file: str) -> None:
     os.environ.pop("LD_PRELOAD", None)
     time.sleep = lambda seconds: select.select([], [], [], seconds) and None  # type: ignore[assignment,func-returns-value]
     settings = load_settings(settings_path(None))
-    logs.configure(settings.log.format, settings.log.level)
+    logs.configure_logging(settings.log.format, settings.log.level)
     asyncio.run(run(Path(file)))
 
 

@@ -9,13 +9,19 @@ from functools import partial
 
 import pytest
 
-from reconciler.documents.writer import written
-from reconciler.manifests.decoder import decode
+from reconciler.documents.writer import render_document
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.normalize import ManifestContext
-from reconciler.sops.cipher import DecryptionFailed, additional_data, decrypt_value, encrypt_value, parsed
+from reconciler.sops.cipher import (
+    DecryptionFailed,
+    additional_data,
+    decrypt_value,
+    encrypt_value,
+    parse_encrypted_value,
+)
 from reconciler.sops.decrypt import Group, Revealed, compute_mac
 from reconciler.sops.encrypt import SecretFileError, decrypt_file
-from reconciler.sops.metadata import MetadataError, covering, metadata_of
+from reconciler.sops.metadata import MetadataError, make_path_matcher, metadata_of
 from tests.support.pace import in_time
 from tests.support.sops import CASES, FILES, keyring
 from tests.support.sops import opened as documents
@@ -41,7 +47,7 @@ def test_no_change_of_a_file_crashes_or_reveals_a_secret(seed: int) -> None:
             end = at + chance.choice((0, 0, 1, 5, 80, 400))
             raw[at:end] = chance.choice([*PIECES, bytes(raw[at - 60 : at]), b""])
         for dialect in DIALECTS:
-            decoded = decode(bytes(raw), dialect)
+            decoded = decode_manifests(bytes(raw), dialect)
             assert not any("correct horse" in str(fault) for fault in decoded.faults)
             assert not any(b"correct horse" in manifest.body for manifest in decoded.manifests)
 
@@ -49,7 +55,7 @@ def test_no_change_of_a_file_crashes_or_reveals_a_secret(seed: int) -> None:
 @pytest.mark.parametrize("text", ["9" * 30, "-" + "9" * 30, "9" * 5000, "x", ""])
 def test_numbers_beyond_64_bits_are_no_values(text: str) -> None:
     key = bytes(32)
-    sealed = parsed(encrypt_value(f"{text} ", key, b"a:", kind="int"))
+    sealed = parse_encrypted_value(encrypt_value(f"{text} ", key, b"a:", kind="int"))
     assert sealed is not None
     with pytest.raises(DecryptionFailed):
         decrypt_value(sealed, key, b"a:")
@@ -57,7 +63,7 @@ def test_numbers_beyond_64_bits_are_no_values(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "kind"), [("nan", "float"), ("1e999", "float"), ("yes", "bool"), ("x", "list")])
 def test_odd_types_are_no_values(text: str, kind: str) -> None:
-    sealed = parsed(encrypt_value(text, bytes(32), b"a:", kind=kind))
+    sealed = parse_encrypted_value(encrypt_value(text, bytes(32), b"a:", kind=kind))
     assert sealed is not None
     with pytest.raises(DecryptionFailed):
         decrypt_value(sealed, bytes(32), b"a:")
@@ -68,7 +74,7 @@ SHORT = "ENC[AES256_GCM,data:QQ==,iv:QQ==,tag:QQ==,type:str]"
 
 @pytest.mark.parametrize("text", ["ENC[]", "ENC[AES256_GCM,data:x,iv:x,tag:x,type:str]", f"x{SHORT}", f"{SHORT} "])
 def test_a_document_that_only_resembles_an_encrypted_one_is_plain(text: str) -> None:
-    assert parsed(text) is None
+    assert parse_encrypted_value(text) is None
 
 
 def test_an_iv_or_tag_of_another_length_opens_nothing() -> None:
@@ -76,14 +82,14 @@ def test_an_iv_or_tag_of_another_length_opens_nothing() -> None:
         "ENC[AES256_GCM,data:QQ==,iv:QQ==,tag:QQ==,type:str]",
         f"ENC[AES256_GCM,data:QQ==,iv:{'QUFB' * 90},tag:QQ==,type:str]",
     ):
-        sealed = parsed(text)
+        sealed = parse_encrypted_value(text)
         assert sealed is not None
         with pytest.raises(DecryptionFailed):
             decrypt_value(sealed, bytes(32), b"a:")
 
 
 def test_patterns_take_time_that_grows_with_the_name_only() -> None:
-    covers, long = covering("encrypted_regex", "^(a+)+$"), ("a" * 20_000 + "!",)
+    covers, long = make_path_matcher("encrypted_regex", "^(a+)+$"), ("a" * 20_000 + "!",)
     assert in_time(lambda: covers(long), 1.0)[0] is False
     for pattern in ("(" * 500, "(a{1000}){1000}", "a" * 2000, "(?=x)", r"\1"):
         in_time(partial(refused, pattern), 1.0)
@@ -91,7 +97,7 @@ def test_patterns_take_time_that_grows_with_the_name_only() -> None:
 
 def refused(pattern: str) -> None:
     with pytest.raises(MetadataError):
-        covering("encrypted_regex", pattern)
+        make_path_matcher("encrypted_regex", pattern)
 
 
 def test_a_control_character_is_only_taken_in_data() -> None:
@@ -103,8 +109,8 @@ def test_a_control_character_is_only_taken_in_data() -> None:
 
 def resealed(field: str, mac: str = "") -> bytes:
     """A secret whose ``field`` holds DEL, encrypted as SOPS would do it, under the right ``mac`` or another one."""
-    from reconciler.documents.reader import read
-    from reconciler.sops.keys import new_key, wrapped
+    from reconciler.documents.reader import parse_documents
+    from reconciler.sops.keys import new_key, wrap_key
     from reconciler.sops.layout import layout_of
     from reconciler.sops.metadata import Metadata
 
@@ -116,12 +122,12 @@ def resealed(field: str, mac: str = "") -> bytes:
         "type": "docker",
         field: encrypt_value("a\x7fb", key, additional_data([field])),
     }
-    metadata = Metadata(wrapped(key, [recipient]), moment, "", "encrypted_regex", f"^{field}$")
-    (document,) = read(written(value).encode()).documents
-    group = Group(metadata, [(document, layout_of(written(value).encode(), {0})[0])])
+    metadata = Metadata(wrap_key(key, [recipient]), moment, "", "encrypted_regex", f"^{field}$")
+    (document,) = parse_documents(render_document(value).encode()).documents
+    group = Group(metadata, [(document, layout_of(render_document(value).encode(), {0})[0])])
     mac = mac or compute_mac(group, Revealed({(0, (field,)): "a\x7fb"}, {}))
     sealed = Metadata(metadata.keys, moment, encrypt_value(mac, key, moment.encode()), metadata.rule, metadata.pattern)
-    return written({**value, **sealed.written()}).encode()
+    return render_document({**value, **sealed.written()}).encode()
 
 
 @pytest.mark.parametrize("count", [100, 101])
@@ -152,10 +158,10 @@ NESTED = {
 @pytest.mark.parametrize("body", NESTED.values(), ids=NESTED)
 @pytest.mark.parametrize("head", [b'sops: {mac: "", lastmodified: ""}\n---\n', b"sops: {}\n"])
 def test_a_file_that_names_sops_is_read_within_the_limits_again(head: bytes, body: bytes) -> None:
-    decoded, _ = in_time(lambda: decode(head + body, DIALECTS[0]), 1.0)
+    decoded, _ = in_time(lambda: decode_manifests(head + body, DIALECTS[0]), 1.0)
     tracemalloc.start()
     try:
-        assert decode(head + body, DIALECTS[0]) == decoded
+        assert decode_manifests(head + body, DIALECTS[0]) == decoded
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -169,7 +175,9 @@ def test_escapes_of_json_in_two_halves_are_whole_to_every_reader_of_an_encrypted
              "sops": {"lastmodified": "2026-01-02T03:04:05Z", "mac": ""}}  # fmt: skip
     raw = json.dumps(value).encode()
     assert b"\\ud83d" in raw
-    found = {fault.rule for fault in decode(raw, DIALECTS[0]).faults}
-    assert found == {fault.rule for fault in decode(json.dumps(value, ensure_ascii=False).encode(), DIALECTS[0]).faults}
+    found = {fault.rule for fault in decode_manifests(raw, DIALECTS[0]).faults}
+    assert found == {
+        fault.rule for fault in decode_manifests(json.dumps(value, ensure_ascii=False).encode(), DIALECTS[0]).faults
+    }
     with pytest.raises(SecretFileError):
         decrypt_file(raw, keyring("identity"))

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.documents.json.recognition import is_json_manifest
 from reconciler.errors import EncryptionError
-from reconciler.manifests.decoder import decode
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.sops.encrypt import decrypt_file
 from reconciler.sops.keys import Keyring
@@ -43,10 +43,10 @@ def test_a_secret_in_json_is_decrypted(options: list[str], tmp_path: Path) -> No
     identity, recipient = fresh()
     raw = encrypted(tmp_path, identity, recipient, *options)
     assert is_json_manifest(raw)
-    decoded = decode(raw, context(identity), is_json=True)
+    decoded = decode_manifests(raw, context(identity), is_json=True)
     assert [fault.rule for fault in decoded.faults] == []
     [found] = decoded.manifests
-    [plain] = decode(json.dumps(SECRET).encode(), context()).manifests
+    [plain] = decode_manifests(json.dumps(SECRET).encode(), context()).manifests
     assert (found.body, found.secret_data) == (plain.body, plain.secret_data)
 
 
@@ -55,7 +55,7 @@ def test_a_changed_secret_in_json_is_found_at_its_place(tmp_path: Path) -> None:
     identity, recipient = fresh()
     raw = encrypted(tmp_path, identity, recipient, "--encrypted-regex", "^data$")
     changed = raw.replace(b'"shop"', b'"shop"').replace(b'"db"', b'"db2"')
-    [fault] = decode(changed, context(identity), is_json=True).faults
+    [fault] = decode_manifests(changed, context(identity), is_json=True).faults
     assert fault.rule == "secret-mac-broken"
     assert changed.split(b"\n")[fault.line - 1][fault.column - 1 :].startswith(b'"mac": "ENC[')
 
@@ -63,7 +63,7 @@ def test_a_changed_secret_in_json_is_found_at_its_place(tmp_path: Path) -> None:
 @needs_sops
 def test_a_locked_secret_in_json_shows_nothing(tmp_path: Path) -> None:
     identity, recipient = fresh()
-    decoded = decode(encrypted(tmp_path, identity, recipient), context(), is_json=True)
+    decoded = decode_manifests(encrypted(tmp_path, identity, recipient), context(), is_json=True)
     assert decoded.manifests == ()
     assert [each.key for each in decoded.broken] == ["secret/"]
     assert "correct horse" not in repr(decoded)

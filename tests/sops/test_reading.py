@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA
 from tests.support.sops import CASES, FILES, keyring, opened
 
@@ -24,7 +24,7 @@ def named(path: Path) -> str:
 def plain_of(path: Path) -> list[dict[str, object]]:
     """What was encrypted, as SOPS understands it: it reads numbers and dates where we read text."""
     source = "two" if path.stem.endswith("documents") else "plain"
-    found = [document.value for document in read((CASES / f"{source}.yaml").read_bytes()).documents]
+    found = [document.value for document in parse_documents((CASES / f"{source}.yaml").read_bytes()).documents]
     for value in found:
         if "tags" in value:
             value["tags"] |= {"version": "1.1", "since": "2020-01-02T00:00:00Z", "seen": "2020-01-02T03:04:05.12Z",

@@ -9,10 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.documents.reader import read
-from reconciler.documents.writer import written
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.writer import render_document
 from reconciler.printable import is_name
-from reconciler.sops.encrypt import EncryptionRules, SecretFileError, decrypt_file, encrypt, reencrypt, rotate
+from reconciler.sops.encrypt import (
+    EncryptionRules,
+    SecretFileError,
+    decrypt_file,
+    encrypt_secrets,
+    reencrypt_secrets,
+    rotate_key,
+)
 from reconciler.sops.keys import Keyring, KeyringError
 from tests.support.examples import examples
 from tests.support.sops import CASES, FILES, MOMENT, fresh, needs_sops, opened, sops
@@ -77,7 +84,7 @@ MANNERS = [
 
 def values(raw: bytes) -> list[dict[str, object]]:
     """The documents of a file."""
-    reading = read(raw)
+    reading = parse_documents(raw)
     assert not reading.faults
     return [document.value for document in reading.documents]
 
@@ -90,7 +97,7 @@ def without_tags(raw: bytes) -> list[dict[str, object]]:
 @pytest.mark.parametrize("manner", MANNERS, ids=str)
 def test_a_file_comes_back_as_it_was(manner: EncryptionRules) -> None:
     identity, recipient = fresh()
-    raw = encrypt(ODD.encode(), [recipient], manner, MOMENT)
+    raw = encrypt_secrets(ODD.encode(), [recipient], manner, MOMENT)
     found = opened(raw, Keyring((identity,)))
     assert [each.value for each in found.values()] == values(ODD.encode())
     assert not any(each.troubles for each in found.values())
@@ -101,11 +108,11 @@ def test_a_file_comes_back_as_it_was(manner: EncryptionRules) -> None:
 
 @pytest.mark.parametrize("secret", ["correct horse", "to hide", "beside", "number", "below", "the end", "line 1", "🎉"])
 def test_nothing_that_is_to_be_hidden_can_be_read(secret: str) -> None:
-    assert secret not in encrypt(ODD.encode(), [fresh()[1]], EncryptionRules(), MOMENT).decode()
+    assert secret not in encrypt_secrets(ODD.encode(), [fresh()[1]], EncryptionRules(), MOMENT).decode()
 
 
 def test_lines_that_are_not_encrypted_stay_as_they_are() -> None:
-    raw = encrypt(ODD.encode(), [fresh()[1]], EncryptionRules(), MOMENT).decode()
+    raw = encrypt_secrets(ODD.encode(), [fresh()[1]], EncryptionRules(), MOMENT).decode()
     for line in ("name: db   # its name", "tags: {since: 2020-01-02, version: 1.10}", "data:   # all of it", "# after"):
         assert f"\n{line}\n" in raw
 
@@ -114,7 +121,7 @@ def test_lines_that_are_not_encrypted_stay_as_they_are() -> None:
 @pytest.mark.parametrize("manner", MANNERS, ids=str)
 def test_a_real_sops_opens_what_is_written(manner: EncryptionRules, tmp_path: Path) -> None:
     identity, recipient = fresh()
-    (tmp_path / "file.yaml").write_bytes(encrypt(ODD.encode(), [recipient, fresh()[1]], manner, MOMENT))
+    (tmp_path / "file.yaml").write_bytes(encrypt_secrets(ODD.encode(), [recipient, fresh()[1]], manner, MOMENT))
     decrypted = sops(tmp_path, identity, "decrypt", "file.yaml")
     assert decrypted.returncode == 0, decrypted.stderr.decode()
     assert without_tags(decrypted.stdout) == without_tags(ODD.encode())
@@ -124,7 +131,7 @@ def test_a_real_sops_opens_what_is_written(manner: EncryptionRules, tmp_path: Pa
 @needs_sops
 def test_a_real_sops_finds_what_was_changed(tmp_path: Path) -> None:
     identity, recipient = fresh()
-    raw = encrypt(ODD.encode(), [recipient], EncryptionRules(), MOMENT)
+    raw = encrypt_secrets(ODD.encode(), [recipient], EncryptionRules(), MOMENT)
     (tmp_path / "file.yaml").write_bytes(raw.replace(b"name: two", b"name: tow"))
     assert b"MAC mismatch" in sops(tmp_path, identity, "decrypt", "file.yaml").stderr
 
@@ -135,9 +142,9 @@ def test_files_of_a_real_sops_can_be_edited_and_rotated(tmp_path: Path) -> None:
     (tmp_path / "plain.yaml").write_text((CASES / "plain.yaml").read_text())
     raw = sops(tmp_path, identity, "encrypt", "--age", recipient, "--encrypted-regex", "^data$", "plain.yaml").stdout
     shown = decrypt_file(raw, Keyring((identity,)))
-    edited = reencrypt(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
+    edited = reencrypt_secrets(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
     other, its_recipient = fresh()
-    (tmp_path / "file.yaml").write_bytes(rotate(edited, Keyring((identity,)), [its_recipient], [recipient], LATER))
+    (tmp_path / "file.yaml").write_bytes(rotate_key(edited, Keyring((identity,)), [its_recipient], [recipient], LATER))
     decrypted = sops(tmp_path, other, "decrypt", "file.yaml")
     assert b"password: battery\n" in decrypted.stdout
     assert sops(tmp_path, identity, "decrypt", "file.yaml").returncode != 0
@@ -155,14 +162,14 @@ TREES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dic
 @settings(max_examples=examples(150), deadline=None)
 def test_any_values_survive(data: dict[str, object], whole: bool) -> None:
     identity, recipient = IDENTITY
-    source = written({"kind": "secret", "name": "db", "data": {**data, "one": "x"}}).encode()
+    source = render_document({"kind": "secret", "name": "db", "data": {**data, "one": "x"}}).encode()
     before = values(source)
-    raw = encrypt(source, [recipient], MANNERS[whole], MOMENT)
+    raw = encrypt_secrets(source, [recipient], MANNERS[whole], MOMENT)
     (found,) = opened(raw, Keyring((identity,))).values()
     assert (found.value, found.troubles) == (before[0], ())
     shown = decrypt_file(raw, Keyring((identity,)))
     assert values(shown.text) == before
-    assert values(decrypt_file(reencrypt(shown, shown.text, LATER), Keyring((identity,))).text) == before
+    assert values(decrypt_file(reencrypt_secrets(shown, shown.text, LATER), Keyring((identity,))).text) == before
 
 
 IDENTITY = fresh()
@@ -170,9 +177,9 @@ IDENTITY = fresh()
 
 def test_an_edit_changes_only_what_was_changed() -> None:
     identity, recipient = fresh()
-    raw = encrypt(ODD.encode(), [recipient], EncryptionRules(), MOMENT)
+    raw = encrypt_secrets(ODD.encode(), [recipient], EncryptionRules(), MOMENT)
     shown = decrypt_file(raw, Keyring((identity,)))
-    again = reencrypt(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
+    again = reencrypt_secrets(shown, shown.text.replace(b"correct horse", b"battery"), LATER)
     pairs = zip(raw.decode().splitlines(), again.decode().splitlines(), strict=True)
     changed = [old.split(":")[0].strip() for old, new in pairs if old != new]
     assert changed == ["password"] + ["lastmodified", "mac"] * 3
@@ -187,14 +194,14 @@ def test_files_of_sops_are_decrypted_and_encrypted_again(path: Path) -> None:
     identity = (CASES / "identity.txt").read_text()
     shown = decrypt_file(path.read_bytes(), Keyring((identity,)))
     assert b"ENC[" not in shown.text
-    again = reencrypt(shown, shown.text, LATER)
+    again = reencrypt_secrets(shown, shown.text, LATER)
     assert decrypt_file(again, Keyring((identity,))).text == shown.text
 
 
 def test_a_rotated_file_has_another_key_and_other_readers() -> None:
     (one, its), (other, others) = fresh(), fresh()
-    raw = encrypt(ODD.encode(), [its], EncryptionRules(), MOMENT)
-    rotated = rotate(raw, Keyring((one,)), [others], [its], LATER)
+    raw = encrypt_secrets(ODD.encode(), [its], EncryptionRules(), MOMENT)
+    rotated = rotate_key(raw, Keyring((one,)), [others], [its], LATER)
     assert values(decrypt_file(rotated, Keyring((other,))).text) == values(ODD.encode())
     with pytest.raises(SecretFileError, match="not encrypted for the identity"):
         decrypt_file(rotated, Keyring((one,)))
@@ -209,24 +216,24 @@ def test_a_rotated_file_has_another_key_and_other_readers() -> None:
 )  # fmt: skip
 def test_a_text_that_cannot_be_encrypted_is_refused(text: str, why: str) -> None:
     with pytest.raises(SecretFileError, match=why):
-        encrypt(text.encode(), [fresh()[1]], EncryptionRules(), MOMENT)
+        encrypt_secrets(text.encode(), [fresh()[1]], EncryptionRules(), MOMENT)
 
 
 def test_a_file_that_cannot_be_decrypted_or_rotated_is_refused() -> None:
     identity, recipient = fresh()
-    raw = encrypt(b"kind: secret\ndata: {a: b}\n", [recipient], EncryptionRules(), MOMENT)
+    raw = encrypt_secrets(b"kind: secret\ndata: {a: b}\n", [recipient], EncryptionRules(), MOMENT)
     ring = Keyring((identity,))
     for broken, why in (
         (raw.replace(b"kind: secret", b"kind: secrets"), "MAC"),
         (b"kind: secret", "not encrypted"),
-        (raw + b"---\n" + encrypt(b"data: {a: b}\n", [recipient], EncryptionRules(), MOMENT), "separately"),
+        (raw + b"---\n" + encrypt_secrets(b"data: {a: b}\n", [recipient], EncryptionRules(), MOMENT), "separately"),
         (raw.replace(b"ENC[", b"ENC(", 1), "data.a"),
     ):
         with pytest.raises(SecretFileError, match=why):
             decrypt_file(broken, ring)
     with pytest.raises(SecretFileError, match="not encrypted for"):
-        rotate(raw, ring, [], [fresh()[1]], LATER)
+        rotate_key(raw, ring, [], [fresh()[1]], LATER)
     with pytest.raises(SecretFileError, match="cannot be decrypted"):
-        rotate(raw, ring, [], [recipient], LATER)
+        rotate_key(raw, ring, [], [recipient], LATER)
     with pytest.raises(KeyringError, match="which must stay secret"):
-        rotate(raw, ring, [identity], [], LATER)
+        rotate_key(raw, ring, [identity], [], LATER)

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 
 from reconciler.errors import SourceUnreachable
 from reconciler.model.record import Health
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 from reconciler.reasons import Reason
 from reconciler.status.conditions import (
     ResourceFacts,
     WaitReason,
+    compute_conditions,
     condition_from_error,
-    conditions,
     ready,
 )
-from reconciler.status.rollup import worst
+from reconciler.status.rollup import find_worst_health
 from tests.status.samples import API, SHOP, failure, record
 
 WAITS_FOR_APPROVAL = WaitReason(Reason.APPROVAL_REQUIRED, "waits for approval: reconciler approve abc")
@@ -33,7 +33,10 @@ HERE, THERE = record(location="here"), record(location="there")
 
 def conditions_of(**facts: Any) -> dict[str, tuple[bool, str, str]]:
     known: dict[str, Any] = {"key": API, "source": "main", "digest": "d1"}
-    return {each.type: (each.status, each.reason, each.message) for each in conditions(ResourceFacts(**known | facts))}
+    return {
+        each.type: (each.status, each.reason, each.message)
+        for each in compute_conditions(ResourceFacts(**known | facts))
+    }
 
 
 def test_a_resource_is_ready_when_every_location_has_what_git_asks_for_and_is_well() -> None:
@@ -185,7 +188,7 @@ FACTS = st.builds(
 
 @given(FACTS)
 def test_conditions_never_contradict_each_other(facts: ResourceFacts) -> None:
-    found = {each.type: each for each in conditions(facts)}
+    found = {each.type: each for each in compute_conditions(facts)}
     assert bool(found) is facts.exists
     if not found:
         return
@@ -202,11 +205,11 @@ def test_conditions_never_contradict_each_other(facts: ResourceFacts) -> None:
 def test_health_rolls_up_to_the_worst() -> None:
     order = [Health.UNHEALTHY, Health.UNKNOWN, Health.LOADING, Health.DELETING, Health.HEALTHY]
     for one, other in product(order, order):
-        assert worst((one, other)) is order[min(order.index(one), order.index(other))]
-    assert worst(()) is Health.UNKNOWN
+        assert find_worst_health((one, other)) is order[min(order.index(one), order.index(other))]
+    assert find_worst_health(()) is Health.UNKNOWN
     gvc = ResourceFacts(SHOP, "main", "d1", records=(record(SHOP),), members=(Health.HEALTHY, Health.LOADING))
     assert gvc.health is Health.LOADING
 
 
 def test_short_text_stays_as_it_is() -> None:
-    assert truncated("a  b\tc") == "a b c"
+    assert truncate_text("a  b\tc") == "a b c"

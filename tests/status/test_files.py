@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.documents.reader import read
-from reconciler.documents.schema.validator import checker
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.schema.validator import get_checker
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
 from reconciler.status.branch.layout import Layout
-from reconciler.status.conditions import ResourceFacts, WaitReason, condition, conditions
-from reconciler.status.overview import Overview, readme, run_file, unready_in
+from reconciler.status.conditions import ResourceFacts, WaitReason, compute_conditions, make_condition
+from reconciler.status.overview import Overview, render_readme, run_file, unready_in
 from reconciler.status.render import resource_file
 from tests.status.samples import API, COMMIT, SHOP, deployment, failure, record
 
@@ -75,9 +75,9 @@ TROUBLED = Overview(
     COMMIT,
     COUNTS,
     (
-        condition(ConditionType.READY, False, Reason.STEPS_FAILED, "workload/shop/api: no image"),
-        condition(ConditionType.SOURCE_REACHABLE, True, Reason.FETCHED),
-        condition(ConditionType.SOURCE_STALE, False, Reason.FETCHED),
+        make_condition(ConditionType.READY, False, Reason.STEPS_FAILED, "workload/shop/api: no image"),
+        make_condition(ConditionType.SOURCE_REACHABLE, True, Reason.FETCHED),
+        make_condition(ConditionType.SOURCE_STALE, False, Reason.FETCHED),
     ),
     102,
     [FAILED, VOLUMES],
@@ -94,9 +94,9 @@ EMPTY = Overview("main", "", {})
         ("failed.yaml", resource_file(FAILED)),
         ("volumeset.yaml", resource_file(VOLUMES)),
         ("reconciler.yaml", run_file(TROUBLED)),
-        ("README.md", readme(TROUBLED, status_path)),
+        ("README.md", render_readme(TROUBLED, status_path)),
         ("empty.yaml", run_file(EMPTY)),
-        ("empty.md", readme(EMPTY, status_path)),
+        ("empty.md", render_readme(EMPTY, status_path)),
     ],
 )
 def test_a_document_is_written_as_it_was(name: str, content: bytes) -> None:
@@ -104,10 +104,10 @@ def test_a_document_is_written_as_it_was(name: str, content: bytes) -> None:
 
 
 def parsed(content: bytes, schema: str) -> Any:
-    reading = read(content)
+    reading = parse_documents(content)
     assert reading.faults == []
     value = reading.documents[0].value
-    assert checker(schema).valid(value), value
+    assert get_checker(schema).valid(value), value
     return value
 
 
@@ -117,7 +117,7 @@ def test_a_status_file_matches_its_schema(facts: ResourceFacts) -> None:
     assert found["key"] == str(facts.key)
     assert found["health"] == facts.health
     shown = [(each["type"], each["status"], each["reason"]) for each in found["conditions"]]
-    assert shown == [(each.type, each.status, each.reason) for each in conditions(facts)]
+    assert shown == [(each.type, each.status, each.reason) for each in compute_conditions(facts)]
 
 
 @pytest.mark.parametrize("overview", [TROUBLED, EMPTY])
@@ -149,7 +149,9 @@ def test_any_text_reads_back_and_stays_one_scalar(message: str, revision: str, p
 @given(TEXT)
 def test_no_message_can_break_out_of_its_row(message: str) -> None:
     facts = ResourceFacts(API, "main", "d1", failures=(failure(message=message),))
-    shown = readme(Overview("main", COMMIT, COUNTS, unready=1, not_ready=[facts]), status_path).decode(errors="replace")
+    shown = render_readme(Overview("main", COMMIT, COUNTS, unready=1, not_ready=[facts]), status_path).decode(
+        errors="replace"
+    )
     rows = [line for line in shown.split("\n") if line.startswith("| [")]
     assert len(rows) == 1
     assert rows[0].replace("\\|", "").count("|") == 4
@@ -157,7 +159,7 @@ def test_no_message_can_break_out_of_its_row(message: str) -> None:
 
 def test_at_most_a_hundred_resources_are_listed_and_the_rest_is_counted() -> None:
     many = [ResourceFacts(Key(Kind.SECRET, "", f"s{n}"), "main", "d1") for n in range(120)]
-    shown = readme(Overview("main", COMMIT, COUNTS, unready=500, not_ready=many), status_path).decode()
+    shown = render_readme(Overview("main", COMMIT, COUNTS, unready=500, not_ready=many), status_path).decode()
     assert shown.count("(_org/secret/s") == 100
     assert shown.endswith("and 400 more\n")
 
@@ -215,8 +217,8 @@ def _timed(facts: ResourceFacts) -> float:
 def test_the_page_for_people_lists_the_conditions_that_are_not_as_they_should_be(
     kind: ConditionType, status: bool
 ) -> None:
-    shown = readme(
-        Overview("main", COMMIT, COUNTS, (condition(kind, status, Reason.ERROR, "so it is"),)), status_path
+    shown = render_readme(
+        Overview("main", COMMIT, COUNTS, (make_condition(kind, status, Reason.ERROR, "so it is"),)), status_path
     ).decode()
     assert ("**Error** so it is" in shown) is (status is kind.abnormal)
     normal = {"Ready", "Placed", "SourceReachable", "StatusPushed", "SettingsLoaded"}

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.errors import RecordsError
 from reconciler.model.key import Key
@@ -29,7 +29,7 @@ from reconciler.source.url import Address
 from reconciler.status import waiting
 from reconciler.status.branch.layout import MOST_ENTRIES
 from reconciler.status.branch.trees import FEW
-from reconciler.status.conditions import condition
+from reconciler.status.conditions import make_condition
 from reconciler.status.facts import FactsReader
 from reconciler.status.publisher import TOGETHER, StatusPublisher
 from tests.status.samples import entry, failure, record
@@ -106,7 +106,7 @@ def world(tmp_path: Path, records: Records, clock: FakeClock) -> World:
 
 
 def value(text: str) -> Any:
-    return read(text.encode()).documents[0].value
+    return parse_documents(text.encode()).documents[0].value
 
 
 def test_pending_files_are_written_at_once(world: World) -> None:
@@ -276,7 +276,7 @@ def test_a_new_revision_is_published_although_no_resource_changed(world: World) 
     writer = world.writer()
     writer.flush()
     world.records.sources.put(SourceRow("main", "main", "c" * 40, "t" * 40, "s"))
-    world.records.conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED))
+    world.records.conditions.set("main", make_condition(ConditionType.READY, True, Reason.APPLIED))
     assert writer.next_due() == 30
     writer.flush(force=True)
     found = value(world.files()["reconciler.yaml"])
@@ -498,7 +498,7 @@ def test_a_branch_taken_away_from_the_remote_is_written_whole_again(world: World
     before = world.files()
     world.repo.git("branch", "-D", BRANCH)
     world.touch("workload/shop/w0")
-    world.records.conditions.set("main", condition(ConditionType.READY, True, Reason.APPLIED))
+    world.records.conditions.set("main", make_condition(ConditionType.READY, True, Reason.APPLIED))
     assert not writer.flush(force=True)
     assert writer.flush(force=True)
     assert set(world.files()) == set(before)

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler import bugs
 from reconciler.manifests.rules import rules_of
-from reconciler.manifests.rules.registry import CHECKS, RULES, rule
+from reconciler.manifests.rules.registry import CHECKS, RULES, register_rule
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 
@@ -37,7 +37,7 @@ def raising_rule(*kinds: Kind) -> Iterator[None]:
 
     for kind in kinds:
         rules_of(kind)
-    rule("test-raises", "tests", *kinds)(check)
+    register_rule("test-raises", "tests", *kinds)(check)
     rules_of.cache_clear()
     forget_logged()
     try:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.dataplane.ports import bindable
+from reconciler.engines.host.dataplane.ports import can_bind_port
 
 OWNER = 12_345
 """A user who is not root."""
@@ -72,7 +72,7 @@ def adjacent_ports(count: int) -> int:
     """The first of ``count`` ports in a row that are free now, below all that replicas and clients get by default."""
     start = 10_000 + os.getpid() % 9_000
     for first in (*range(start, 19_000, count), *range(10_000, start, count)):
-        if all(bindable(port) for port in range(first, first + count)):
+        if all(can_bind_port(port) for port in range(first, first + count)):
             return first
     pytest.fail(f"no {count} ports in a row are free")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyrage
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.sops.decrypt import open_all
 from reconciler.sops.keys import Keyring
 from reconciler.sops.result import DecryptedDocument
@@ -31,7 +31,7 @@ def keyring(*names: str, required: bool = False) -> Keyring:
 
 def opened(raw: bytes, ring: Keyring) -> dict[int, DecryptedDocument]:
     """The encrypted documents of a file."""
-    return open_all(raw, read(raw), ring)
+    return open_all(raw, parse_documents(raw), ring)
 
 
 def fresh() -> tuple[str, str]:

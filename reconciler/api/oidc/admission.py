@@ -19,7 +19,7 @@ LONGEST_NAME = 254
 """Characters of the longest name of a user."""
 
 
-def admitted(call: Call, identity: Identity, issuer: str) -> Person:
+def admit_person(call: Call, identity: Identity, issuer: str) -> Person:
     """The user that ``identity`` is. Raises Problem 403 if the org does not know the person."""
     records = call.reader.records
     config = org_of(records, call.org).spec.auth_config
@@ -28,17 +28,17 @@ def admitted(call: Call, identity: Identity, issuer: str) -> Person:
     name = name_of(records, identity.email)
     if call.api.store.people.was_removed_since(name, identity.at):
         raise Problem(403, f"{name} was removed during this login; log in again")
-    known = call.api.store.people.find(name)
-    if known is None and not (
+    user = call.api.store.people.find(name)
+    if user is None and not (
         records.applied.exists(Key(Kind.USER, "", name))
         or name.rpartition("@")[2].lower() in map(str.lower, config.domain_auto_members)
         or identity.groups
     ):
         raise Problem(403, f"{name} is no member of {call.org}; ask for an invitation")
-    if known is not None and known.subject and (known.issuer, known.subject) != (issuer, identity.subject):
+    if user is not None and user.subject and (user.issuer, user.subject) != (issuer, identity.subject):
         # Addresses are given to other people, and some providers let people write any: the account must be the same.
         raise Problem(403, f"{name} is another account at {issuer} than before; a superuser can remove the user {name}")
-    person = known or Person(name, call.api.clock.now())
+    person = user or Person(name, call.api.clock.now())
     return person._replace(issuer=issuer, subject=identity.subject)
 
 

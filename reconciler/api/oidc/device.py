@@ -52,8 +52,8 @@ class DeviceLogins:
     def begin(self, address: str) -> DeviceCodes:
         """The codes for a machine that asks from ``address``. Raises Problem 429 or 503 if too many wait."""
         now = self._clock.monotonic()
-        self._waiting = {code: each for code, each in self._waiting.items() if each.ends > now}
-        if sum(each.address == address for each in self._waiting.values()) >= MOST_OF_ADDRESS:
+        self._waiting = {code: device for code, device in self._waiting.items() if device.ends > now}
+        if sum(device.address == address for device in self._waiting.values()) >= MOST_OF_ADDRESS:
             raise Problem(429, "too many machines wait for a login at this address", headers={"Retry-After": "60"})
         if len(self._waiting) >= MOST_DEVICES:
             raise Problem(503, "too many machines wait for a login; try again later")
@@ -64,41 +64,41 @@ class DeviceLogins:
 
     def answer(self, user_code: str, identity: Identity, *, allow: bool) -> PendingDevice | None:
         """Allow the machine with ``user_code``, as ``identity`` writes it, or refuse it; None if none waits for it."""
-        found = self._waiting.get(normal_code(user_code))
-        if found is None or found.ends <= self._clock.monotonic() or found.denied or found.identity is not None:
+        device = self._waiting.get(normal_code(user_code))
+        if device is None or device.ends <= self._clock.monotonic() or device.denied or device.identity is not None:
             return None
-        answered = replace(found, identity=identity if allow else None, denied=not allow)
+        answered = replace(device, identity=identity if allow else None, denied=not allow)
         self._waiting[normal_code(user_code)] = answered
         return answered
 
     def refuse(self, user_code: str) -> None:
         """Refuse the machine with ``user_code``, if one waits for it: its person could not log in."""
-        found = self._waiting.get(normal_code(user_code))
-        if found is not None and found.identity is None:
-            self._waiting[normal_code(user_code)] = replace(found, denied=True)
+        device = self._waiting.get(normal_code(user_code))
+        if device is not None and device.identity is None:
+            self._waiting[normal_code(user_code)] = replace(device, denied=True)
 
     def poll(self, device_code: str) -> Identity:
         """The person who allowed the login of a machine; it is over then. Raises Problem 400 with the OAuth error."""
         now = self._clock.monotonic()
-        code = next((code for code, each in self._waiting.items() if each.device_code == device_code), "")
-        found = self._waiting.get(code)
-        if found is None or found.ends <= now:
+        code = next((code for code, device in self._waiting.items() if device.device_code == device_code), "")
+        pending_device = self._waiting.get(code)
+        if pending_device is None or pending_device.ends <= now:
             raise OAuthProblem("expired_token", "the code of the device is unknown or has expired; begin again")
-        if found.denied:
+        if pending_device.denied:
             del self._waiting[code]
             raise OAuthProblem("access_denied", "the login was refused in the browser")
-        if found.identity is not None:
+        if pending_device.identity is not None:
             del self._waiting[code]
-            return found.identity
-        self._waiting[code] = replace(found, asked=now)
-        if now - found.asked < INTERVAL_SECONDS:
+            return pending_device.identity
+        self._waiting[code] = replace(pending_device, asked=now)
+        if now - pending_device.asked < INTERVAL_SECONDS:
             raise OAuthProblem("slow_down", f"ask at most every {INTERVAL_SECONDS} s")
         raise OAuthProblem("authorization_pending", "no person has entered the code yet")
 
 
 def normal_code(text: str) -> str:
     """A user code as it is stored: capital letters, with a hyphen in the middle."""
-    letters = "".join(each for each in text.upper() if each in _LETTERS)
+    letters = "".join(letter for letter in text.upper() if letter in _LETTERS)
     return f"{letters[:4]}-{letters[4:]}"
 
 

@@ -15,18 +15,18 @@ LONGEST_TOKEN = 16_384
 """Characters of the longest token."""
 
 
-def fits(rule: TokenExchangeSettings | SenderSettings, claims: Mapping[str, Any]) -> bool:
+def matches_claims(rule: TokenExchangeSettings | SenderSettings, claims: Mapping[str, Any]) -> bool:
     """Whether ``claims`` has every claim of ``rule``."""
-    return all(name in claims and _equal(pattern, claims[name]) for name, pattern in rule.claims.items())
+    return all(name in claims and _matches_pattern(pattern, claims[name]) for name, pattern in rule.claims.items())
 
 
-def _equal(pattern: str, found: Any) -> bool:
+def _matches_pattern(pattern: str, claim: Any) -> bool:
     """Whether a claim has the value ``pattern``, in which ``*`` is any text; no list or object has one."""
-    if isinstance(found, bool):
-        found = str(found).lower()
-    if not isinstance(found, str | int):
+    if isinstance(claim, bool):
+        claim = str(claim).lower()
+    if not isinstance(claim, str | int):
         return False
-    return fits_parts(str(found), pattern.split("*"))
+    return fits_parts(str(claim), pattern.split("*"))
 
 
 def issuer_of(token: str) -> str:

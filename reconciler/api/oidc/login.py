@@ -93,8 +93,8 @@ class PeopleLogin:
         claims = await self._provider.claims(
             id_token, client, nonce=request.nonce, client_id=client, access_token=access
         )
-        wanted = (self.settings.email_claim, *((self.settings.groups_claim,) if self.settings.groups else ()))
-        if any(claim_at(claims, name) is None for name in wanted):
+        claim_names = (self.settings.email_claim, *((self.settings.groups_claim,) if self.settings.groups else ()))
+        if any(claim_at(claims, name) is None for name in claim_names):
             claims = {**await self._userinfo(str(access), claims["sub"]), **claims}
         return self._identity(claims)
 
@@ -133,13 +133,13 @@ class PeopleLogin:
         return token
 
     async def _userinfo(self, access: str, subject: str) -> dict[str, Any]:
-        place = (await self._provider.metadata()).userinfo_endpoint
-        if not place:
+        endpoint = (await self._provider.metadata()).userinfo_endpoint
+        if not endpoint:
             return {}
-        found: dict[str, Any] = await self._provider.get(place, dict[str, Any], "userinfo", access)
-        if found.get("sub") != subject:
+        claims: dict[str, Any] = await self._provider.get(endpoint, dict[str, Any], "userinfo", access)
+        if claims.get("sub") != subject:
             raise Problem(401, f"the userinfo of {self.settings.issuer} is that of another person")
-        return found
+        return claims
 
     def _identity(self, claims: Mapping[str, Any]) -> Identity:
         settings = self.settings
@@ -149,9 +149,9 @@ class PeopleLogin:
         # Some providers let people enter any address; those that verify none leave the claim out.
         if settings.email_claim == "email" and claims.get("email_verified", True) not in (True, "true"):
             raise Problem(403, f"{settings.issuer} has not verified the address {email[:254]}")
-        found = claim_at(claims, settings.groups_claim)
-        groups = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-        mapped = tuple(each for each in groups if each in settings.groups)
+        group_claim = claim_at(claims, settings.groups_claim)
+        groups = [group_claim] if isinstance(group_claim, str) else group_claim if isinstance(group_claim, list) else []
+        mapped = tuple(group for group in groups if group in settings.groups)
         return Identity(email, str(claims["sub"]), mapped, self._clock.now())
 
     def _client(self, metadata: Metadata) -> Any:
@@ -200,7 +200,7 @@ def check_command(redirect_uri: str, challenge: str, method: str) -> None:
         raise Problem(400, "send code_challenge, the SHA-256 of the verifier, and code_challenge_method=S256")
 
 
-def returned(request: LoginRequest, **parameters: str) -> str:
+def build_redirect_url(request: LoginRequest, **parameters: str) -> str:
     """The address of the command with ``parameters``."""
     if request.client_state:
         parameters["state"] = request.client_state
@@ -226,7 +226,7 @@ def claim_at(claims: Mapping[str, Any], path: str) -> Any:
     """The claim with the name ``path``, or else that to which its dots lead; None if there is none."""
     if path in claims:
         return claims[path]
-    found: Any = claims
+    value: Any = claims
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+        value = value.get(name) if isinstance(value, dict) else None
+    return value

@@ -62,11 +62,11 @@ class TokenIssuers:
 
     def __init__(self, api: ApiSettings | None, clock: Clock) -> None:
         self.rules = api.token_exchange if api is not None else ()
-        senders = [each.oidc for each in api.webhooks if each.oidc is not None] if api is not None else []
-        issuers = {(each.issuer, each.ca_file) for each in self.rules} | {
-            (each.issuer, each.ca_file) for each in senders
+        senders = [webhook.oidc for webhook in api.webhooks if webhook.oidc is not None] if api is not None else []
+        issuers = {(rule.issuer, rule.ca_file) for rule in self.rules} | {
+            (sender.issuer, sender.ca_file) for sender in senders
         }
-        self._providers = {each: Provider(*each, clock) for each in issuers}
+        self._providers = {issuer: Provider(*issuer, clock) for issuer in issuers}
 
     def of(self, rule: TokenExchangeSettings | SenderSettings) -> Provider:
         """The provider of ``rule``."""

@@ -25,7 +25,7 @@ input, button {{ font: inherit; padding: .4rem .8rem; }}</style>
 
 def confirm_page(email: str, sealed: str, user_code: str) -> Response:
     """The page at which ``email`` enters the code of a machine; ``sealed`` proves who they are."""
-    return _page(f"""<h1>Log in on another machine</h1>
+    return _render_page(f"""<h1>Log in on another machine</h1>
 <p>You are {escape(email)}. Enter the code that the machine shows. Allow it only if you have just begun this login
 yourself: the machine gets your permissions.</p>
 <form method="post" action="device/answer">
@@ -37,8 +37,8 @@ yourself: the machine gets your permissions.</p>
 
 def message_page(title: str, text: str, status: int = 200) -> Response:
     """A page with one sentence."""
-    return _page(f"<h1>{escape(title)}</h1><p>{escape(text)}</p>", status)
+    return _render_page(f"<h1>{escape(title)}</h1><p>{escape(text)}</p>", status)
 
 
-def _page(body: str, status: int = 200) -> Response:
+def _render_page(body: str, status: int = 200) -> Response:
     return Response(_PAGE.format(body=body), status, _HEADERS, HTML)

@@ -80,14 +80,14 @@ class Provider:
 
         try:
             try:
-                signed = _decoded(token, await self._key_set())
+                signed = _decode_token(token, await self._key_set())
             except InvalidKeyIdError:
-                signed = _decoded(token, await self._key_set(unknown=True))
+                signed = _decode_token(token, await self._key_set(unknown=True))
             options = {"iss": {"essential": True, "value": self.issuer}, "aud": {"essential": True, "value": audience}}
             claims = CodeIDToken(signed.claims, signed.header, options, expected)
             claims.validate(int(self._clock.now()), LEEWAY)
         except (JoseError, ValueError, RecursionError, TypeError) as error:
-            raise Problem(401, f"the token is refused: {_reason(error)}", headers=BEARER) from None
+            raise Problem(401, f"the token is refused: {_describe_token_error(error)}", headers=BEARER) from None
         return dict(claims)
 
     async def get(self, url: str, form: type[_Found], what: str, credential: str = "") -> _Found:
@@ -123,22 +123,27 @@ class Provider:
         return self._metadata[1]
 
     async def _discover(self) -> Metadata:
-        place = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
-        found = await self.get(place, Metadata, "metadata")
-        if found.issuer != self.issuer:
-            raise Problem(503, f"the metadata at {place} are those of another issuer, {found.issuer[:200]}")
-        for url in (found.jwks_uri, found.authorization_endpoint, found.token_endpoint, found.userinfo_endpoint):
+        discovery_url = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
+        metadata = await self.get(discovery_url, Metadata, "metadata")
+        if metadata.issuer != self.issuer:
+            raise Problem(503, f"the metadata at {discovery_url} are those of another issuer, {metadata.issuer[:200]}")
+        for url in (
+            metadata.jwks_uri,
+            metadata.authorization_endpoint,
+            metadata.token_endpoint,
+            metadata.userinfo_endpoint,
+        ):
             if url and not url.startswith("https://") and not self.issuer.startswith("http://"):
-                raise Problem(503, f"the metadata at {place} name an address without https")
-        return found
+                raise Problem(503, f"the metadata at {discovery_url} name an address without https")
+        return metadata
 
-    async def _read_keys(self, place: str) -> KeySet:
+    async def _read_keys(self, url: str) -> KeySet:
         from joserfc.errors import JoseError
         from joserfc.jwk import KeySet
 
-        found = await self.get(place, dict[str, Any], "keys")
+        jwks = await self.get(url, dict[str, Any], "keys")
         try:
-            return KeySet.import_key_set(found)  # type: ignore[arg-type]
+            return KeySet.import_key_set(jwks)  # type: ignore[arg-type]
         except (JoseError, LookupError, TypeError, ValueError):
             raise Problem(503, f"the keys of {self.issuer} cannot be read: they are no JSON Web Key Set") from None
 
@@ -148,8 +153,8 @@ class Provider:
             now = self._clock.monotonic()
             age = now - self._keys[0] if self._keys is not None else KEYS_SECONDS
             if self._keys is None or age >= KEYS_SECONDS or (unknown and age >= REFETCH_SECONDS):
-                place = (await self._read_metadata()).jwks_uri
-                self._keys = (now, await self._fetch(lambda: self._read_keys(place)))
+                url = (await self._read_metadata()).jwks_uri
+                self._keys = (now, await self._fetch(lambda: self._read_keys(url)))
             return self._keys[1]
 
     async def _fetch(self, read: Callable[[], Any]) -> Any:
@@ -168,14 +173,14 @@ BEARER = {"WWW-Authenticate": "Bearer"}
 """The header of an answer that refuses a token."""
 
 
-def _decoded(token: str, keys: KeySet) -> Token:
+def _decode_token(token: str, keys: KeySet) -> Token:
     from joserfc import jwt
     from joserfc.jws import JWSRegistry
 
     return jwt.decode(token, keys, registry=JWSRegistry(algorithms=ALGORITHMS, strict_check_header=False))
 
 
-def _reason(error: Exception) -> str:
+def _describe_token_error(error: Exception) -> str:
     """What is wrong with a token, without anything of its content."""
     from joserfc import errors
 

@@ -39,18 +39,18 @@ async def read_header(connection: socket.socket) -> str:
     Not a byte behind the header is read. Raises ProxyHeaderError and OSError.
     """
     # The shortest line of version 1 has 15 bytes.
-    start = await _receive(connection, _LEAST - 1)
+    start = await _receive_bytes(connection, _LEAST - 1)
     if start.startswith(b"PROXY "):
         return _address_of_line(await _rest_of_line(connection, start))
     if not start.startswith(_SIGNATURE):
         raise ProxyHeaderError("it has no header of the PROXY protocol")
-    head = start + await _receive(connection, 1)
+    head = start + await _receive_bytes(connection, 1)
     version, family, length = struct.unpack("!BBH", head[12:])
     if version not in (0x20, 0x21):
         raise ProxyHeaderError("the version of its PROXY header is unknown")
     if length > _MOST_BLOCK:
         raise ProxyHeaderError("its PROXY header is too long")
-    block = await _receive(connection, length)
+    block = await _receive_bytes(connection, length)
     if version == 0x20 or family not in _FAMILIES:  # a check by the proxy itself, or a client without an address
         return ""
     name, size = _FAMILIES[family]
@@ -63,7 +63,7 @@ async def _rest_of_line(connection: socket.socket, line: bytes) -> bytes:
     while not line.endswith(b"\r\n"):
         if len(line) >= _MOST_LINE:
             raise ProxyHeaderError("its PROXY header is too long")
-        line += await _receive(connection, 1)
+        line += await _receive_bytes(connection, 1)
     return line
 
 
@@ -81,7 +81,7 @@ def _address_of_line(line: bytes) -> str:
     raise ProxyHeaderError("its PROXY header is malformed")
 
 
-async def _receive(connection: socket.socket, size: int) -> bytes:
+async def _receive_bytes(connection: socket.socket, size: int) -> bytes:
     """Exactly ``size`` bytes."""
     loop, content = asyncio.get_running_loop(), b""
     while len(content) < size:

@@ -17,7 +17,7 @@ class TrustedProxies:
     """The proxies of the setting ``api.trustedProxies``: only what they say of a client counts."""
 
     def __init__(self, ranges: Iterable[str] = ()) -> None:
-        self._networks = tuple(ip_network(each, strict=False) for each in ranges)
+        self._networks = tuple(ip_network(range_, strict=False) for range_ in ranges)
         self.trusts = functools.lru_cache(maxsize=4096)(self._trusts)
         """Whether a text is the address of one of them."""
 
@@ -45,10 +45,10 @@ class TrustedProxies:
 
     def _trusts(self, address: str) -> bool:
         try:
-            found = plain_address(ip_address(address))
+            ip = plain_address(ip_address(address))
         except ValueError:
             return False
-        return any(found in network for network in self._networks if network.version == found.version)
+        return any(ip in network for network in self._networks if network.version == ip.version)
 
 
 def address_in(text: str) -> str | None:

@@ -38,8 +38,8 @@ def new_name(body: Any) -> str:
 def check_name(name: str) -> None:
     """Refuse a name that is not safe in a path. Raises Problem 400."""
     if _FILE_NAME.fullmatch(name) is None:
-        wanted = "a letter or digit, and then letters, digits and -.:@_"
-        raise Problem(400, f"the name {name[:60]!r} is wrong: a name has {wanted}")
+        rule = "a letter or digit, and then letters, digits and -.:@_"
+        raise Problem(400, f"the name {name[:60]!r} is wrong: a name has {rule}")
 
 
 def manifest_from(key: Key, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,19 +68,19 @@ def admit_deletion(call: Call, key: Key) -> None:
 
 
 def admit_change(
-    call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any], written: Collection[Key] = ()
+    call: Call, key: Key, was: Mapping[str, Any], desired: Mapping[str, Any], written: Collection[Key] = ()
 ) -> None:
     """Refuse new references that the caller may not make, and permissions that the caller may not grant.
 
-    ``was`` and ``wanted`` are the manifests before and after, {} for none. ``written`` are the resources that the same
+    ``was`` and ``desired`` are the manifests before and after, {} for none. ``written`` are the resources that the same
     change creates. The refusal is the same whether a target exists or not. Raises Problem 403.
     """
     from reconciler.access.manifest_links import read_links
     from reconciler.secrets.host_files import manifest_context
 
     context = manifest_context(call.api.settings, b"")
-    _admit_host_values(call, key, was.get("type"), wanted.get("type"), wanted.get("data"))
-    _admit_links(call, key, read_links(key, was, context), read_links(key, wanted, context), written)
+    _admit_host_values(call, key, was.get("type"), desired.get("type"), desired.get("data"))
+    _admit_links(call, key, read_links(key, was, context), read_links(key, desired, context), written)
 
 
 def admit_invitation(call: Call, key: Key) -> None:
@@ -89,8 +89,8 @@ def admit_invitation(call: Call, key: Key) -> None:
     _admit_grants(call, key, {}, body)
 
 
-def admission_in_git(call: Call, key: Key, wanted: Mapping[str, Any], *, creates: bool = False) -> Admit:
-    """The same decision on what a commit changes in the newest one, once its text is known; ``wanted`` has the data.
+def admission_in_git(call: Call, key: Key, desired: Mapping[str, Any], *, creates: bool = False) -> Admit:
+    """The same decision on what a commit changes in the newest one, once its text is known; ``desired`` has the data.
 
     Another change may be in Git, and not applied yet: two that each change nothing forbidden can do so together. A
     query that permits its author to create resources has to select the one that it ``creates`` in normal form. One that
@@ -100,10 +100,10 @@ def admission_in_git(call: Call, key: Key, wanted: Mapping[str, Any], *, creates
     def admit(before: ManifestLinks, after: ManifestLinks, created: Collection[Key]) -> None:
         def decide() -> None:
             if creates:
-                call.require("create", key, lambda: after.body or wanted)
+                call.require("create", key, lambda: after.body or desired)
             if creates and before.value:
                 call.require("edit", key, lambda: before.body)
-            _admit_host_values(call, key, before.value.get("type"), after.value.get("type"), wanted.get("data"))
+            _admit_host_values(call, key, before.value.get("type"), after.value.get("type"), desired.get("data"))
             _admit_links(call, key, before, after, created)
 
         call.with_reader(decide)
@@ -122,9 +122,9 @@ def _admit_links(
     _admit_grants(call, key, before.body, after.body)
 
 
-def _admit_grants(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def _admit_grants(call: Call, key: Key, was: Mapping[str, Any], desired: Mapping[str, Any]) -> None:
     access = call.reader.access()
-    missing = EscalationCheck(access, call.caller, call.org, call.recorded_body).missing(key, was, wanted)
+    missing = EscalationCheck(access, call.caller, call.org, call.recorded_body).missing(key, was, desired)
     if missing is not None:
         target = missing.target
         if key.kind in (Kind.GROUP, Kind.USER) and "/" in target and not call.may("view", Key.parse(target)):
@@ -133,17 +133,17 @@ def _admit_grants(call: Call, key: Key, was: Mapping[str, Any], wanted: Mapping[
         raise Problem(403, f"{message}, so {key} cannot grant it: nobody grants more than they have")
 
 
-def _admit_host_values(call: Call, key: Key, was: Any, wanted: Any, content: Any) -> None:
+def _admit_host_values(call: Call, key: Key, was: Any, new_type: Any, content: Any) -> None:
     """Refuse a secret with a value on the host, unless the caller manages all secrets. Raises Problem 403.
 
-    ``was`` and ``wanted`` are its types, ``content`` is the data that the caller writes. The operator's directory has
+    ``was`` and ``new_type`` are its types, ``content`` is the data that the caller writes. The operator's directory has
     the values of all: who names one in a secret of their own could reveal it there.
     """
     if key.kind is not Kind.SECRET:
         return
     # What is a text under a key in one type can be a place on the host in another.
-    is_retyped = was is not None and was not in TEXTS and wanted in TEXTS
-    if not is_retyped and not may_name_host_places(wanted, content):
+    is_retyped = was is not None and was not in TEXTS and new_type in TEXTS
+    if not is_retyped and not may_name_host_places(new_type, content):
         return
     if not call.reader.access().visibility(call.caller, Kind.SECRET, MANAGE).everything:
         message = f"{call.caller.principal} has no permission `{MANAGE}` on every secret"

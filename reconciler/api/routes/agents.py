@@ -13,7 +13,7 @@ from reconciler.api.table import ANY, Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 _Text = Annotated[str, msgspec.Meta(max_length=250)]
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**31)]
@@ -48,11 +48,11 @@ def issue_bootstrap(call: Call, name: str) -> dict[str, str | None]:
 
     The answer has the token, and an answer that is repeated for an ``Idempotency-Key`` has not.
     """
-    made, token = call.api.store.agents.issue(name)
+    registration, token = call.api.store.agents.issue(name)
     call.show_once("registrationToken")
     settings = call.api.settings.api
     return {
-        "agentId": made.id,
+        "agentId": registration.id,
         "agentLink": full_form(Key(Kind.AGENT, "", name), call.org),
         "hubEndpoint": (settings.endpoint if settings is not None else "") or None,
         "registrationToken": token,
@@ -61,25 +61,25 @@ def issue_bootstrap(call: Call, name: str) -> dict[str, str | None]:
 
 async def make_bootstrap(call: Call) -> Response:
     """Make a bootstrap file for an agent that exists, such as one that a manifest declares."""
-    key = _agent(call, "edit")
+    key = _require_agent(call, "edit")
     await call.refuse_body()
     return call.respond(issue_bootstrap(call, key.name), 201)
 
 
 async def read_info(call: Call) -> Response:
     """What an agent reported last."""
-    key = _agent(call, "view")
-    found = call.api.store.agents.find(key.name)
+    key = _require_agent(call, "view")
+    agent = call.api.store.agents.find(key.name)
     # What a deleted agent of the same name reported is not shown.
-    if found is None or found.reported is None or found.life != call.reader.records.applied.created_at(key):
+    if agent is None or agent.reported is None or agent.life != call.reader.records.applied.created_at(key):
         return call.respond({**msgspec.to_builtins(AgentReport()), "lastActive": None})
-    report = msgspec.json.decode(found.report, type=AgentReport)
-    return call.respond({**msgspec.to_builtins(report), "lastActive": iso(found.reported)})
+    report = msgspec.json.decode(agent.report, type=AgentReport)
+    return call.respond({**msgspec.to_builtins(report), "lastActive": format_iso_time(agent.reported)})
 
 
 async def report_info(call: Call) -> Response:
     """Take what an agent reports of itself."""
-    key = _key(call.request.path_params["name"])
+    key = _make_key(call.request.path_params["name"])
     if call.caller.principal != str(key):
         raise Problem(403, f"{call.caller.principal} is not {key}: an agent reports with its registration token")
     report = read_as(await call.body(), AgentReport)
@@ -87,15 +87,15 @@ async def report_info(call: Call) -> Response:
     return Response(status_code=204)
 
 
-def _agent(call: Call, permission: str) -> Key:
-    key = _key(call.request.path_params["name"])
+def _require_agent(call: Call, permission: str) -> Key:
+    key = _make_key(call.request.path_params["name"])
     call.require(permission, key)
     if not call.reader.records.applied.exists(key):
         raise NotFoundError(f"there is no {key}")
     return key
 
 
-def _key(name: str) -> Key:
+def _make_key(name: str) -> Key:
     return Key(Kind.AGENT, "", name)
 
 

@@ -20,7 +20,7 @@ from reconciler.api.table import LINES, Operation
 from reconciler.errors import NotFoundError
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import AUDIT_CONTEXT
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 _MOST_ENTRIES = 1000
 _BATCH = 200
@@ -47,14 +47,16 @@ async def read_audit(call: Call) -> Response:
     """Entries of the audit log after the number ``after``; each has the hash that chains it to the one before."""
     call.require("readAudit", Key.parse(AUDIT_CONTEXT))
     call.api.refusals.flush()
-    return _answer(call, "audit", lambda after, limit: [*map(_entry_document, call.api.store.audit(after, limit))])
+    return _build_response(
+        call, "audit", lambda after, limit: [*map(_entry_document, call.api.store.audit(after, limit))]
+    )
 
 
 async def append_record(call: Call) -> Response:
     """Append a record to an audit context."""
-    key = _context(call, "writeAudit")
-    wanted = read_as(await call.body(), NewAuditRecord)
-    if len(msgspec.json.encode(wanted.details)) > _MOST_DETAILS:
+    key = _require_audit_context(call, "writeAudit")
+    new_audit_record = read_as(await call.body(), NewAuditRecord)
+    if len(msgspec.json.encode(new_audit_record.details)) > _MOST_DETAILS:
         raise Problem(400, f"details: more than {_MOST_DETAILS} bytes")
     record = AuditRecord(
         at=call.api.clock.now(),
@@ -62,21 +64,21 @@ async def append_record(call: Call) -> Response:
         credential=call.caller.credential,
         address=address_of(call.request),
         request_id=call.request_id,
-        action=wanted.action,
-        target=wanted.target,
-        outcome=wanted.outcome,
-        details=wanted.details,
+        action=new_audit_record.action,
+        target=new_audit_record.target,
+        outcome=new_audit_record.outcome,
+        details=new_audit_record.details,
     )
     return call.respond(_record_document(call.api.store.audit_records.append(key.name, record)), 201)
 
 
 async def list_records(call: Call) -> Response:
     """Records of an audit context after the number ``after``; each has the hash that chains it to the one before."""
-    read = partial(call.api.store.audit_records.list, _context(call, "readAudit").name)
-    return _answer(call, "record", lambda after, limit: [*map(_record_document, read(after, limit))])
+    read = partial(call.api.store.audit_records.list, _require_audit_context(call, "readAudit").name)
+    return _build_response(call, "record", lambda after, limit: [*map(_record_document, read(after, limit))])
 
 
-def _answer(call: Call, kind: str, read: _Read) -> Response:
+def _build_response(call: Call, kind: str, read: _Read) -> Response:
     """A page of what ``read`` returns; as lines, all that follows, for the export to another system."""
     after = call.count("after", 0, LARGEST)
     if call.accepted(JSON, LINES) == JSON:
@@ -84,16 +86,16 @@ def _answer(call: Call, kind: str, read: _Read) -> Response:
         return call.respond({"kind": "list", "itemKind": kind, "items": read(after, limit)})
     resources = contextlib.AsyncExitStack()
     resources.enter_context(call.api.streams.admit(call.caller.principal))
-    return Stream(call, _lines(read, after), resources, None)
+    return Stream(call, _stream_lines(read, after), resources, None)
 
 
-async def _lines(read: _Read, after: int) -> AsyncIterator[bytes]:
+async def _stream_lines(read: _Read, after: int) -> AsyncIterator[bytes]:
     while items := read(after, _BATCH):
-        yield b"".join(msgspec.json.encode(each) + b"\n" for each in items)
+        yield b"".join(msgspec.json.encode(item) + b"\n" for item in items)
         after = items[-1]["number"]
 
 
-def _context(call: Call, permission: str) -> Key:
+def _require_audit_context(call: Call, permission: str) -> Key:
     key = Key(Kind.AUDITCTX, "", call.request.path_params["name"])
     call.require(permission, key)
     if str(key) == AUDIT_CONTEXT:
@@ -104,11 +106,21 @@ def _context(call: Call, permission: str) -> Key:
 
 
 def _entry_document(row: AuditRow) -> dict[str, object]:
-    return {"number": row.number, **msgspec.to_builtins(row.entry), "at": iso(row.entry.at), "hash": row.hash}
+    return {
+        "number": row.number,
+        **msgspec.to_builtins(row.entry),
+        "at": format_iso_time(row.entry.at),
+        "hash": row.hash,
+    }
 
 
 def _record_document(row: AuditRecordRow) -> dict[str, object]:
-    return {"number": row.number, **msgspec.to_builtins(row.record), "at": iso(row.record.at), "hash": row.hash}
+    return {
+        "number": row.number,
+        **msgspec.to_builtins(row.record),
+        "at": format_iso_time(row.record.at),
+        "hash": row.hash,
+    }
 
 
 _BOUNDS = {"limit": (1, _MOST_ENTRIES)}

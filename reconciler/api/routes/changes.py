@@ -33,7 +33,7 @@ from reconciler.changes.requests import (
     ResourceEdit,
     SeenManifest,
 )
-from reconciler.daemon.wake import wake
+from reconciler.daemon.wake import wake_daemon
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
@@ -70,55 +70,57 @@ async def create_resource(call: Call) -> Response:
     if gvc is not None:
         check_name(gvc)
     key = Key(kind, gvc or "", new_name(body))
-    wanted = manifest_from(key, body)
-    call.require("create", key, lambda: wanted)
+    manifest = manifest_from(key, body)
+    call.require("create", key, lambda: manifest)
     entry = call.reader.records.desired.get(str(key))
     if entry is not None or call.reader.records.applied.exists(key):
         raise Problem(409, f"{key} exists already")
-    admit_change(call, key, {}, wanted)
+    admit_change(call, key, {}, manifest)
     source = await find_source_for(call, key)
-    edit = ResourceEdit(key, choose_path(key), None, wanted, admit=admission_in_git(call, key, wanted, creates=True))
-    place, subject = full_form(key, call.org), f"Create {key}"
+    edit = ResourceEdit(
+        key, choose_path(key), None, manifest, admit=admission_in_git(call, key, manifest, creates=True)
+    )
+    link, subject = full_form(key, call.org), f"Create {key}"
     if kind is Kind.DOMAIN:
         # Its record takes the longest, and is asked for last.
         await write_edits(call, source, [edit], subject, dry=True)
         await admit_domain(call, key.name)
-    return await _carry_out(call, source, [edit], subject, 201, {"Location": place})
+    return await _carry_out(call, source, [edit], subject, 201, {"Location": link})
 
 
 async def put_resource(call: Call) -> Response:
     """Replace a resource, in its own file; what stays equal stays as it is written."""
-    key, source, path, new = await _declared(call, "edit")
+    key, source, path, new = await _find_declaration(call, "edit")
     body = await call.body()
     if not isinstance(body, dict):
         raise Problem(400, "the body is a manifest")
-    was, wanted = meaning_of(call, key), manifest_from(key, body)
-    admit_change(call, key, was, wanted)
-    edit = ResourceEdit(key, path, None if new else was, wanted, admit=admission_in_git(call, key, wanted))
+    was, manifest = meaning_of(call, key), manifest_from(key, body)
+    admit_change(call, key, was, manifest)
+    edit = ResourceEdit(key, path, None if new else was, manifest, admit=admission_in_git(call, key, manifest))
     if call.request.headers.get("if-match", "").strip() == "*":
-        edit = edit._replace(patch=lambda _: wanted)
+        edit = edit._replace(patch=lambda _: manifest)
     elif not new:
-        edit = edit._replace(seen=_seen(call, body))
+        edit = edit._replace(seen=_read_seen_manifest(call, body))
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
 
 async def patch_resource(call: Call) -> Response:
     """Change fields of a resource by a JSON merge patch."""
-    key, source, path, new = await _declared(call, "edit")
+    key, source, path, new = await _find_declaration(call, "edit")
     patch = await call.body()
     if not isinstance(patch, dict):
         raise Problem(400, "the body is a merge patch: an object with the fields to change")
     was, change = meaning_of(call, key), ManifestPatch(key, patch, partial(manifest_from, key))
-    admit_change(call, key, was, wanted := change.apply(was))
+    admit_change(call, key, was, manifest := change.apply(was))
     edit = ResourceEdit(
         key,
         path,
         None if new else was,
-        wanted,
+        manifest,
         change.patches_data,
         None if new else change.apply,
-        seen=_tagged(call),
-        admit=admission_in_git(call, key, wanted),
+        seen=_parse_if_match(call),
+        admit=admission_in_git(call, key, manifest),
     )
     return await _carry_out(call, source, [edit], f"Update {key}", 200)
 
@@ -126,9 +128,9 @@ async def patch_resource(call: Call) -> Response:
 async def delete_resource(call: Call) -> Response:
     """Delete a resource; a GVC together with its content."""
     # Kinds such as auditctx have no permission of that name.
-    key, source, path, _ = await _declared(call, deletion_permission(call.kind()))
-    edits = deletions(call, key, source, path)
-    edits[0] = edits[0]._replace(was=meaning_of(call, key), seen=_tagged(call))
+    key, source, path, _ = await _find_declaration(call, deletion_permission(call.kind()))
+    edits = build_deletions(call, key, source, path)
+    edits[0] = edits[0]._replace(was=meaning_of(call, key), seen=_parse_if_match(call))
     return await _carry_out(call, source, edits, f"Delete {key}", 202)
 
 
@@ -137,24 +139,24 @@ def deletion_permission(kind: Kind) -> str:
     return "delete" if "delete" in TABLE[kind].permissions else MANAGE
 
 
-def deletions(call: Call, key: Key, source: SourceSettings, path: str) -> list[ResourceEdit]:
+def build_deletions(call: Call, key: Key, source: SourceSettings, path: str) -> list[ResourceEdit]:
     """The edits that delete ``key``, of a GVC with its content. Raises Problem 400 and 403."""
     admit_deletion(call, key)
     edits = [ResourceEdit(key, path, {}, None)]
     if key.kind is Kind.GVC:
-        edits += _members(call, key, source)
+        edits += _build_member_deletions(call, key, source)
     for edit in edits:
         if (meaning_of(call, edit.key).get("tags") or {}).get(PROTECTED_TAG) == "true":
             raise Problem(400, f"{edit.key} is protected: remove its tag {PROTECTED_TAG} first")
     return edits
 
 
-def _seen(call: Call, body: Mapping[str, Any]) -> SeenManifest | None:
+def _read_seen_manifest(call: Call, body: Mapping[str, Any]) -> SeenManifest | None:
     """What the client of a PUT saw: by If-Match, by the revision in its body, else what it wrote last."""
     from reconciler.changes.commits import make_author
 
     if "if-match" in call.request.headers:
-        return _tagged(call)
+        return _parse_if_match(call)
     status = body.get("status")
     revision = _REVISION.search(str(status.get("revision"))) if isinstance(status, Mapping) else None
     if revision is not None:
@@ -162,18 +164,18 @@ def _seen(call: Call, body: Mapping[str, Any]) -> SeenManifest | None:
     return SeenManifest(author=make_author(call.caller.principal, call.org).email)
 
 
-def _tagged(call: Call) -> SeenManifest | None:
+def _parse_if_match(call: Call) -> SeenManifest | None:
     """What the client saw by its header If-Match; None without one, or with ``*``, which any manifest matches."""
     tags = call.request.headers.get("if-match", "*").strip()
     if tags == "*":
         return None
-    found = _TAG.fullmatch(tags.removeprefix("W/"))
-    if found is None:
+    match = _TAG.fullmatch(tags.removeprefix("W/"))
+    if match is None:
         raise Problem(400, "If-Match is the ETag of one read of this resource, or *")
-    return SeenManifest(digest=found[1])
+    return SeenManifest(digest=match[1])
 
 
-def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]:
+def _build_member_deletions(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]:
     """The deletion of everything in ``gvc``; volume sets need the force flag.
 
     A newer commit may have deleted some of them. If it added others, the check of the tree refuses the deletion.
@@ -194,7 +196,7 @@ def _members(call: Call, gvc: Key, source: SourceSettings) -> list[ResourceEdit]
     return [ResourceEdit(Key.parse(key), entry.path, {}, None, if_present=True) for key, entry in entries.items()]
 
 
-async def _declared(call: Call, permission: str) -> Declaration:
+async def _find_declaration(call: Call, permission: str) -> Declaration:
     """The resource in the path, which the caller has ``permission`` on.
 
     The org and the built-in groups exist without a manifest: they get one.
@@ -231,9 +233,9 @@ async def find_source_for(call: Call, key: Key) -> SourceSettings:
         recorded = call.reader.records.desired.get(str(gvc))
         if recorded is not None:
             return find_source(call.api.settings, recorded.source)
-        if found := await call.in_git(lambda: call.api.writers.find_declaring_source(gvc)):
-            return found
-    raise Problem(400, f"add ?source=NAME: {', '.join(each.name for each in sources)}")
+        if source_settings := await call.in_git(lambda: call.api.writers.find_declaring_source(gvc)):
+            return source_settings
+    raise Problem(400, f"add ?source=NAME: {', '.join(source.name for source in sources)}")
 
 
 def meaning_of(call: Call, key: Key) -> dict[str, Any]:
@@ -255,9 +257,9 @@ async def _carry_out(
     from reconciler.api.commits import visible_change
 
     dry = call.flag("dryRun") is True
-    key, sees = edits[0].key, seeing(call, edits)
+    key, sees = edits[0].key, make_view_check(call, edits)
     # Clients wait for another revision than this one, and the daemon may apply the change at once.
-    before = _current(call, key) if sees(key) else {}
+    before = _get_current_document(call, key) if sees(key) else {}
     records = call.reader.records.applied.get(key)
     digest = records[0].digest if records else ""
     change = await write_edits(call, source, edits, subject, dry=dry)
@@ -268,9 +270,9 @@ async def _carry_out(
     shown = visible_change(change, sees, dry=dry)
     if not all(sees(edit.key) for edit in edits):
         shown["diff"] = ""
-    document = before | _shown(key, change.edits[0].wanted) | {"change": shown}
+    document = before | _select_visible_fields(key, change.edits[0].wanted) | {"change": shown}
     if not dry:
-        wake(call.api.settings.state, source.name, "ref")
+        wake_daemon(call.api.settings.state, source.name, "ref")
         if status == HTTPStatus.CREATED and key.kind is Kind.AGENT:
             document |= issue_bootstrap(call, key.name)
     written = change.planned.loaded.change_set.added.get(str(key))
@@ -278,7 +280,7 @@ async def _carry_out(
     return call.respond(document, 200 if dry else status, dict(headers or {}), tagged)
 
 
-def seeing(call: Call, edits: Sequence[ResourceEdit]) -> Callable[[Key], bool]:
+def make_view_check(call: Call, edits: Sequence[ResourceEdit]) -> Callable[[Key], bool]:
     """Whether the caller may view a resource, or writes it in ``edits``.
 
     Who may delete or create a resource need not see it, or others that the plan is about.
@@ -301,10 +303,10 @@ async def write_edits(
         raise Problem(403, "the settings refuse changes through the API: make them in Git")
     principal = call.caller.principal
     request = ChangeRequest(call.change_id, principal, subject, tuple(edits), call.is_repeated, dry, digest)
-    return await submit_change(call, source, request, seeing(call, edits))
+    return await submit_change(call, source, request, make_view_check(call, edits))
 
 
-def _current(call: Call, key: Key) -> dict[str, Any]:
+def _get_current_document(call: Call, key: Key) -> dict[str, Any]:
     """The document of ``key`` as applied now; {} if it is not applied yet."""
     applied = call.reader.records.applied
     # The daemon may delete it between two reads: it sees the commit of this change.
@@ -314,9 +316,9 @@ def _current(call: Call, key: Key) -> dict[str, Any]:
     return resource_document(call.reader.facts().facts(key, records=records), created, call.org)
 
 
-def _shown(key: Key, wanted: Document | None) -> dict[str, Any]:
+def _select_visible_fields(key: Key, manifest: Document | None) -> dict[str, Any]:
     """The fields that the change writes, without the data of a secret."""
-    return {name: value for name, value in (wanted or {}).items() if key.kind is not Kind.SECRET or name != "data"}
+    return {name: value for name, value in (manifest or {}).items() if key.kind is not Kind.SECRET or name != "data"}
 
 
 _COLLECTIONS = ("/org/{org}/{kind}", "/org/{org}/gvc/{gvc}/{kind}")
@@ -324,7 +326,9 @@ _ANSWERS: dict[int, str] = {200: "What was written.", 400: "Findings.", 409: "Ch
 _CREATED, _DELETED = {**_ANSWERS, 201: "Created."}, {**_ANSWERS, 202: "Deleted in Git; the daemon deletes it next."}
 
 
-def _operation(method: str, path: str, change: Handler, summary: str, permission: str, *parameters: str) -> Operation:
+def _make_operation(
+    method: str, path: str, change: Handler, summary: str, permission: str, *parameters: str
+) -> Operation:
     """A change, which may be repeated with its key."""
     return Operation(method, path, change, summary, permission, _ANSWERS, parameters, changes=True, idempotent=True)
 
@@ -333,18 +337,18 @@ _OF_RESOURCES = tuple(
     operation
     for path in _COLLECTIONS
     for operation in (
-        _operation("POST", path, create_resource, "Create a resource.", "create", "dryRun", "source")._replace(
+        _make_operation("POST", path, create_resource, "Create a resource.", "create", "dryRun", "source")._replace(
             answers=_CREATED
         ),
-        _operation("PUT", f"{path}/{{name}}", put_resource, "Replace a resource.", "edit", "dryRun"),
-        _operation("PATCH", f"{path}/{{name}}", patch_resource, "Change fields of a resource.", "edit", "dryRun"),
-        _operation(
+        _make_operation("PUT", f"{path}/{{name}}", put_resource, "Replace a resource.", "edit", "dryRun"),
+        _make_operation("PATCH", f"{path}/{{name}}", patch_resource, "Change fields of a resource.", "edit", "dryRun"),
+        _make_operation(
             "DELETE", f"{path}/{{name}}", delete_resource, "Delete a resource.", "delete", "dryRun", "force"
         )._replace(answers=_DELETED),
     )
 )
 OPERATIONS = (
-    _operation("PUT", "/org/{org}", put_resource, "Replace the manifest of the org.", "edit", "dryRun", "source"),
-    _operation("PATCH", "/org/{org}", patch_resource, "Change fields of the org.", "edit", "dryRun", "source"),
+    _make_operation("PUT", "/org/{org}", put_resource, "Replace the manifest of the org.", "edit", "dryRun", "source"),
+    _make_operation("PATCH", "/org/{org}", patch_resource, "Change fields of the org.", "edit", "dryRun", "source"),
     *_OF_RESOURCES,
 )

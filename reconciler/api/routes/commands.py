@@ -15,7 +15,7 @@ from reconciler.api.routes.admission import admit_change
 from reconciler.api.routes.reports import command_document
 from reconciler.api.table import ANY, Operation
 from reconciler.daemon.wake import COMMANDS as WAKE
-from reconciler.daemon.wake import wake
+from reconciler.daemon.wake import wake_daemon
 from reconciler.engines.command_types import COMMANDS, permission_for
 from reconciler.engines.run_command import OverridesRefused, refusal_text
 from reconciler.engines.volume_commands import CLONE, parse_source
@@ -37,40 +37,42 @@ class NewCommand(msgspec.Struct, forbid_unknown_fields=True):
 async def create_command(call: Call) -> Response:
     """Request a command; one without a location runs at every location of a cron workload."""
     key = call.key()
-    known = COMMANDS.get(key.kind, {})
-    if not known:
+    command_types = COMMANDS.get(key.kind, {})
+    if not command_types:
         raise Problem(404, f"a {key.kind} takes no commands")
-    wanted = read_as(await call.body(), NewCommand)
-    if wanted.type not in known:
-        raise Problem(400, f"a {key.kind} has no command {wanted.type[:60]!r}; there are: {', '.join(known)}")
-    call.require(permission_for(wanted.type), key)
+    new_command = read_as(await call.body(), NewCommand)
+    if new_command.type not in command_types:
+        raise Problem(
+            400, f"a {key.kind} has no command {new_command.type[:60]!r}; there are: {', '.join(command_types)}"
+        )
+    call.require(permission_for(new_command.type), key)
     if not call.reader.records.applied.exists(key):
         raise NotFoundError(f"there is no {key}")
-    _admit_source(call, wanted)
-    _admit_overrides(call, key, wanted)
-    made = await _requested(call, key, wanted)
-    wake(call.api.settings.state, WAKE, "command")
-    documents = [command_document(each, call.org) for each in made]
+    _admit_source(call, new_command)
+    _admit_overrides(call, key, new_command)
+    commands = await _request_commands(call, key, new_command)
+    wake_daemon(call.api.settings.state, WAKE, "command")
+    documents = [command_document(command, call.org) for command in commands]
     if len(documents) > 1:
         return call.respond({"kind": "list", "itemKind": "command", "items": documents}, 201)
-    return call.respond(documents[0], 201, {"Location": f"{full_form(key, call.org)}/-command/{made[0].id}"})
+    return call.respond(documents[0], 201, {"Location": f"{full_form(key, call.org)}/-command/{commands[0].id}"})
 
 
 async def cancel_command(call: Call) -> Response:
     """Cancel a command that is still pending."""
     key = call.existing("view")
     name = call.request.path_params["id"]
-    found = call.reader.records.commands.get(name)
-    if found is None or found.key != key:
+    command = call.reader.records.commands.get(name)
+    if command is None or command.key != key:
         raise NotFoundError(f"{key} has no command {name[:60]!r}")
-    call.require(permission_for(found.type), key)
-    message = await asyncio.to_thread(_cancel, call, key, name)
+    call.require(permission_for(command.type), key)
+    message = await asyncio.to_thread(_cancel_in_records, call, key, name)
     return call.respond({"message": message})
 
 
-def _admit_source(call: Call, wanted: NewCommand) -> None:
+def _admit_source(call: Call, command: NewCommand) -> None:
     """Refuse data of a volume set that the caller may not refer to. Raises Problem 400, 403 and 404."""
-    if wanted.type == CLONE and isinstance(source := wanted.spec.get("source"), str):
+    if command.type == CLONE and isinstance(source := command.spec.get("source"), str):
         try:
             key = parse_source(source)
         except EngineError as error:
@@ -78,49 +80,49 @@ def _admit_source(call: Call, wanted: NewCommand) -> None:
         call.require(permission_to_refer(key.kind), key)
 
 
-def _admit_overrides(call: Call, key: Key, wanted: NewCommand) -> None:
+def _admit_overrides(call: Call, key: Key, command: NewCommand) -> None:
     """Refuse references of a container with overrides that the caller may not make. Raises Problem 400 and 403."""
-    if not wanted.spec.get("containerOverrides"):
+    if not command.spec.get("containerOverrides"):
         return
     from reconciler.changes.commits import make_manifest
     from reconciler.operations.override_check import overridden_manifest
 
     body = call.recorded_body(key)
     try:
-        manifest = overridden_manifest(key, body, wanted.type, wanted.spec)
+        manifest = overridden_manifest(key, body, command.type, command.spec)
     except EngineError as error:
         raise Problem(400, str(error)) from None
     if manifest is not None:
         admit_change(call, key, make_manifest(key, body), manifest)
 
 
-async def _requested(call: Call, key: Key, wanted: NewCommand) -> list[StoredCommand]:
-    """The commands of ``wanted``; a refusal names only what the caller may view. Raises Problem 400."""
+async def _request_commands(call: Call, key: Key, command: NewCommand) -> list[StoredCommand]:
+    """The commands of ``command``; a refusal names only what the caller may view. Raises Problem 400."""
     try:
-        return await asyncio.to_thread(_request, call, key, wanted)
+        return await asyncio.to_thread(_record_commands, call, key, command)
     except OverridesRefused as refused:
         from reconciler.api.visibility import visible_findings
 
-        found = visible_findings(refused.findings, (), lambda other: other == key or call.may("view", other))
-        raise Problem(400, refusal_text(found)) from None
+        findings = visible_findings(refused.findings, (), lambda other: other == key or call.may("view", other))
+        raise Problem(400, refusal_text(findings)) from None
 
 
-def _request(call: Call, key: Key, wanted: NewCommand) -> list[StoredCommand]:
+def _record_commands(call: Call, key: Key, command: NewCommand) -> list[StoredCommand]:
     with open_existing(call.api.settings, call.api.clock) as records:
         commands = ResourceCommands(call.api.settings, records, call.api.clock, call.caller.principal)
         try:
-            specs = commands.prepare(key, wanted.type, wanted.spec)
+            specs = commands.prepare(key, command.type, command.spec)
         except NotFoundError:
             raise
         except OverridesRefused:  # its words depend on what the caller may view
             raise
         except RefusedError as error:
             raise Problem(400, str(error)) from None
-        ids = commands.request(key, wanted.type, specs)
-        return [found for each in ids if (found := records.commands.get(each)) is not None]
+        ids = commands.request(key, command.type, specs)
+        return [stored_command for text in ids if (stored_command := records.commands.get(text)) is not None]
 
 
-def _cancel(call: Call, key: Key, name: str) -> str:
+def _cancel_in_records(call: Call, key: Key, name: str) -> str:
     with open_existing(call.api.settings, call.api.clock) as records:
         return ResourceCommands(call.api.settings, records, call.api.clock, call.caller.principal).cancel(key, name)
 

@@ -45,7 +45,7 @@ class _Size(msgspec.Struct):
     Height: int
 
 
-async def execute(call: Call) -> Response:
+async def execute_program(call: Call) -> Response:
     """Run a program, or a shell, in a container of a workload on this host."""
     from reconciler.operations.exec import SHELL, ExecOptions, find_target, open_session
     from reconciler.terminal.session import TerminalSize
@@ -92,13 +92,13 @@ class _Conversation(Response):
 
     async def _converse(self, receive: Receive, send: Send) -> None:
         work: list[asyncio.Task[Any]] = [
-            asyncio.create_task(each) for each in (self._feed(receive), self._show(send), self._expire(send))
+            asyncio.create_task(coroutine) for coroutine in (self._feed(receive), self._show(send), self._expire(send))
         ]
         try:
             await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in work:
-                each.cancel()
+            for task in work:
+                task.cancel()
             results = await asyncio.gather(*work, return_exceptions=True)
         for error in results:
             # The client may go at any moment; everything else is a bug.
@@ -162,7 +162,7 @@ def exit_status(code: int) -> dict[str, Any]:
 
 OPERATIONS = (
     Operation(
-        "GET", "/org/{org}/gvc/{gvc}/{kind}/{name}/-exec", execute,
+        "GET", "/org/{org}/gvc/{gvc}/{kind}/{name}/-exec", execute_program,
         "Run a program in a container of a workload, over a WebSocket.", _PERMISSION,
         {101: "The WebSocket is open.", 409: "No container runs."},
         ("command", "replica", "container", "location", "tty", "rows", "columns"), changes=True, media=WEBSOCKET,

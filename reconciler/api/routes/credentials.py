@@ -9,14 +9,14 @@ from starlette.responses import Response
 
 from reconciler.access.rules import SUPERUSERS, Caller
 from reconciler.access.store import SESSION_PREFIX, ServiceKey
-from reconciler.api.authentication import bearer, unauthorized
+from reconciler.api.authentication import make_unauthorized_problem, parse_bearer_token
 from reconciler.api.call import Call, read_as
 from reconciler.api.problems import Problem
 from reconciler.api.table import ANY, PUBLIC, Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
-from reconciler.times import iso, parse_time
+from reconciler.times import format_iso_time, parse_time
 
 SESSION_SECONDS = 3600.0
 """How long a session lasts that a bootstrap token began."""
@@ -41,18 +41,18 @@ async def log_in_first(call: Call) -> Response:
     """Exchange the bootstrap token for a session of a superuser; the token is void from then on."""
     login = read_as(await call.body(), BootstrapLogin)
     if not call.api.store.use_bootstrap(login.token):
-        problem = unauthorized("the bootstrap token is unknown, or was used before")
+        problem = make_unauthorized_problem("the bootstrap token is unknown, or was used before")
         raise call.api.authenticator.refusal(call.request, problem, BOOTSTRAP)
     call.api.authenticator.accept(call.request, BOOTSTRAP)
     caller = Caller(BOOTSTRAP, frozenset({str(SUPERUSERS)}))
     token = call.api.store.add_session(caller, SESSION_SECONDS)
-    expires = iso(call.api.clock.now() + SESSION_SECONDS)
+    expires = format_iso_time(call.api.clock.now() + SESSION_SECONDS)
     return call.respond({"token": token, "principal": BOOTSTRAP, "expires": expires}, 201)
 
 
 async def log_out(call: Call) -> Response:
     """End the session of this request."""
-    text = bearer(call.request.headers.get("authorization", ""))
+    text = parse_bearer_token(call.request.headers.get("authorization", ""))
     if not text.startswith(SESSION_PREFIX) or not call.api.store.end_session(text):
         raise Problem(400, "this credential is no session; revoke a key of a service account to end its use")
     return Response(status_code=204)
@@ -66,33 +66,33 @@ async def show_caller(call: Call) -> Response:
 
 async def add_key(call: Call) -> Response:
     """Add a key to a service account. Its text is in this answer alone; the server stores a hash."""
-    key = _account(call, "addKey")
-    wanted = read_as(await call.body(), NewKey)
-    expires = _time(wanted.expires) if wanted.expires else None
+    key = _require_service_account(call, "addKey")
+    new_key = read_as(await call.body(), NewKey)
+    expires = _parse_expiry(new_key.expires) if new_key.expires else None
     if expires is not None and expires <= call.api.clock.now():
-        raise Problem(400, f"expires: {wanted.expires} has passed")
-    made, text = call.api.store.add_key(key.name, wanted.description, call.caller.principal, expires)
-    place = f"{full_form(key, call.org)}/-key/{made.id}"
-    return call.respond({**_key_document(made), "key": text}, 201, {"Location": place})
+        raise Problem(400, f"expires: {new_key.expires} has passed")
+    service_key, text = call.api.store.add_key(key.name, new_key.description, call.caller.principal, expires)
+    link = f"{full_form(key, call.org)}/-key/{service_key.id}"
+    return call.respond({**_key_document(service_key), "key": text}, 201, {"Location": link})
 
 
 async def list_keys(call: Call) -> Response:
     """The keys of a service account, without their texts."""
-    key = _account(call, "view")
-    items = [_key_document(each) for each in call.api.store.keys(key.name)]
+    key = _require_service_account(call, "view")
+    items = [_key_document(service_key) for service_key in call.api.store.keys(key.name)]
     return call.respond({"kind": "list", "itemKind": "key", "items": items})
 
 
 async def revoke_key(call: Call) -> Response:
     """Revoke a key: the next request with it is refused."""
-    key = _account(call, "edit")
+    key = _require_service_account(call, "edit")
     name = call.request.path_params["id"]
     if not call.api.store.revoke_key(key.name, name):
         raise NotFoundError(f"{key} has no key {name[:60]!r}")
     return Response(status_code=204)
 
 
-def _account(call: Call, permission: str) -> Key:
+def _require_service_account(call: Call, permission: str) -> Key:
     key = Key(Kind.SERVICEACCOUNT, "", call.request.path_params["name"])
     call.require(permission, key)
     if not call.reader.records.applied.exists(key):
@@ -100,7 +100,7 @@ def _account(call: Call, permission: str) -> Key:
     return key
 
 
-def _time(text: str) -> float:
+def _parse_expiry(text: str) -> float:
     try:
         return parse_time(text)
     except ValueError:
@@ -111,10 +111,10 @@ def _key_document(key: ServiceKey) -> dict[str, str | None]:
     return {
         "name": key.id,
         "description": key.description,
-        "created": iso(key.created),
+        "created": format_iso_time(key.created),
         "createdBy": key.by,
-        "expires": iso(key.expires) if key.expires is not None else None,
-        "lastUsed": iso(key.used) if key.used is not None else None,
+        "expires": format_iso_time(key.expires) if key.expires is not None else None,
+        "lastUsed": format_iso_time(key.used) if key.used is not None else None,
     }
 
 

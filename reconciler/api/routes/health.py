@@ -27,7 +27,7 @@ async def read_readiness(call: Call) -> Response:
     if not call.api.is_alive():
         raise Problem(503, "the daemon's event loop did not turn within the last 10 s")
     records = call.reader.records
-    unread = [each.name for each in call.api.settings.sources if not _is_read(records, each.name)]
+    unread = [source.name for source in call.api.settings.sources if not _is_read(records, source.name)]
     if unread:
         raise Problem(503, f"not read yet: {', '.join(unread)}")
     return call.respond({"status": "ready"})
@@ -37,7 +37,10 @@ def _is_read(records: Records, source: str) -> bool:
     """Whether a revision of ``source`` was read: it was accepted, or its conditions say that it was refused."""
     if records.sources.get(source) is not None:
         return True
-    return any(each.type == ConditionType.SOURCE_REACHABLE and each.status for each in records.conditions.get(source))
+    return any(
+        condition.type == ConditionType.SOURCE_REACHABLE and condition.status
+        for condition in records.conditions.get(source)
+    )
 
 
 async def read_metrics(call: Call) -> Response:
@@ -49,11 +52,11 @@ async def read_metrics(call: Call) -> Response:
     api = call.api
     # A reader of its own: the one for replicas measures CPU between its calls.
     replicas = ReplicaReader(api.settings)
-    found = await asyncio.to_thread(replicas.read)
+    replica_rows = await asyncio.to_thread(replicas.read)
     with call.reader.snapshot():
-        names = tuple(each.name for each in api.settings.sources)
+        names = tuple(source.name for source in api.settings.sources)
         listed = api.settings.api.metrics.resources if api.settings.api is not None else ()
-        scrape = Scrape(call.reader.records, names, api.is_alive(), api.clock.now(), replicas.locations, found,
+        scrape = Scrape(call.reader.records, names, api.is_alive(), api.clock.now(), replicas.locations, replica_rows,
                         api.measured(), listed)  # fmt: skip
         page = metrics_page(scrape)
     return Response(page, headers={"Content-Type": CONTENT_TYPE})

@@ -11,16 +11,16 @@ from reconciler.access.people import Login
 from reconciler.access.rules import Caller
 from reconciler.api.authentication import address_of
 from reconciler.api.call import Call, read_as
-from reconciler.api.oidc.admission import admitted
+from reconciler.api.oidc.admission import admit_person
 from reconciler.api.oidc.device import DEVICE_SECONDS, INTERVAL_SECONDS
-from reconciler.api.oidc.exchange import LONGEST_TOKEN, fits, issuer_of
+from reconciler.api.oidc.exchange import LONGEST_TOKEN, issuer_of, matches_claims
 from reconciler.api.oidc.login import (
     LOGIN_SECONDS,
     Identity,
     LoginRequest,
+    build_redirect_url,
     check_command,
     new_request,
-    returned,
 )
 from reconciler.api.oidc.logins import Logins
 from reconciler.api.problems import HTML, OAuthProblem, Problem
@@ -96,7 +96,7 @@ async def finish_login(call: Call) -> Response:
     if request is None or call.query("state") not in states:
         raise Problem(400, "this browser began no such login, or too long ago; begin again")
     try:
-        identity = await _identity(call, logins, request)
+        identity = await _identify_person(call, logins, request)
     except Problem as problem:
         is_refused = problem.status in (401, 403)
         if not (request.redirect_uri or is_refused):
@@ -104,12 +104,16 @@ async def finish_login(call: Call) -> Response:
         call.note_refusal(problem)
         if request.redirect_uri:
             error = "access_denied" if is_refused else "temporarily_unavailable"
-            response: Response = RedirectResponse(returned(request, error=error, error_description=str(problem)), 302)
+            response: Response = RedirectResponse(
+                build_redirect_url(request, error=error, error_description=str(problem)), 302
+            )
         else:
             response = _refused_device(logins, request, problem)
     else:
         if request.redirect_uri:
-            response = RedirectResponse(returned(request, code=logins.people.add_code(identity, request)), 302)
+            response = RedirectResponse(
+                build_redirect_url(request, code=logins.people.add_code(identity, request)), 302
+            )
         else:
             from reconciler.api.oidc.pages import confirm_page  # all names of characters in HTML: half a megabyte
 
@@ -126,41 +130,41 @@ def _refused_device(logins: Logins, request: LoginRequest, problem: Problem) -> 
     return message_page("Login refused", f"{problem}. The machine is not logged in.", problem.status)
 
 
-async def _identity(call: Call, logins: Logins, request: LoginRequest) -> Identity:
+async def _identify_person(call: Call, logins: Logins, request: LoginRequest) -> Identity:
     issuer = logins.people.settings.issuer
     if error := call.query("error"):
         raise Problem(403, f"{issuer} refuses the login: {error[:100]}")
     if call.query("iss", issuer) != issuer:
         raise Problem(401, "the answer is that of another provider")
     identity = await logins.people.identify(request, call.query("code"))
-    call.act_as(Caller(f"{Kind.USER}/{admitted(call, identity, issuer).name}", credential=f"login at {issuer}"))
+    call.act_as(Caller(f"{Kind.USER}/{admit_person(call, identity, issuer).name}", credential=f"login at {issuer}"))
     return identity
 
 
 async def issue_tokens(call: Call) -> Response:
     """Exchange a code, a refresh token or the code of a device for a session, with the next refresh token."""
-    wanted = await _form(call, TokenRequest)
+    request = await _read_form(call, TokenRequest)
     logins = logins_of(call)
-    match wanted.grant_type:
+    match request.grant_type:
         case "authorization_code":
-            identity = logins.people.take_code(wanted.code, wanted.redirect_uri, wanted.code_verifier)
+            identity = logins.people.take_code(request.code, request.redirect_uri, request.code_verifier)
         case "refresh_token":
-            return _refresh(call, wanted.refresh_token)
-        case _ if wanted.grant_type == DEVICE_GRANT:
-            identity = logins.devices.poll(wanted.device_code)
+            return _refresh_tokens(call, request.refresh_token)
+        case _ if request.grant_type == DEVICE_GRANT:
+            identity = logins.devices.poll(request.device_code)
         case _:
-            raise OAuthProblem("unsupported_grant_type", f"grant_type: {wanted.grant_type[:60]!r} is not known here")
+            raise OAuthProblem("unsupported_grant_type", f"grant_type: {request.grant_type[:60]!r} is not known here")
     if identity is None:
         words = "the code is unknown, was used before, or belongs to another command"
         raise call.api.authenticator.refusal(call.request, OAuthProblem("invalid_grant", words))
     call.api.authenticator.accept(call.request)
     oidc = logins.people.settings
-    person = admitted(call, identity, oidc.issuer)
+    person = admit_person(call, identity, oidc.issuer)
     login, refresh = call.api.store.people.begin_login(person, identity.groups, oidc.session_lasts)
-    return _tokens(call, login, refresh)
+    return _make_token_response(call, login, refresh)
 
 
-async def _form(call: Call, form: type[_Form]) -> _Form:
+async def _read_form(call: Call, form: type[_Form]) -> _Form:
     """The body as ``form``; a fault in it is one that OAuth 2.0 defines (RFC 6749, 5.2)."""
     try:
         return read_as(await call.form(), form)
@@ -170,17 +174,17 @@ async def _form(call: Call, form: type[_Form]) -> _Form:
         raise
 
 
-def _refresh(call: Call, text: str) -> Response:
+def _refresh_tokens(call: Call, text: str) -> Response:
     # The session timeout counts here too: a login that was idle for too long has no refresh token any more.
-    found = call.api.store.people.refresh(text)
-    if found is None or call.api.authenticator.person(found[0]) is None:
+    renewal = call.api.store.people.refresh(text)
+    if renewal is None or call.api.authenticator.person(renewal[0]) is None:
         words = "the refresh token is unknown, expired or was used before; log in again"
         raise call.api.authenticator.refusal(call.request, OAuthProblem("invalid_grant", words))
     call.api.authenticator.accept(call.request)
-    return _tokens(call, *found)
+    return _make_token_response(call, *renewal)
 
 
-def _tokens(call: Call, login: Login, refresh: str) -> Response:
+def _make_token_response(call: Call, login: Login, refresh: str) -> Response:
     principal = f"{Kind.USER}/{login.user}"
     call.act_as(Caller(principal, credential=f"login {login.id}"))
     seconds = min(ACCESS_SECONDS, login.ends - call.api.clock.now())
@@ -191,11 +195,11 @@ def _tokens(call: Call, login: Login, refresh: str) -> Response:
 
 async def exchange_token(call: Call) -> Response:
     """Exchange the token of a CI job for a short session of the service account that a rule names."""
-    wanted = await _form(call, ExchangeRequest)
-    if wanted.grant_type != EXCHANGE_GRANT:
+    request = await _read_form(call, ExchangeRequest)
+    if request.grant_type != EXCHANGE_GRANT:
         raise OAuthProblem("unsupported_grant_type", f"grant_type is {EXCHANGE_GRANT}")
     try:
-        rule, ends = await _matching_rule(call, wanted.subject_token)
+        rule, ends = await _matching_rule(call, request.subject_token)
     except Problem as problem:
         if problem.status == 401:
             raise call.api.authenticator.refusal(call.request, problem) from None
@@ -225,7 +229,7 @@ async def _matching_rule(call: Call, token: str) -> tuple[TokenExchangeSettings,
         except Problem as problem:
             refusal = problem
             continue
-        if fits(rule, claims):
+        if matches_claims(rule, claims):
             return rule, float(claims["exp"])
         refusal = Problem(403, "the token is valid, and its claims fit no rule under `api.tokenExchange`")
     assert refusal is not None
@@ -243,13 +247,13 @@ async def begin_device(call: Call) -> Response:
     """Begin the login of a machine: a code for it, and one that a person enters at ``verification_uri``."""
     logins = logins_of(call)
     codes = logins.devices.begin(address_of(call.request))
-    place = f"{logins.endpoint}/login/device"
+    url = f"{logins.endpoint}/login/device"
     return call.respond(
         {
             "device_code": codes.device_code,
             "user_code": codes.user_code,
-            "verification_uri": place,
-            "verification_uri_complete": f"{place}?user_code={codes.user_code}",
+            "verification_uri": url,
+            "verification_uri_complete": f"{url}?user_code={codes.user_code}",
             "expires_in": int(DEVICE_SECONDS),
             "interval": INTERVAL_SECONDS,
         }
@@ -265,16 +269,16 @@ async def answer_device(call: Call) -> Response:
     """Allow or refuse the login of a machine, with the form of the page."""
     from reconciler.api.oidc.pages import message_page  # all names of characters in HTML: half a megabyte
 
-    wanted = read_as(await call.form(), DeviceAnswer)
+    answer = read_as(await call.form(), DeviceAnswer)
     logins = logins_of(call)
-    identity = logins.seal.open(wanted.identity, Identity, LOGIN_SECONDS)
+    identity = logins.seal.open(answer.identity, Identity, LOGIN_SECONDS)
     if identity is None:
         raise Problem(401, f"the login is too old; open {logins.endpoint}/login/device again")
     issuer = logins.people.settings.issuer
-    call.act_as(Caller(f"{Kind.USER}/{admitted(call, identity, issuer).name}", credential=f"login at {issuer}"))
+    call.act_as(Caller(f"{Kind.USER}/{admit_person(call, identity, issuer).name}", credential=f"login at {issuer}"))
     # A code is short enough to be guessed, so that whoever guesses waits; others at the same address do not.
     call.api.authenticator.check_account(call.caller.principal)
-    device = logins.devices.answer(wanted.user_code, identity, allow=wanted.answer == "allow")
+    device = logins.devices.answer(answer.user_code, identity, allow=answer.answer == "allow")
     if device is None:
         unknown = Problem(404, "no machine waits with this code")
         unknown = call.api.authenticator.refusal(call.request, unknown, call.caller.principal)

@@ -27,11 +27,11 @@ async def read_logs(call: Call) -> Response:
     """Lines of logs, oldest first, and then new ones as they come if the client follows them."""
     from reconciler.api.log_process import LogRequest, encode_request
 
-    workloads = await call.apart(lambda: _readable(call))
+    workloads = await call.apart(lambda: _list_readable_workloads(call))
     query = call.query("query")
     if not 0 < len(query) <= _MOST_QUERY:
         raise Problem(400, f"query is the logs to read, at most {_MOST_QUERY} characters")
-    since, until = (_time(call, name) for name in ("since", "until"))
+    since, until = (_parse_time_parameter(call, name) for name in ("since", "until"))
     limit, follow = call.count("lines", 100, _MOST_LINES), call.flag("follow") is True
     if follow and until is not None:
         raise Problem(400, "follow shows new lines, and until excludes them: use one of them")
@@ -48,17 +48,17 @@ async def read_logs(call: Call) -> Response:
     )
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(call.api.streams.admit(call.caller.principal))
-        running = await _start(encode_request(request))
-        stack.push_async_callback(_end, running)
+        running = await _start_log_process(encode_request(request))
+        stack.push_async_callback(_stop_log_process, running)
         assert running.stdout is not None
         if refusal := (await running.stdout.readline()).decode().strip():
             status, _, message = refusal.partition(" ")
             raise Problem(int(status), message)
         check = partial(_check_readable, before=workloads) if follow else None
-        return Stream(call, _blocks(running), stack.pop_all(), check)
+        return Stream(call, _read_blocks(running), stack.pop_all(), check)
 
 
-def _readable(call: Call) -> frozenset[str] | None:
+def _list_readable_workloads(call: Call) -> frozenset[str] | None:
     """The keys of the workloads whose logs the caller may read; None: all. Raises Problem 403 if there are none."""
     org = Key(Kind.ORG, "", call.org)
     # The setting `readers` includes the logs, which the group `viewers` may not read by itself.
@@ -68,22 +68,22 @@ def _readable(call: Call) -> frozenset[str] | None:
     if visible.everything:
         return None
     prefix, reader = f"{Kind.WORKLOAD}/", call.reader
-    found = {key for key in visible.keys if key.startswith(prefix)}
+    names = {key for key in visible.keys if key.startswith(prefix)}
     for grant in visible.grants:
-        found.update(reader.selections.keys_after(reader.records, grant, prefix, "", LARGEST))
-    if not found:
+        names.update(reader.selections.keys_after(reader.records, grant, prefix, "", LARGEST))
+    if not names:
         raise Problem(403, f"{call.caller.principal} has no permission `readLogs` on {org}, or on a workload")
-    return frozenset(found)
+    return frozenset(names)
 
 
 def _check_readable(call: Call, before: frozenset[str] | None) -> None:
     """Raise Problem 403 once the caller may no longer read all that it could ``before``."""
-    now = _readable(call)
+    now = _list_readable_workloads(call)
     if now is not None and (before is None or not before <= now):
         raise Problem(403, f"{call.caller.principal} may no longer read all of these logs")
 
 
-def _time(call: Call, name: str) -> float | None:
+def _parse_time_parameter(call: Call, name: str) -> float | None:
     """A query parameter that is a time or an age, in seconds since the epoch."""
     if not (text := call.query(name)):
         return None
@@ -93,7 +93,7 @@ def _time(call: Call, name: str) -> float | None:
         raise Problem(400, f"{name} is a time such as 2026-01-31T12:00:00Z, or an age such as 30m") from None
 
 
-async def _start(request: bytes) -> Process:
+async def _start_log_process(request: bytes) -> Process:
     """The process that reads the logs."""
     # -I and "/": nothing is imported from the working directory.
     words = (sys.executable, "-I", "-m", "reconciler.api.log_process")
@@ -106,13 +106,13 @@ async def _start(request: bytes) -> Process:
     return running
 
 
-async def _end(running: Process) -> None:
+async def _stop_log_process(running: Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         running.kill()
     await running.wait()
 
 
-async def _blocks(running: Process) -> AsyncIterator[bytes]:
+async def _read_blocks(running: Process) -> AsyncIterator[bytes]:
     assert running.stdout is not None
     while content := await running.stdout.read(_BLOCK):
         yield content
@@ -127,7 +127,7 @@ async def read_replicas(call: Call) -> Response:
         raise Problem(404, f"a {key.kind} has no replicas")
     location = call.query("location")
     rows = await asyncio.to_thread(call.api.replicas.read)
-    mine = (each for each in rows if each.key == key and location in ("", each.location))
+    mine = (row for row in rows if row.key == key and location in ("", row.location))
     return call.respond({"kind": "list", "itemKind": "replica", "items": replica_document(mine)["replicas"]})
 
 

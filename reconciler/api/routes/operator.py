@@ -13,10 +13,10 @@ from reconciler.access.rules import APPROVE
 from reconciler.api.call import Call, NoBody, read_as
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import TEXT, Handler, Operation
-from reconciler.daemon.wake import REFRESH, wake
+from reconciler.daemon.wake import REFRESH, wake_daemon
 from reconciler.errors import SourceNotFound
 from reconciler.model.key import Key, Kind
-from reconciler.operations.approval import approve
+from reconciler.operations.approval import record_approval
 from reconciler.operations.commands import PREVIOUS, OperatorCommands, run_operator_command
 from reconciler.queries.existence import find_source
 from reconciler.queries.history import list_runs
@@ -61,8 +61,8 @@ async def approve_plan(call: Call) -> Response:
     """Approve the steps of a plan that wait."""
     _require_of_org(call, APPROVE)
     digest = read_as(await call.body(), Approval).digest
-    message = await asyncio.to_thread(approve, call.api.settings, digest, call.caller.principal)
-    wake(call.api.settings.state, None, "approval")
+    message = await asyncio.to_thread(record_approval, call.api.settings, digest, call.caller.principal)
+    wake_daemon(call.api.settings.state, None, "approval")
     return call.respond({"message": message})
 
 
@@ -73,23 +73,25 @@ async def read_sources(call: Call) -> Response:
     if call.accepted(JSON, TEXT) == TEXT:
         lines = (f"{strip_control(line)}\n" for source in sources for line in source_lines(source))
         return Response("".join(lines), media_type=TEXT)
-    items = [source_document(each) for each in sources]
+    items = [source_document(source) for source in sources]
     return call.respond({"kind": "list", "itemKind": "source", "items": items})
 
 
 async def read_runs(call: Call) -> Response:
     """The last runs of a source that changed something or failed, newest first."""
     _require_of_org(call, "view")
-    runs = list_runs(call.api.settings, call.reader.records, _source(call), call.count("last", 20, _MOST_RUNS))
+    runs = list_runs(
+        call.api.settings, call.reader.records, _find_source_name(call), call.count("last", 20, _MOST_RUNS)
+    )
     return call.respond({"kind": "list", "itemKind": "run", "items": [run_document(run) for run in runs]})
 
 
 async def sync_source(call: Call) -> Response:
     """Make the daemon fetch and run a source now."""
     _require_of_org(call, "edit")
-    name = _source(call)
+    name = _find_source_name(call)
     await call.refuse_body()
-    if not wake(call.api.settings.state, name, "sync"):
+    if not wake_daemon(call.api.settings.state, name, "sync"):
         raise Problem(503, "the daemon does not answer")
     return call.respond({"message": f"the daemon runs {name} now"}, 202)
 
@@ -97,13 +99,13 @@ async def sync_source(call: Call) -> Response:
 async def suspend_source(call: Call) -> Response:
     """Suspend a source: nothing of it is applied until it is resumed."""
     _require_of_org(call, "edit")
-    return await _suspend(call, _source(call))
+    return await _suspend_target(call, _find_source_name(call))
 
 
 async def resume_source(call: Call) -> Response:
     """Resume a source, or let it follow its branch again."""
     _require_of_org(call, "edit")
-    name = _source(call)
+    name = _find_source_name(call)
     await call.refuse_body()
     return await _carry_out(call, lambda operations: operations.resume(name))
 
@@ -111,22 +113,22 @@ async def resume_source(call: Call) -> Response:
 async def roll_back_source(call: Call) -> Response:
     """Roll a source back to an older revision."""
     _require_of_org(call, "edit")
-    name = _source(call)
-    wanted = read_as(await call.body(optional=True), Rollback)
+    name = _find_source_name(call)
+    rollback = read_as(await call.body(optional=True), Rollback)
 
     def roll_back(operations: OperatorCommands) -> str:
         try:
-            target = operations.rollback_target(name, wanted.revision or PREVIOUS, force=wanted.force)
+            target = operations.rollback_target(name, rollback.revision or PREVIOUS, force=rollback.force)
         except SourceNotFound as error:
             raise Problem(404, str(error)) from None
-        return operations.rollback(target, wanted.reason)
+        return operations.rollback(target, rollback.reason)
 
     return await _carry_out(call, roll_back)
 
 
 async def suspend_resource(call: Call) -> Response:
     """Suspend a resource: it is not applied, deleted or healed until it is resumed."""
-    return await _suspend(call, str(call.existing("edit")))
+    return await _suspend_target(call, str(call.existing("edit")))
 
 
 async def resume_resource(call: Call) -> Response:
@@ -153,8 +155,8 @@ async def restart_resource(call: Call) -> Response:
 async def hold_requests(call: Call) -> Response:
     """Make new requests to a workload wait."""
     key = call.existing("edit")
-    wanted = read_as(await call.body(), RequestHold)
-    return await _carry_out(call, lambda operations: operations.hold(key, wanted.seconds, wanted.reason), REFRESH)
+    hold = read_as(await call.body(), RequestHold)
+    return await _carry_out(call, lambda operations: operations.hold(key, hold.seconds, hold.reason), REFRESH)
 
 
 async def release_requests(call: Call) -> Response:
@@ -163,28 +165,28 @@ async def release_requests(call: Call) -> Response:
     return await _carry_out(call, lambda operations: operations.release(key), REFRESH)
 
 
-async def _suspend(call: Call, target: str) -> Response:
-    wanted = read_as(await call.body(optional=True), Suspension)
+async def _suspend_target(call: Call, target: str) -> Response:
+    suspension = read_as(await call.body(optional=True), Suspension)
     until = None
-    if wanted.until:
+    if suspension.until:
         try:
-            until = parse_time(wanted.until)
+            until = parse_time(suspension.until)
         except ValueError:
-            raise Problem(400, f"until: {wanted.until[:40]!r} is no time such as 2027-01-31T12:00:00Z") from None
+            raise Problem(400, f"until: {suspension.until[:40]!r} is no time such as 2027-01-31T12:00:00Z") from None
         if until <= call.api.clock.now():
-            raise Problem(400, f"until: {wanted.until} has passed")
-    return await _carry_out(call, lambda operations: operations.suspend(target, wanted.reason, until))
+            raise Problem(400, f"until: {suspension.until} has passed")
+    return await _carry_out(call, lambda operations: operations.suspend(target, suspension.reason, until))
 
 
 async def _carry_out(call: Call, verb: Callable[[OperatorCommands], str], reason: str = "operator") -> Response:
     """Carry out ``verb`` in the name of the caller, and wake the daemon."""
     run = partial(run_operator_command, call.api.settings, call.api.clock, call.caller.principal, verb)
     message = await asyncio.to_thread(run)
-    wake(call.api.settings.state, None, reason)
+    wake_daemon(call.api.settings.state, None, reason)
     return call.respond({"message": message})
 
 
-def _source(call: Call) -> str:
+def _find_source_name(call: Call) -> str:
     return find_source(call.api.settings, call.request.path_params["name"]).name
 
 
@@ -197,9 +199,9 @@ _SOURCE = "/org/{org}/source/{name}/"
 _ANSWERS: dict[int, str] = {200: "What was recorded.", 409: "The state of the target refuses it."}
 
 
-def _request(path: str, answer: Handler, summary: str, body: type[msgspec.Struct] = NoBody) -> Operation:
+def _make_request_operation(path: str, answer: Handler, summary: str, body: type[msgspec.Struct] = NoBody) -> Operation:
     """A request to the daemon; its body is optional where it has no required field."""
-    optional = all(not each.required for each in msgspec.structs.fields(body))
+    optional = all(not field.required for field in msgspec.structs.fields(body))
     return Operation("POST", path, answer, summary, "edit", _ANSWERS, body=body, optional_body=optional, changes=True)
 
 
@@ -212,18 +214,38 @@ _OF_ITEMS = (
 )
 
 OPERATIONS = (
-    _request("/org/{org}/-approve", approve_plan, "Approve a plan.", Approval)._replace(permission=APPROVE),
+    _make_request_operation("/org/{org}/-approve", approve_plan, "Approve a plan.", Approval)._replace(
+        permission=APPROVE
+    ),
     Operation("GET", "/org/{org}/source", read_sources, "List the sources.", "view", forms=(TEXT,)),
-    Operation("GET", _SOURCE + "-runs", read_runs, "List the runs of a source.", "view", parameters=("last",),
-              bounds={"last": (1, _MOST_RUNS)}),
-    _request(_SOURCE + "-sync", sync_source, "Run a source now.")._replace(answers={202: "It runs."}),
-    _request(_SOURCE + "-suspend", suspend_source, "Suspend a source.", Suspension),
-    _request(_SOURCE + "-resume", resume_source, "Resume a source."),
-    _request(_SOURCE + "-rollback", roll_back_source, "Roll a source back.", Rollback),
-    *(_request(path + name, answer, text, body) for path in _ITEMS for name, answer, text, body in _OF_ITEMS),
+    Operation(
+        "GET",
+        _SOURCE + "-runs",
+        read_runs,
+        "List the runs of a source.",
+        "view",
+        parameters=("last",),
+        bounds={"last": (1, _MOST_RUNS)},
+    ),
+    _make_request_operation(_SOURCE + "-sync", sync_source, "Run a source now.")._replace(answers={202: "It runs."}),
+    _make_request_operation(_SOURCE + "-suspend", suspend_source, "Suspend a source.", Suspension),
+    _make_request_operation(_SOURCE + "-resume", resume_source, "Resume a source."),
+    _make_request_operation(_SOURCE + "-rollback", roll_back_source, "Roll a source back.", Rollback),
     *(
-        Operation("DELETE", path + "-hold", release_requests, "Release the requests to a workload.", "edit", _ANSWERS,
-                  changes=True)
+        _make_request_operation(path + name, answer, text, body)
+        for path in _ITEMS
+        for name, answer, text, body in _OF_ITEMS
+    ),
+    *(
+        Operation(
+            "DELETE",
+            path + "-hold",
+            release_requests,
+            "Release the requests to a workload.",
+            "edit",
+            _ANSWERS,
+            changes=True,
+        )
         for path in _ITEMS
     ),
-)  # fmt: skip
+)

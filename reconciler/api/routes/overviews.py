@@ -24,7 +24,7 @@ from reconciler.api.table import LINES, OVERVIEW, TEXT, YAML, Operation
 from reconciler.model.key import KINDS, Key, Kind
 from reconciler.overviews.overview import FOLLOW, LAST, Feed, Measurement, Overview, Parameter, ReadContext
 from reconciler.overviews.table import OVERVIEWS
-from reconciler.printable import printable, printable_lines
+from reconciler.printable import escape_text, printable_lines
 from reconciler.queries.existence import did_you_mean, source_of
 
 _POLL_SECONDS = 0.5
@@ -41,31 +41,33 @@ _Result = TypeVar("_Result")
 async def read_overview(call: Call, overview: Overview) -> Response:
     """``overview``, in the form that the client accepts."""
     require_everything(call)
-    parameters = {parameter.name: _parse(call, parameter, overview) for parameter in overview.parameters}
-    media = call.accepted(*_offered(overview))
+    parameters = {parameter.name: _parse_parameter(call, parameter, overview) for parameter in overview.parameters}
+    media = call.accepted(*_list_media_types(overview))
     if overview.is_measured:
-        return _answer(call, overview, await _measure(call, overview, parameters), media)
+        return _build_response(call, overview, await _measure_usage(call, overview, parameters), media)
     if overview.is_feed:
         return await _read_feed(call, overview, parameters, media)
     if overview.forms:
-        return await _stream(call, overview, parameters, media)
+        return await _stream_overview(call, overview, parameters, media)
 
-    return await apart(call, lambda: _answer(call, overview, _read(call, overview, parameters), media))
+    return await run_in_thread(
+        call, lambda: _build_response(call, overview, _read_overview_value(call, overview, parameters), media)
+    )
 
 
-def _read(call: Call, overview: Overview, parameters: dict[str, Any]) -> Any:
+def _read_overview_value(call: Call, overview: Overview, parameters: dict[str, Any]) -> Any:
     """What ``overview`` reads with the reader of ``call``."""
-    return overview.read(_context(call, call.reader), **parameters)
+    return overview.read(_make_read_context(call, call.reader), **parameters)
 
 
-def _answer(call: Call, overview: Overview, value: Any, media: str) -> Response:
+def _build_response(call: Call, overview: Overview, value: Any, media: str) -> Response:
     if media == TEXT or overview.items is None:
         return _text_response(overview.text(value, False))
     items = list(overview.items(value))
     return call.respond({"kind": "list", "itemKind": overview.item_kind, "items": items})
 
 
-def _offered(overview: Overview) -> tuple[str, ...]:
+def _list_media_types(overview: Overview) -> tuple[str, ...]:
     """The media types of ``overview``, the default first."""
     if overview.is_feed:
         return (LINES, TEXT)
@@ -74,11 +76,11 @@ def _offered(overview: Overview) -> tuple[str, ...]:
     return (TEXT,) if overview.items is None else (JSON, TEXT)
 
 
-def _context(call: Call, reader: Reader) -> ReadContext:
+def _make_read_context(call: Call, reader: Reader) -> ReadContext:
     return ReadContext(call.api.settings, lambda: reader.records, call.api.clock.now, call.api.is_alive)
 
 
-def _parse(call: Call, parameter: Parameter, overview: Overview) -> Any:
+def _parse_parameter(call: Call, parameter: Parameter, overview: Overview) -> Any:
     """The value of a query parameter. Raises Problem."""
     name = parameter.name
     match parameter.type:
@@ -113,7 +115,7 @@ def _parse_target(call: Call, parameter: Parameter, overview: Overview) -> Key |
         raise Problem(400, str(error)) from None
 
 
-async def _stream(call: Call, overview: Overview, parameters: dict[str, Any], media: str) -> Response:
+async def _stream_overview(call: Call, overview: Overview, parameters: dict[str, Any], media: str) -> Response:
     """A long overview, in parts."""
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(call.api.overviews.admit(call.caller.principal))
@@ -123,16 +125,18 @@ async def _stream(call: Call, overview: Overview, parameters: dict[str, Any], me
         thread = stack.enter_context(ThreadPoolExecutor(1, "overview"))
 
         def begin() -> Iterator[str]:
-            value = overview.read(_context(call, reader), **parameters)
+            value = overview.read(_make_read_context(call, reader), **parameters)
             return (
-                iter((shown(overview.text(value, False)),)) if media == TEXT else overview.forms[_FORMS[media]](value)
+                iter((format_terminal_text(overview.text(value, False)),))
+                if media == TEXT
+                else overview.forms[_FORMS[media]](value)
             )
 
         parts = await asyncio.get_running_loop().run_in_executor(thread, begin)
-        return Stream(call, _chunks(thread, parts), stack.pop_all(), None, media)
+        return Stream(call, _read_chunks(thread, parts), stack.pop_all(), None, media)
 
 
-async def _chunks(thread: ThreadPoolExecutor, parts: Iterator[str]) -> AsyncIterator[bytes]:
+async def _read_chunks(thread: ThreadPoolExecutor, parts: Iterator[str]) -> AsyncIterator[bytes]:
     while content := await asyncio.get_running_loop().run_in_executor(thread, _next_chunk, parts):
         yield content
 
@@ -152,41 +156,41 @@ async def _read_feed(call: Call, overview: Overview, parameters: dict[str, Any],
     last = parameters.pop(LAST)
 
     def read() -> tuple[bytes, int]:
-        feed: Feed = _read(call, overview, parameters)
-        return _lines(overview, feed.newest(last), media), feed.position
+        feed: Feed = _read_overview_value(call, overview, parameters)
+        return _encode_lines(overview, feed.newest(last), media), feed.position
 
     async with contextlib.AsyncExitStack() as stack:
         follows = call.flag(FOLLOW)
         if follows:
             stack.enter_context(call.api.streams.admit(call.caller.principal))
-        content, position = await apart(call, read)
+        content, position = await run_in_thread(call, read)
         if not follows:
             return Response(content, media_type=media)
-        feed: Feed = _read(call, overview, parameters)
+        feed: Feed = _read_overview_value(call, overview, parameters)
         feed.resume(position)
-        return Stream(call, _follow(overview, feed, content, media), stack.pop_all(), require_everything, media)
+        return Stream(call, _follow_feed(overview, feed, content, media), stack.pop_all(), require_everything, media)
 
 
-async def _follow(overview: Overview, feed: Feed, content: bytes, media: str) -> AsyncIterator[bytes]:
+async def _follow_feed(overview: Overview, feed: Feed, content: bytes, media: str) -> AsyncIterator[bytes]:
     while True:
         if content:
             yield content
-        while not (content := _lines(overview, feed.more(), media)):
+        while not (content := _encode_lines(overview, feed.more(), media)):
             await asyncio.sleep(_POLL_SECONDS)
 
 
-def _lines(overview: Overview, entries: Sequence[Any], media: str) -> bytes:
+def _encode_lines(overview: Overview, entries: Sequence[Any], media: str) -> bytes:
     """A line for each of ``entries``."""
     if media == TEXT:
-        return "".join(f"{printable(overview.text([entry], False))}\n" for entry in entries).encode()
+        return "".join(f"{escape_text(overview.text([entry], False))}\n" for entry in entries).encode()
     assert overview.items is not None
     return b"".join(msgspec.json.encode(item) + b"\n" for item in overview.items(entries))
 
 
-async def _measure(call: Call, overview: Overview, parameters: dict[str, Any]) -> Sequence[Any]:
+async def _measure_usage(call: Call, overview: Overview, parameters: dict[str, Any]) -> Sequence[Any]:
     """What is used during a moment, in which no thread waits."""
     with call.api.overviews.admit(call.caller.principal):
-        measurement: Measurement = await call.apart(partial(_read, call, overview, parameters))
+        measurement: Measurement = await call.apart(partial(_read_overview_value, call, overview, parameters))
         rows = await asyncio.to_thread(measurement.read)
         if rows:
             await asyncio.sleep(_MEASURE_SECONDS)
@@ -201,24 +205,24 @@ def require_everything(call: Call) -> None:
             raise Problem(403, f"{call.caller.principal} has no permission `view` on every {kind}")
 
 
-async def apart(call: Call, read: Callable[[], _Result]) -> _Result:
+async def run_in_thread(call: Call, read: Callable[[], _Result]) -> _Result:
     """Run ``read`` in a thread, among the overviews that are read at once."""
     with call.api.overviews.admit(call.caller.principal):
         return await call.apart(read, call.api.overview_slots)
 
 
 def _text_response(text: str) -> Response:
-    return Response(shown(text), media_type=TEXT)
+    return Response(format_terminal_text(text), media_type=TEXT)
 
 
-def shown(text: str) -> str:
+def format_terminal_text(text: str) -> str:
     """``text`` as a terminal may show it, with a line break at its end; "" without any."""
     return printable_lines(text if not text or text.endswith("\n") else f"{text}\n")
 
 
-def _operation(overview: Overview) -> Operation:
+def _make_operation(overview: Overview) -> Operation:
     """The operation that shows ``overview``."""
-    offered = _offered(overview)
+    offered = _list_media_types(overview)
     return Operation(
         "GET",
         f"/org/{{org}}/{overview.path}",
@@ -232,4 +236,4 @@ def _operation(overview: Overview) -> Operation:
     )
 
 
-OPERATIONS = tuple(map(_operation, OVERVIEWS.values()))
+OPERATIONS = tuple(map(_make_operation, OVERVIEWS.values()))

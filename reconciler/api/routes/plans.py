@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from reconciler.api.call import Call
 from reconciler.api.problems import JSON, Problem
-from reconciler.api.routes.overviews import apart, require_everything, shown
+from reconciler.api.routes.overviews import format_terminal_text, require_everything, run_in_thread
 from reconciler.api.table import MARKDOWN, OVERVIEW, TEXT, Operation
 from reconciler.errors import SourceError, SourceNotFound
 from reconciler.model.finding import Severity
@@ -32,7 +32,7 @@ async def read_plan(call: Call) -> Response:
     # Git would compare a pattern with the message of every commit, and no other thread runs meanwhile.
     if revision.startswith(":") or "^{/" in revision:
         raise Problem(400, "revision is a commit, branch or tag, and no search in messages")
-    return await apart(call, lambda: _plan(call, source, revision, blame))
+    return await run_in_thread(call, lambda: _plan_revision(call, source, revision, blame))
 
 
 async def read_plan_of_digest(call: Call) -> Response:
@@ -41,7 +41,7 @@ async def read_plan_of_digest(call: Call) -> Response:
     digest = call.request.path_params["digest"]
     if len(digest) < MIN_PREFIX:
         raise Problem(400, f"write the first {MIN_PREFIX} characters of a digest, or more")
-    return await apart(call, lambda: _plan_of_digest(call, digest))
+    return await run_in_thread(call, lambda: _plan_of_digest(call, digest))
 
 
 def _plan_of_digest(call: Call, digest: str) -> Response:
@@ -51,12 +51,12 @@ def _plan_of_digest(call: Call, digest: str) -> Response:
         with contextlib.suppress(SourceError):
             review = plan_source(call.api.settings, source, call.reader.records, "", blame=None, first=False)
             plan = review.plan
-            if plan is not None and any(each.startswith(digest) for each in (plan.digest, plan.hold_digest)):
+            if plan is not None and any(text.startswith(digest) for text in (plan.digest, plan.hold_digest)):
                 return _plan_response(call, review)
     raise Problem(404, f"no current plan has the digest {digest[:64]}")
 
 
-def _plan(call: Call, source: SourceSettings, revision: str, blame: bool | None) -> Response:
+def _plan_revision(call: Call, source: SourceSettings, revision: str, blame: bool | None) -> Response:
     from reconciler.review.plan import plan_source
 
     try:
@@ -70,10 +70,13 @@ def _plan_response(call: Call, review: PlanReview) -> Response:
     from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
 
     changes = len(review.plan.steps) if review.plan is not None else 0
-    headers = {CHANGES: str(changes), ERRORS: str(sum(each.severity is Severity.ERROR for each in review.findings))}
+    headers = {
+        CHANGES: str(changes),
+        ERRORS: str(sum(finding.severity is Severity.ERROR for finding in review.findings)),
+    }
     match call.accepted(JSON, TEXT, MARKDOWN):
         case media if media == TEXT:
-            return Response(shown(plan_text(review)), headers=headers, media_type=TEXT)
+            return Response(format_terminal_text(plan_text(review)), headers=headers, media_type=TEXT)
         case media if media == MARKDOWN:
             return Response(plan_markdown(review), headers=headers, media_type=MARKDOWN)
     return call.respond(plan_document(review), headers=headers)

@@ -16,7 +16,7 @@ from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
 from reconciler.records.tables.commands import StoredCommand
 from reconciler.records.tables.events import Event
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 _EVENTS, _MOST_EVENTS = 50, 1000
 _COMMANDS = 100
@@ -29,12 +29,14 @@ async def read_access_report(call: Call) -> Response:
     permissions: dict[str, list[dict[str, Any]]] = {}
     for entry in call.reader.access().report(key, lambda: call.recorded_body(key)):
         binding = {
-            "principalLink": _link(entry.principal, call.org),
+            "principalLink": _build_principal_link(entry.principal, call.org),
             "grantingPolicyLink": full_form(entry.policy, call.org),
             "grantedPermissions": list(entry.granted),
         }
         permissions.setdefault(entry.permission, []).append(binding)
-    return call.respond({"permissions": [{"name": name, "bindings": found} for name, found in permissions.items()]})
+    return call.respond(
+        {"permissions": [{"name": name, "bindings": bindings} for name, bindings in permissions.items()]}
+    )
 
 
 async def read_event_log(call: Call) -> Response:
@@ -44,22 +46,24 @@ async def read_event_log(call: Call) -> Response:
     events = call.reader.records.events.list(key, limit=call.count("last", _EVENTS, _MOST_EVENTS))
     if not events and key.kind is not Kind.ORG and not call.reader.records.applied.exists(key):
         raise NotFoundError(f"there is no {key}")
-    return call.respond({"kind": "list", "itemKind": "event", "items": [_event(each) for each in events]})
+    return call.respond(
+        {"kind": "list", "itemKind": "event", "items": [_build_event_document(event) for event in events]}
+    )
 
 
 async def list_deployments(call: Call) -> Response:
     """The deployments of a workload, one for each location."""
-    key = _workload(call)
-    found = [
+    key = _require_workload(call)
+    documents = [
         deployment_document(record, call.org) for record in call.reader.records.applied.get(key) if record.location
     ]
-    items = [each for each in found if each is not None]
+    items = [document for document in documents if document is not None]
     return call.respond({"kind": "list", "itemKind": "deployment", "items": items})
 
 
 async def read_deployment(call: Call) -> Response:
     """The deployment of a workload at a location."""
-    key = _workload(call)
+    key = _require_workload(call)
     name = call.request.path_params["location"]
     for record in call.reader.records.applied.get(key):
         if record.location == name and (document := deployment_document(record, call.org)) is not None:
@@ -70,9 +74,9 @@ async def read_deployment(call: Call) -> Response:
 async def list_commands(call: Call) -> Response:
     """The last commands on a resource, newest first."""
     key = call.existing("view")
-    found = call.reader.records.commands.list(key, limit=_COMMANDS)
+    commands = call.reader.records.commands.list(key, limit=_COMMANDS)
     return call.respond(
-        {"kind": "list", "itemKind": "command", "items": [command_document(each, call.org) for each in found]}
+        {"kind": "list", "itemKind": "command", "items": [command_document(command, call.org) for command in commands]}
     )
 
 
@@ -80,10 +84,10 @@ async def read_command(call: Call) -> Response:
     """One command on a resource."""
     key = call.existing("view")
     name = call.request.path_params["id"]
-    found = call.reader.records.commands.get(name)
-    if found is None or found.key != key:
+    command = call.reader.records.commands.get(name)
+    if command is None or command.key != key:
         raise Problem(404, f"{key} has no command {name[:60]!r}")
-    return call.respond(command_document(found, call.org))
+    return call.respond(command_document(command, call.org))
 
 
 def command_document(command: StoredCommand, org: str) -> dict[str, Any]:
@@ -95,28 +99,28 @@ def command_document(command: StoredCommand, org: str) -> dict[str, Any]:
         "lifecycleStage": str(command.stage),
         "spec": without_secrets(command.spec),
         "status": {"messages": list(command.messages)},
-        "created": iso(command.created),
+        "created": format_iso_time(command.created),
         "createdBy": command.by,
         "links": [{"rel": "self", "href": f"{full_form(command.key, org)}/-command/{command.id}"}],
     }
 
 
-def _link(principal: str, org: str) -> str:
+def _build_principal_link(principal: str, org: str) -> str:
     """The full link to a principal, which is a key, or a full link into another org already."""
     return principal if principal.startswith("/") else full_form(Key.parse(principal), org)
 
 
-def _workload(call: Call) -> Key:
+def _require_workload(call: Call) -> Key:
     key = call.existing("view")
     if key.kind is not Kind.WORKLOAD:
         raise Problem(404, f"a {key.kind} has no deployments")
     return key
 
 
-def _event(event: Event) -> dict[str, Any]:
+def _build_event_document(event: Event) -> dict[str, Any]:
     return {
         "id": event.id,
-        "at": iso(event.at),
+        "at": format_iso_time(event.at),
         "type": event.type,
         "reason": event.reason,
         "message": event.message,

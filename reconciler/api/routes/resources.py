@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from reconciler.access.people import Person, person_fields
 from reconciler.access.rules import Visibility
-from reconciler.access.selections import following
+from reconciler.access.selections import select_keys_after
 from reconciler.api.call import Call, read_as
 from reconciler.api.documents import built_in_document, person_document, resource_document
 from reconciler.api.problems import Problem
@@ -28,7 +28,7 @@ from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.kinds.table import ALLOWS, TABLE
 from reconciler.model.platform import BUILT_IN_RESOURCES
 from reconciler.model.query import UNARY
-from reconciler.model.query_match import selector
+from reconciler.model.query_match import make_selector
 from reconciler.model.record import Record
 from reconciler.queries.existence import is_present
 from reconciler.queries.secrets import read_secret_data
@@ -90,20 +90,20 @@ async def read_org(call: Call) -> Response:
         call.require("view", key)
     document: dict[str, Any] = {"kind": "org", "name": org}
     if call.reader.records.applied.exists(key):
-        document = _document(call, key)
+        document = _build_document(call, key)
     if registry := call.api.settings.images.registry:
         document["status"] = {**document.get("status", {}), "registry": registry}
-    return call.respond({**document, "links": links}, manifest=_digest(call, key))
+    return call.respond({**document, "links": links}, manifest=_get_manifest_digest(call, key))
 
 
 async def read_resource(call: Call) -> Response:
     """One resource."""
     with call.reader.snapshot():
         key = call.shown()
-        return call.respond(_document(call, key), manifest=_digest(call, key))
+        return call.respond(_build_document(call, key), manifest=_get_manifest_digest(call, key))
 
 
-def _digest(call: Call, key: Key) -> str:
+def _get_manifest_digest(call: Call, key: Key) -> str:
     """The digest of the manifest as applied, "" for a resource without one."""
     records = call.reader.records.applied.get(key)
     return records[0].digest if records else ""
@@ -119,24 +119,24 @@ async def reveal_secret(call: Call) -> Response:
             return read_secret_data(settings, reader.records, key, clock)
 
     data = await asyncio.to_thread(read)
-    return call.respond({**_document(call, key), "data": data})
+    return call.respond({**_build_document(call, key), "data": data})
 
 
 async def list_resources(call: Call) -> Response:
     """A page of a collection, in order of keys; only what the caller may view."""
     kind = call.kind()
-    others = _unrecorded(call, kind)
-    return await call.apart(lambda: _page(call, kind, others, lambda _: True, {}))
+    others = _list_unrecorded_resources(call, kind)
+    return await call.apart(lambda: _build_page(call, kind, others, lambda _: True, {}))
 
 
 async def query_resources(call: Call) -> Response:
     """A page of the resources of a kind that a query selects."""
     kind = call.kind()
     query = await call.body()
-    if (found := read_as(query, QueryBody).kind) not in ("", kind):
-        raise Problem(400, f"the query is for kind {found[:40]!r}, and this is the collection of {kind}")
-    others = _unrecorded(call, kind)
-    return await call.apart(lambda: _page(call, kind, others, selector(query, call.org), {"query": query}))
+    if (text := read_as(query, QueryBody).kind) not in ("", kind):
+        raise Problem(400, f"the query is for kind {text[:40]!r}, and this is the collection of {kind}")
+    others = _list_unrecorded_resources(call, kind)
+    return await call.apart(lambda: _build_page(call, kind, others, make_selector(query, call.org), {"query": query}))
 
 
 async def list_permissions(call: Call) -> Response:
@@ -148,7 +148,7 @@ async def list_permissions(call: Call) -> Response:
     return call.respond({"targetKind": str(kind), "items": items, "implied": implied})
 
 
-def _document(call: Call, key: Key) -> dict[str, Any]:
+def _build_document(call: Call, key: Key) -> dict[str, Any]:
     applied = call.reader.records.applied
     # The daemon may delete it between two reads.
     records, created = applied.get(key), applied.created_at(key)
@@ -158,49 +158,54 @@ def _document(call: Call, key: Key) -> dict[str, Any]:
     return resource_document(facts, created, call.org, encoded=not call.query("fields"))
 
 
-def _unrecorded(call: Call, kind: Kind) -> Others:
+def _list_unrecorded_resources(call: Call, kind: Kind) -> Others:
     """The resources of ``kind`` that the records do not have: those that are built in, and people."""
-    found: dict[str, Person | None] = {key: None for key in BUILT_IN_RESOURCES if key.startswith(f"{kind}/")}
+    others: dict[str, Person | None] = {key: None for key in BUILT_IN_RESOURCES if key.startswith(f"{kind}/")}
     if kind is Kind.USER:
-        found |= {f"{kind}/{person.name}": person for person in call.api.store.people.every()}
-    return found
+        others |= {f"{kind}/{person.name}": person for person in call.api.store.people.every()}
+    return others
 
 
 def _other_document(key: Key, person: Person | None, org: str) -> dict[str, Any]:
     return built_in_document(key, org) if person is None else person_document(person, org)
 
 
-def _page(call: Call, kind: Kind, others: Others, wanted: Callable[[Any], bool], extra: dict[str, Any]) -> Response:
-    """The next items of ``kind`` that are ``wanted`` and that the caller may view, with a link to those after them.
+def _build_page(
+    call: Call, kind: Kind, others: Others, predicate: Callable[[Any], bool], extra: dict[str, Any]
+) -> Response:
+    """The next items of ``kind`` that are ``predicate`` and that the caller may view, with a link to those after them.
 
     The cursor is the key of a resource that was looked at, and there is a link only if another one follows. The caller
     may view both, so neither tells anything about others. The page of a query may end before it has all its items.
     """
     gvc = call.request.path_params.get("gvc")
-    place = f"{kind}/" if gvc is None else f"{kind}/{gvc}/"
-    prefix = place + call.query("namePrefix")
+    scope = f"{kind}/" if gvc is None else f"{kind}/{gvc}/"
+    prefix = scope + call.query("namePrefix")
     limit = call.count("limit", PAGE, MOST_ITEMS)
-    found = _visible(call, kind, others, prefix, _decoded(call.query("cursor")), limit + 1)
-    documents, cursor = _selected(found, wanted, limit)
+    candidates = _list_visible_documents(call, kind, others, prefix, _decode_cursor(call.query("cursor")), limit + 1)
+    documents, cursor = _select_documents(candidates, predicate, limit)
     if gvc is not None and not documents and not cursor:
         _require_gvc(call, gvc)
     links = [{"rel": "self", "href": str(call.request.url.path)}]
     if cursor:
-        following = urlencode({**call.request.query_params, "cursor": _encoded(cursor)})
+        following = urlencode({**call.request.query_params, "cursor": _encode_cursor(cursor)})
         links.append({"rel": "next", "href": f"{call.request.url.path}?{following}"})
     shape = "queryresult" if extra else "list"
     document = {"kind": shape, "itemKind": str(kind), "items": documents, "links": links, **extra}
     return call.respond(document, headers={VERSION_HEADER: str(call.reader.records.changes.newest())})
 
 
-def _selected(
-    found: Iterable[tuple[str, dict[str, Any]]], wanted: Callable[[Any], bool], limit: int
+def _select_documents(
+    candidates: Iterable[tuple[str, dict[str, Any]]], predicate: Callable[[Any], bool], limit: int
 ) -> tuple[list[dict[str, Any]], str]:
-    """At most ``limit`` documents of ``found`` that are ``wanted``, and the key after which to go on, "" at the end."""
+    """At most ``limit`` documents of ``candidates`` that fit ``predicate``, and the key after which to go on.
+
+    The key is "" at the end.
+    """
     documents: list[dict[str, Any]] = []
     last = ""
-    for examined, (key, document) in enumerate(found):
-        is_wanted = wanted(document)
+    for examined, (key, document) in enumerate(candidates):
+        is_wanted = predicate(document)
         if examined == MOST_EXAMINED or (is_wanted and len(documents) == limit):
             return documents, last
         if is_wanted:
@@ -217,7 +222,7 @@ def _require_gvc(call: Call, name: str) -> None:
         raise NotFoundError(f"there is no {key}")
 
 
-def _visible(
+def _list_visible_documents(
     call: Call, kind: Kind, others: Others, prefix: str, after: str, size: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Keys below ``prefix`` that the caller may view, in order, with their documents; ``size`` of them are wanted."""
@@ -225,10 +230,12 @@ def _visible(
     applied = call.reader.records.applied
     # A query compares the values of fields, and `fields` selects from them.
     encoded = call.request.method == "GET" and not call.query("fields")
-    for keys in _batches(call, visible, others, prefix, after, size):
+    for keys in _list_key_batches(call, visible, others, prefix, after, size):
         records = applied.get_many(keys)
         present = [key for key in keys if key in records or key in others]
-        shown = [key for key in map(Key.parse, present) if visible.includes(key, partial(_body, records, others, key))]
+        shown = [
+            key for key in map(Key.parse, present) if visible.includes(key, partial(_get_body, records, others, key))
+        ]
         facts = call.reader.facts()
         facts.expect_applied([str(key) for key in shown], records)
         created = applied.created(shown)
@@ -240,7 +247,7 @@ def _visible(
                 yield str(key), resource_document(facts.facts(key), at, call.org, encoded=encoded)
 
 
-def _batches(
+def _list_key_batches(
     call: Call, visible: Visibility, others: Others, prefix: str, after: str, size: int
 ) -> Iterator[list[str]]:
     """Keys that may be visible, in order: of all resources, or of those that grants name and select."""
@@ -248,22 +255,22 @@ def _batches(
     named = sorted(visible.keys)
     while True:
         if visible.everything:
-            found = reader.records.applied.keys_after(prefix, after, size)
+            texts = reader.records.applied.keys_after(prefix, after, size)
         else:
-            parts = [following(named, prefix, after, size)]
+            parts = [select_keys_after(named, prefix, after, size)]
             parts += [
-                reader.selections.keys_after(reader.records, each, prefix, after, size) for each in visible.grants
+                reader.selections.keys_after(reader.records, grant, prefix, after, size) for grant in visible.grants
             ]
-            found = sorted(set(chain.from_iterable(parts)))[:size]
-        if not (keys := _with_others(found, others, prefix, after, size)):
+            texts = sorted(set(chain.from_iterable(parts)))[:size]
+        if not (keys := _with_others(texts, others, prefix, after, size)):
             return
         yield keys
         after, size = keys[-1], _BATCH
 
 
-def _body(records: Mapping[str, tuple[Record, ...]], others: Others, key: Key) -> dict[str, Any]:
-    if found := records.get(str(key)):
-        return body_of(found[0])
+def _get_body(records: Mapping[str, tuple[Record, ...]], others: Others, key: Key) -> dict[str, Any]:
+    if own_records := records.get(str(key)):
+        return body_of(own_records[0])
     person = others.get(str(key))
     return {"kind": str(key.kind), **(person_fields(person) if person is not None else {"name": key.name})}
 
@@ -274,11 +281,11 @@ def _with_others(keys: list[str], others: Others, prefix: str, after: str, size:
     return sorted({*keys, *(key for key in others if key.startswith(prefix) and after < key <= end)})
 
 
-def _encoded(key: str) -> str:
+def _encode_cursor(key: str) -> str:
     return base64.urlsafe_b64encode(key.encode()).decode().rstrip("=")
 
 
-def _decoded(cursor: str) -> str:
+def _decode_cursor(cursor: str) -> str:
     try:
         return base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError, ValueError):

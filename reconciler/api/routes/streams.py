@@ -52,13 +52,13 @@ class Stream(Response):
         """Whether the answer is complete; the server closes the connection of one that is not, as the client sees."""
         passing = asyncio.create_task(self._pass_on(send))
         work: list[asyncio.Task[Any]] = [
-            passing, *(asyncio.create_task(each) for each in (_disconnected(receive), self._expire()))
+            passing, *(asyncio.create_task(coroutine) for coroutine in (_await_disconnect(receive), self._expire()))
         ]  # fmt: skip
         try:
             done, _ = await asyncio.wait(work, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in work:
-                each.cancel()
+            for task in work:
+                task.cancel()
             await asyncio.gather(*work, return_exceptions=True)
         if passing in done:
             passing.result()  # raises what ended the parts
@@ -80,6 +80,6 @@ class Stream(Response):
                 self._check(self._call)
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _await_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

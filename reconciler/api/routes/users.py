@@ -15,7 +15,7 @@ from reconciler.api.table import Operation
 from reconciler.errors import NotFoundError
 from reconciler.manifests.links import full_form
 from reconciler.model.key import Key, Kind
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 IMPERSONATION_SECONDS = 900.0
 """How long a session in the name of another person lasts."""
@@ -54,7 +54,7 @@ async def impersonate_user(call: Call) -> Response:
     await call.refuse_body()
     session = Caller(str(key), credential=f"{IMPERSONATED}{call.caller.principal}")
     token = call.api.store.add_session(session, IMPERSONATION_SECONDS)
-    expires = iso(call.api.clock.now() + IMPERSONATION_SECONDS)
+    expires = format_iso_time(call.api.clock.now() + IMPERSONATION_SECONDS)
     return call.respond({"token": token, "principal": str(key), "expires": expires}, 201)
 
 

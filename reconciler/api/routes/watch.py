@@ -26,17 +26,17 @@ async def watch_collection(call: Call) -> Response:
     """The changes of a collection; only what the caller may view."""
     kind = call.kind()
     gvc = call.request.path_params.get("gvc")
-    return await _watch(call, WatchScope(f"{kind}/" if gvc is None else f"{kind}/{gvc}/"))
+    return await _watch_resources(call, WatchScope(f"{kind}/" if gvc is None else f"{kind}/{gvc}/"))
 
 
 async def watch_resource(call: Call) -> Response:
     """The changes of one resource."""
     key = call.key()
     call.require("view", key)
-    return await _watch(call, WatchScope(str(key), key))
+    return await _watch_resources(call, WatchScope(str(key), key))
 
 
-async def _watch(call: Call, scope: WatchScope) -> Response:
+async def _watch_resources(call: Call, scope: WatchScope) -> Response:
     records = call.reader.records
     start = call.request.headers.get("last-event-id") or call.query("after")
     if start and not (start.isdecimal() and len(start) < 19):
@@ -65,7 +65,7 @@ class _EventStream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the stream."""
-        gone = asyncio.ensure_future(_disconnected(receive))
+        gone = asyncio.ensure_future(_await_disconnect(receive))
         gone.add_done_callback(lambda _: self._watcher.end(None))
         try:
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -111,19 +111,21 @@ class _EventStream(Response):
             self._watcher.end(problem)
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _await_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _operation(path: str, watch: Handler, summary: str, permission: str = ANY) -> Operation:
+def _make_watch_operation(path: str, watch: Handler, summary: str, permission: str = ANY) -> Operation:
     answers = {200: "Events.", 410: "The events since then are no longer known."}
     return Operation("GET", path, watch, summary, permission, answers, ("after", "timeoutSeconds"), media=EVENTS)
 
 
 OPERATIONS = (
-    _operation("/org/{org}/{kind}/-watch", watch_collection, "Watch the resources of a kind."),
-    _operation("/org/{org}/gvc/{gvc}/{kind}/-watch", watch_collection, "Watch the resources of a GVC."),
-    _operation("/org/{org}/{kind}/{name}/-watch", watch_resource, "Watch a resource.", "view"),
-    _operation("/org/{org}/gvc/{gvc}/{kind}/{name}/-watch", watch_resource, "Watch a resource of a GVC.", "view"),
+    _make_watch_operation("/org/{org}/{kind}/-watch", watch_collection, "Watch the resources of a kind."),
+    _make_watch_operation("/org/{org}/gvc/{gvc}/{kind}/-watch", watch_collection, "Watch the resources of a GVC."),
+    _make_watch_operation("/org/{org}/{kind}/{name}/-watch", watch_resource, "Watch a resource.", "view"),
+    _make_watch_operation(
+        "/org/{org}/gvc/{gvc}/{kind}/{name}/-watch", watch_resource, "Watch a resource of a GVC.", "view"
+    ),
 )

@@ -6,9 +6,9 @@ import asyncio
 
 from starlette.responses import Response
 
-from reconciler.api.authentication import unauthorized
+from reconciler.api.authentication import make_unauthorized_problem
 from reconciler.api.call import Call
-from reconciler.api.oidc.exchange import LONGEST_TOKEN, fits
+from reconciler.api.oidc.exchange import LONGEST_TOKEN, matches_claims
 from reconciler.api.problems import Problem
 from reconciler.api.table import PUBLIC, Operation
 from reconciler.api.webhooks import delivery_id, is_signed, read_secret
@@ -27,7 +27,7 @@ async def take_delivery(call: Call) -> Response:
     headers = dict(call.request.headers)
     signed = await _is_of(call, hook.oidc) if hook.oidc else is_signed(hook.forge, headers, body, secret)
     if not signed:
-        problem = unauthorized("the signature of the delivery is missing or wrong")
+        problem = make_unauthorized_problem("the signature of the delivery is missing or wrong")
         raise call.api.authenticator.refusal(call.request, problem, f"webhook/{name}")
     call.api.authenticator.accept(call.request, f"webhook/{name}")
     taken = call.api.webhooks.accept(name, delivery_id(hook.forge, headers, body))
@@ -40,7 +40,7 @@ async def _is_of(call: Call, sender: SenderSettings) -> bool:
     if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
         return False
     try:
-        return fits(sender, await call.api.issuers.of(sender).claims(token, sender.audience))
+        return matches_claims(sender, await call.api.issuers.of(sender).claims(token, sender.audience))
     except Problem as refused:
         if refused.status >= 500:  # the issuer does not answer: the sender delivers again
             raise

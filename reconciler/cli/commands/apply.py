@@ -59,7 +59,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     """
     from reconciler.cli.options import read_records
     from reconciler.cli.output.wait_display import show_unhealthy, unhealthy_lines
-    from reconciler.daemon.lock import StateLock, holder
+    from reconciler.daemon.lock import StateLock, find_lock_holder
 
     settings = read_settings(settings_file)
     plans = _load_plans(settings, plan_file)
@@ -71,7 +71,7 @@ def command(settings_file: Path, wait: bool, timeout: float, plan_file: Path | N
     try:
         lock.acquire("reconciler apply")
     except LockedError:
-        if holder(settings.state) is None:
+        if find_lock_holder(settings.state) is None:
             raise  # it works on a state directory that is no longer there
         with show_unhealthy(settings, wait):
             reports = _run_in_daemon(settings, wait, deadline, plans)
@@ -153,7 +153,7 @@ async def _run_here(
             await asyncio.sleep(SOON)
             drifted = await runner.drift_monitor.check()
             if turns.due(sooner=bool(drifted) or runner.drift_monitor.health_changed):
-                reports = merge_reports(reports, await _round(runner))
+                reports = merge_reports(reports, await _run_round(runner))
         counts = await _finish_replicas(runner)
         await runner.drift_monitor.check()
         _write_status(runner)
@@ -168,12 +168,12 @@ async def _run_here(
 async def _first_round(runner: Runner, plans: Plans) -> list[Report]:
     await runner.open()
     await runner.drift_monitor.check()
-    reports = await _round(runner, plans)
+    reports = await _run_round(runner, plans)
     runner.begin_schedules()
     return reports
 
 
-async def _round(runner: Runner, plans: Plans = None) -> list[Report]:
+async def _run_round(runner: Runner, plans: Plans = None) -> list[Report]:
     from reconciler.pipeline.report import merge_reports
 
     if plans is None:
@@ -244,7 +244,7 @@ def _run_in_daemon(settings: Settings, wait: bool, deadline: float, plans: Plans
         if wait and time.monotonic() < deadline and any(report.outcome == "failed" for report in reports):
             # A later run, which the daemon began itself, may have done what failed.
             reports = run()
-        return [with_history(each, records.runs.list(MAX_RUNS, each.source), mark) for each in reports]
+        return [with_history(report, records.runs.list(MAX_RUNS, report.source), mark) for report in reports]
 
 
 def _warn_about_status(records: Records, reports: list[Report]) -> None:
@@ -252,14 +252,14 @@ def _warn_about_status(records: Records, reports: list[Report]) -> None:
     from reconciler.reasons import ConditionType
 
     for report in reports:
-        for each in records.conditions.get(report.source):
-            if each.type == ConditionType.STATUS_PUSHED and not each.status:
-                click.echo(f"warning: {report.source}: the status is not written: {each.message}", err=True)
+        for condition in records.conditions.get(report.source):
+            if condition.type == ConditionType.STATUS_PUSHED and not condition.status:
+                click.echo(f"warning: {report.source}: the status is not written: {condition.message}", err=True)
 
 
 def _print_reports(settings: Settings, reports: list[Report]) -> int:
     from reconciler.cli.output.printing import print_findings
-    from reconciler.pipeline.report import lines
+    from reconciler.pipeline.report import format_report_lines
     from reconciler.render.excerpt import Excerpts
     from reconciler.render.findings import explain_hint
     from reconciler.source.file_reader import reader_of
@@ -268,8 +268,8 @@ def _print_reports(settings: Settings, reports: list[Report]) -> int:
         if report.findings:
             commit = report.revision.rpartition(":")[2]
             print_findings(report.findings, Excerpts(reader_of(settings, report.source, commit)))
-        for line in lines(report):
+        for line in format_report_lines(report):
             click.echo(line)
-    click.echo(explain_hint(each for report in reports for each in report.findings), nl=False)
+    click.echo(explain_hint(finding for report in reports for finding in report.findings), nl=False)
     latest = {report.source: report for report in reports}
     return int(not all(report.good for report in latest.values()))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.options import load, operator, settings_option
+from reconciler.cli.options import get_operator_name, load_settings_as_owner, settings_option
 
 
 @click.command(epilog="Example: reconciler approve 3f6c0b52d1e94a7708c5e1b0a9d2f467")
@@ -19,12 +19,12 @@ def command(settings_file: Path, digest: str) -> None:
     plan whose deletes wait. The digest covers the steps, not the commit, so a later commit that leaves the steps the
     same does not void the approval. A branch that was rewritten is followed from the approved commit on, this once.
     """
-    from reconciler.daemon.wake import wake
-    from reconciler.operations.approval import approve
+    from reconciler.daemon.wake import wake_daemon
+    from reconciler.operations.approval import record_approval
 
-    settings = load(settings_file)
-    click.echo(approve(settings, digest, operator()))
-    woken = wake(settings.state, None, "approval")
+    settings = load_settings_as_owner(settings_file)
+    click.echo(record_approval(settings, digest, get_operator_name()))
+    woken = wake_daemon(settings.state, None, "approval")
     click.echo(
         "the daemon continues with it" if woken else "no daemon runs; the next `reconciler apply` continues with it"
     )

@@ -23,9 +23,9 @@ def command(settings_file: Path, file: Path) -> None:
     The copy contains the data of secrets as plain text; only its owner can read it (mode 0600).
     """
     from reconciler.access.backup import add_to_backup
-    from reconciler.cli.operator import megabytes
+    from reconciler.cli.operator import format_megabytes
     from reconciler.errors import UsageError
-    from reconciler.records.backup import summarize
+    from reconciler.records.backup import summarize_records
     from reconciler.records.connection import to_disk
 
     settings = read_settings(settings_file)
@@ -44,17 +44,17 @@ def command(settings_file: Path, file: Path) -> None:
             to_disk(copy.parent)
         finally:
             fresh.unlink(missing_ok=True)
-        made = summarize(copy)
+        summary = summarize_records(copy)
         written = os.open(copy, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC) if other else None
         if other:
             copy.unlink()
     if written is not None:
-        _write(file, written)
+        _write_copy(file, written)
     content = f"secrets as plain text{', and the credentials and the audit log of the API' if with_access else ''}"
-    click.echo(f"{file}: {made.resources} resources, {megabytes(made.size)}; it contains {content}")
+    click.echo(f"{file}: {summary.resources} resources, {format_megabytes(summary.size)}; it contains {content}")
 
 
-def _write(file: Path, written: int) -> None:
+def _write_copy(file: Path, written: int) -> None:
     """Write the copy, which the owner of the state directory made, to root's ``file``."""
     from reconciler.errors import RecordsError
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.operator import confirm
-from reconciler.cli.options import Duration, load, operator, parse_key, settings_option
+from reconciler.cli.operator import confirm_loss
+from reconciler.cli.options import Duration, get_operator_name, load_settings_as_owner, parse_key, settings_option
 from reconciler.errors import RefusedError, UsageError
 
 if TYPE_CHECKING:
@@ -54,91 +54,91 @@ def command(settings_file: Path, key: Key, name: str, fields: tuple[str, ...], *
     if (options["cancel"] and name) or (not name and (fields or spec)):
         raise click.UsageError("name the TYPE of a command, or the ID of one with --cancel")
     spec = {**spec, **parse_fields(key.kind, name, fields)}
-    settings = load(settings_file)
+    settings = load_settings_as_owner(settings_file)
     clock = SystemClock()
     with open_existing(settings, clock) as records:
-        commands = ResourceCommands(settings, records, clock, operator())
+        commands = ResourceCommands(settings, records, clock, get_operator_name())
         if options["cancel"]:
             click.echo(commands.cancel(key, options["cancel"]))
             return 0
         if not name:
-            _show(list(records.commands.list(key)), options["output"])
+            _print_commands(list(records.commands.list(key)), options["output"])
             return 0
         specs = commands.prepare(key, name, spec)
-        _confirm(key, name, specs, yes=options["yes"])
+        _confirm_destruction(key, name, specs, yes=options["yes"])
         ids = commands.request(key, name, specs)
-        woken = _wake(settings)
+        woken = _notify_daemon(settings)
         if woken and options["wait"]:
-            _wait(settings, records, ids, time.monotonic() + options["timeout"])
-        made = [each for each in map(records.commands.get, ids) if each is not None]
-        return _report(commands, made, options["output"], woken=woken)
+            _wait_for_commands(settings, records, ids, time.monotonic() + options["timeout"])
+        created = [command for command in map(records.commands.get, ids) if command is not None]
+        return _report_commands(commands, created, options["output"], woken=woken)
 
 
 def _read_spec(file: str) -> dict[str, Any]:
     """The mapping in ``file``; {} if there is none. Raises UsageError."""
-    from reconciler.documents.reader import read
+    from reconciler.documents.reader import parse_documents
     from reconciler.input_files import read_file, shown_name
 
     if not file:
         return {}
-    reading, name = read(read_file(file)), shown_name(file)
+    reading, name = parse_documents(read_file(file)), shown_name(file)
     for fault in reading.faults:
         raise UsageError(f"{name}:{fault.line}:{fault.column}: {fault.message}")
-    values = [each.value for each in reading.documents]
+    values = [document.value for document in reading.documents]
     if len(values) != 1 or not isinstance(values[0], dict):
         raise UsageError(f"{name}: a spec is one mapping of fields, such as volumeIndex: 0")
-    found: dict[str, Any] = values[0]
-    return found
+    spec: dict[str, Any] = values[0]
+    return spec
 
 
-def _confirm(key: Key, name: str, specs: Sequence[dict[str, Any]], *, yes: bool) -> None:
+def _confirm_destruction(key: Key, name: str, specs: Sequence[dict[str, Any]], *, yes: bool) -> None:
     """Let the operator confirm what is destroyed."""
-    from reconciler.engines.command_types import destroys
+    from reconciler.engines.command_types import describe_destruction
 
     for spec in specs:
-        if what := destroys(name, spec):
-            confirm(f"{name} destroys {what} of {key} at {spec['location']}", yes=yes)
+        if what := describe_destruction(name, spec):
+            confirm_loss(f"{name} destroys {what} of {key} at {spec['location']}", yes=yes)
 
 
-def _wake(settings: Settings) -> bool:
-    from reconciler.daemon.wake import COMMANDS, wake
+def _notify_daemon(settings: Settings) -> bool:
+    from reconciler.daemon.wake import COMMANDS, wake_daemon
 
-    return wake(settings.state, COMMANDS, "command")
+    return wake_daemon(settings.state, COMMANDS, "command")
 
 
-def _wait(settings: Settings, records: Records, ids: Sequence[str], deadline: float) -> None:
+def _wait_for_commands(settings: Settings, records: Records, ids: Sequence[str], deadline: float) -> None:
     """Return when all have ended. Raises RefusedError after ``deadline``, or when the daemon has ended."""
-    from reconciler.daemon.lock import holder
+    from reconciler.daemon.lock import find_lock_holder
 
-    while any(each is not None and each.is_open for each in map(records.commands.get, ids)):
-        if holder(settings.state) is None:
+    while any(command is not None and command.is_open for command in map(records.commands.get, ids)):
+        if find_lock_holder(settings.state) is None:
             raise RefusedError("the daemon ended before the command did; it goes on with it when it runs again")
         if time.monotonic() >= deadline:
             raise RefusedError(f"the command has not ended in time, and goes on: {', '.join(ids)}")
         time.sleep(POLL_SECONDS)
 
 
-def _report(commands: ResourceCommands, made: list[StoredCommand], output: str, *, woken: bool) -> int:
+def _report_commands(commands: ResourceCommands, created: list[StoredCommand], output: str, *, woken: bool) -> int:
     """Show what was requested and what became of it; returns the exit code."""
     from reconciler.records.tables.commands import CommandStage
     from reconciler.render.commands import command_line
 
     if output == "json":
-        _show(made, output)
-    for each in made if output == "text" else ():
-        click.echo(f"{each.id}  {command_line(each)}")
+        _print_commands(created, output)
+    for stored_command in created if output == "text" else ():
+        click.echo(f"{stored_command.id}  {command_line(stored_command)}")
     if not woken:
-        waits = "it waits for one: reconciler run" if any(map(commands.needs_daemon, made)) else ""
+        waits = "it waits for one: reconciler run" if any(map(commands.needs_daemon, created)) else ""
         click.echo(f"no daemon runs; {waits or 'the next `reconciler apply` performs it'}", err=output == "json")
-    return int(any(each.stage in (CommandStage.FAILED, CommandStage.CANCELLED) for each in made))
+    return int(any(command.stage in (CommandStage.FAILED, CommandStage.CANCELLED) for command in created))
 
 
-def _show(found: list[StoredCommand], output: str) -> None:
-    from reconciler.cli.output.printing import coloured, echo_json
+def _print_commands(commands: list[StoredCommand], output: str) -> None:
+    from reconciler.cli.output.printing import echo_json, is_colour_terminal
     from reconciler.clock import SystemClock
     from reconciler.render.commands import command_document, command_table
 
     if output == "json":
-        echo_json({"items": [command_document(each) for each in found]})
-    elif found:
-        click.echo(command_table(found, SystemClock().now(), coloured(sys.stdout)))
+        echo_json({"items": [command_document(command) for command in commands]})
+    elif commands:
+        click.echo(command_table(commands, SystemClock().now(), is_colour_terminal(sys.stdout)))

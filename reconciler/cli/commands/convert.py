@@ -47,8 +47,8 @@ def command(files: tuple[str, ...], out: Path | None, force: bool, allow_outside
         lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read,
     )
     chosen.check()
-    found = read_beside(read_files(files, UNIT_SUFFIXES, Recogniser(CONVERTIBLE).advice), drop_in_directories)
-    contents = chosen.without_destinations(found)
+    beside = read_beside(read_files(files, UNIT_SUFFIXES, Recogniser(CONVERTIBLE).advice), drop_in_directories)
+    contents = chosen.without_destinations(beside)
     refuse_others(contents)
     converted = convert_files(contents, chosen, manifest_problems)
     print_plain_findings(converted.findings)

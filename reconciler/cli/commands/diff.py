@@ -17,7 +17,7 @@ from reconciler.cli.options import (
     select_sources,
     settings_option,
 )
-from reconciler.cli.output.printing import coloured
+from reconciler.cli.output.printing import is_colour_terminal
 from reconciler.cli.privileges import become_owner
 from reconciler.errors import UsageError
 
@@ -58,12 +58,14 @@ def command(settings_file: Path, rev1: str, rev2: str, form: str, blame: bool | 
     from reconciler.render.plan.review import plan_document, plan_markdown, plan_text
     from reconciler.review.compare import plan_between
 
-    settings, source, is_here = _source(settings_file, CommitOptions(**where))
-    review = plan_between(settings, source, rev1, rev2, blame, _head(settings, source, (rev1, rev2), is_here))
+    settings, source, is_here = _find_source(settings_file, CommitOptions(**where))
+    review = plan_between(settings, source, rev1, rev2, blame, _resolve_head(settings, source, (rev1, rev2), is_here))
     if form == "json":
         echo_json(plan_document(review))
     else:
-        shown = plan_markdown(review) if form == "markdown" else plan_text(review, colour=coloured(sys.stdout))
+        shown = (
+            plan_markdown(review) if form == "markdown" else plan_text(review, colour=is_colour_terminal(sys.stdout))
+        )
         click.echo(shown, nl=False)
     return int(review.plan is None)
 
@@ -76,17 +78,17 @@ class _ComparedSource(NamedTuple):
     is_here: bool
 
 
-def _head(settings: Settings, source: SourceSettings, wanted: tuple[str, str], is_here: bool) -> str:
+def _resolve_head(settings: Settings, source: SourceSettings, revisions: tuple[str, str], is_here: bool) -> str:
     """The meaning of HEAD: the checked-out commit (``is_here``), else the applied one; "" for the newest one."""
     from reconciler.source.expression import CHECKOUT, names_head
 
-    if is_here or not any(map(names_head, wanted)):
+    if is_here or not any(map(names_head, revisions)):
         return CHECKOUT if is_here else ""
     row = records_or_none(settings).sources.get(source.name)
     return row.commit if row is not None else ""
 
 
-def _source(settings_file: Path, where: CommitOptions) -> _ComparedSource:
+def _find_source(settings_file: Path, where: CommitOptions) -> _ComparedSource:
     """The source in the settings, else the named or current repository."""
     from msgspec.structs import replace
 
@@ -97,20 +99,20 @@ def _source(settings_file: Path, where: CommitOptions) -> _ComparedSource:
         become_owner(settings.state)  # the mirror of a remote source is there
         settings = replace(settings, org=where.org or settings.org)
         return _ComparedSource(settings, select_sources(settings, where.name)[0], is_here=False)
-    url = str((where.repo or _repository()).resolve())
+    url = str((where.repo or _find_repository()).resolve())
     here = SourceSettings(name=where.name or "here", url=url, path=where.below)
     settings = settings or Settings(org=DEFAULT_ORG, sources=(here,))
     settings = replace(settings, org=where.org or settings.org, sources=(here,))
     return _ComparedSource(settings, here, is_here=True)
 
 
-def _repository() -> Path:
+def _find_repository() -> Path:
     """The repository of the current directory."""
     here = Path.cwd()
-    found = next((folder for folder in (here, *here.parents) if _is_repository(folder)), None)
-    if found is None:
+    path = next((folder for folder in (here, *here.parents) if _is_repository(folder)), None)
+    if path is None:
         raise UsageError(f"{here} is not in a Git repository; name one with --repo")
-    return found
+    return path
 
 
 def _is_repository(folder: Path) -> bool:

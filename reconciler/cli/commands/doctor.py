@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load, settings_option
-from reconciler.cli.output.printing import coloured
-from reconciler.render.layout import paint
+from reconciler.cli.options import load_settings_as_owner, settings_option
+from reconciler.cli.output.printing import is_colour_terminal
+from reconciler.render.layout import paint_text
 
 if TYPE_CHECKING:
     from reconciler.checks import Check, Verdict
@@ -31,8 +31,8 @@ def command(settings_file: Path, form: str) -> int:
     from reconciler.cli.output.printing import echo_json
 
     checks = []
-    on = coloured(sys.stdout)
-    for check in _checks(settings_file):
+    on = is_colour_terminal(sys.stdout)
+    for check in _run_checks(settings_file):
         checks.append(check)
         if form == "text":
             click.echo(_check_line(check, on))
@@ -40,14 +40,14 @@ def command(settings_file: Path, form: str) -> int:
     if form == "json":
         echo_json({"problems": counts[Verdict.PROBLEM], "warnings": counts[Verdict.WARNING], "checks": checks})
     else:
-        click.echo(", ".join(_count(counts[each], each) for each in Verdict))
+        click.echo(", ".join(_format_count(counts[verdict], verdict) for verdict in Verdict))
     return int(counts[Verdict.PROBLEM] > 0)
 
 
-def _checks(settings_file: Path) -> Iterator[Check]:
-    from reconciler.checks import fine, problem
+def _run_checks(settings_file: Path) -> Iterator[Check]:
+    from reconciler.checks import make_ok_check, make_problem
     from reconciler.clock import SystemClock
-    from reconciler.daemon.lock import holder
+    from reconciler.daemon.lock import find_lock_holder
     from reconciler.doctor.audit import check_audit
     from reconciler.doctor.engines import check_certificates, check_engines
     from reconciler.doctor.host import check_host
@@ -60,14 +60,14 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     from reconciler.errors import UsageError
 
     try:
-        settings = load(settings_file)
+        settings = load_settings_as_owner(settings_file)
     except UsageError as error:
         for line in str(error).splitlines():
-            yield problem("settings", line, "correct the settings; the daemon does not start with them")
+            yield make_problem("settings", line, "correct the settings; the daemon does not start with them")
         return
     names = ", ".join(source.name for source in settings.sources)
-    yield fine("settings", f"{settings_file}: org {settings.org}, following {names}")
-    clock, who, daemon = SystemClock(), daemon_user(settings), holder(settings.state)
+    yield make_ok_check("settings", f"{settings_file}: org {settings.org}, following {names}")
+    clock, who, daemon = SystemClock(), daemon_user(settings), find_lock_holder(settings.state)
     yield from check_rights(settings, settings_file, who)
     yield from check_open_files(settings.state)
     yield from check_host(settings)
@@ -80,10 +80,10 @@ def _checks(settings_file: Path) -> Iterator[Check]:
     yield from check_audit(settings, clock)
 
 
-def _count(count: int, verdict: Verdict) -> str:
+def _format_count(count: int, verdict: Verdict) -> str:
     return f"{count} {verdict}{'' if verdict == 'ok' or count == 1 else 's'}"
 
 
 def _check_line(check: Check, on: bool) -> str:
-    head = f"{paint(f'{check.verdict:<8}', _COLOURS[check.verdict], on)} {check.about}: {check.message}"
+    head = f"{paint_text(f'{check.verdict:<8}', _COLOURS[check.verdict], on)} {check.about}: {check.message}"
     return f"{head}\n         {check.advice}" if check.advice else head

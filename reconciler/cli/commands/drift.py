@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load, parse_key, read_records, settings_option
-from reconciler.cli.output.printing import coloured
+from reconciler.cli.options import load_settings_as_owner, parse_key, read_records, settings_option
+from reconciler.cli.output.printing import is_colour_terminal
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -32,24 +32,24 @@ def command(settings_file: Path, key: Key | None, output: str) -> None:
     from reconciler.queries.existence import check_key
     from reconciler.render.drift import drift_document, drift_lines
 
-    settings = load(settings_file)
+    settings = load_settings_as_owner(settings_file)
     records = read_records(settings)
     if key is not None:
         check_key(records, key)
-    at, rows = _check(settings, records)
+    at, rows = _check_drift(settings, records)
     rows = [row for row in rows if key is None or row.key == str(key)]
     if output == "json":
         echo_json(drift_document(at, rows))
         return
-    for line in drift_lines(at, rows, coloured(sys.stdout)):
+    for line in drift_lines(at, rows, is_colour_terminal(sys.stdout)):
         click.echo(line)
 
 
-def _check(settings: Settings, records: Records) -> DriftCheck:
+def _check_drift(settings: Settings, records: Records) -> DriftCheck:
     """The last check of the daemon, else a check now. Raises RefusedError where a location does not answer."""
-    from reconciler.daemon.lock import holder
+    from reconciler.daemon.lock import find_lock_holder
 
-    if holder(settings.state) is not None:
+    if find_lock_holder(settings.state) is not None:
         return records.drifts.last_check()
     import asyncio
 

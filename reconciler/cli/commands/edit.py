@@ -69,7 +69,7 @@ class _Editing:
 
     def _edited(self, notes: Sequence[str], text: str) -> str:
         """What becomes of ``text`` in the editor, without notes above it. It ends as the document in Git does."""
-        lines = self._edit_text(f"{_above(notes)}{text}").splitlines(keepends=True)
+        lines = self._edit_text(f"{_format_notes(notes)}{text}").splitlines(keepends=True)
         while lines and lines[0].startswith(NOTE.rstrip()):
             del lines[0]
         after = "".join(lines)
@@ -95,13 +95,13 @@ class _Editing:
 
     def _errors(self, refused: RevisionRefused, text: str) -> Iterator[str]:
         """The errors of a refused ``text``, with the lines that they have in the editor."""
-        from reconciler.render.findings import place
+        from reconciler.render.findings import format_place
 
         path, lines_before = self._change.manifest.path, self._body.lines_before
         lines = range(lines_before + 1, lines_before + text.count("\n") + 2)
         for error in refused.errors:
             is_here = error.path == path and error.line in lines
-            where = f"line {error.line - lines_before + len(refused.errors)}" if is_here else place(error)
+            where = f"line {error.line - lines_before + len(refused.errors)}" if is_here else format_place(error)
             hint = f"; {error.suggestion}" if error.suggestion else ""
             yield f"{where}: {error.message}{hint} [{error.rule}]"
 
@@ -118,8 +118,8 @@ class _Editing:
         return RefusedError(f"{key} is not changed: {reason}; the text is still in {name}")
 
 
-def _above(notes: Sequence[str]) -> str:
+def _format_notes(notes: Sequence[str]) -> str:
     """``notes`` as lines above a text."""
-    from reconciler.printable import printable
+    from reconciler.printable import escape_text
 
-    return "".join(f"{NOTE}{printable(note)}\n" for note in notes)
+    return "".join(f"{NOTE}{escape_text(note)}\n" for note in notes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load, parse_key, records_or_none, settings_option
+from reconciler.cli.options import load_settings_as_owner, parse_key, records_or_none, settings_option
 from reconciler.errors import EngineError, RefusedError
 
 if TYPE_CHECKING:
@@ -38,9 +38,9 @@ def command(settings_file: Path, key: Key, argv: tuple[str, ...], tty: bool | No
     from reconciler.terminal.relay import has_terminal, run_program
     from reconciler.terminal.session import LOST
 
-    settings = load(settings_file)
+    settings = load_settings_as_owner(settings_file)
     try:
-        target = _target(settings, key, ExecOptions(**names))
+        target = _find_exec_target(settings, key, ExecOptions(**names))
         opened = partial(open_session, settings, target, argv or SHELL)
         return run_program(opened, on_terminal=has_terminal() if tty is None else tty)
     except (EngineError, RefusedError) as error:
@@ -48,7 +48,7 @@ def command(settings_file: Path, key: Key, argv: tuple[str, ...], tty: bool | No
         return LOST
 
 
-def _target(settings: Settings, key: Key, options: ExecOptions) -> ExecTarget:
+def _find_exec_target(settings: Settings, key: Key, options: ExecOptions) -> ExecTarget:
     from reconciler.operations.exec import find_target
 
     try:

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from reconciler.cli.output.printing import coloured
+from reconciler.cli.output.printing import is_colour_terminal
 
 
 @click.command(epilog="Example: reconciler explain readiness-missing")
@@ -19,4 +19,4 @@ def command(rule: str) -> None:
     from reconciler.queries.rules import explain_rule
     from reconciler.render.rules import rule_lines
 
-    click.echo("\n".join(rule_lines(*explain_rule(rule), coloured(sys.stdout))))
+    click.echo("\n".join(rule_lines(*explain_rule(rule), is_colour_terminal(sys.stdout))))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.operator import run_operation
-from reconciler.cli.options import Duration, load, parse_key, read_records, settings_option
+from reconciler.cli.options import Duration, load_settings_as_owner, parse_key, read_records, settings_option
 
 if TYPE_CHECKING:
     from reconciler.model.key import Key
@@ -40,24 +40,27 @@ def command(settings_file: Path, key: Key, seconds: float | None, reason: str, r
     if seconds is None:
         run_operation(settings_file, lambda operations: operations.release(key), "refresh")
     elif run_operation(settings_file, lambda operations: operations.hold(key, seconds, reason), "refresh"):
-        click.echo(_confirmation(settings_file, key))
+        click.echo(_await_confirmation(settings_file, key))
 
 
-def _confirmation(settings_file: Path, key: Key) -> str:
+def _await_confirmation(settings_file: Path, key: Key) -> str:
     """``in force at here``, once each location has reported it by an event. Raises RefusedError after 15 seconds."""
     from reconciler.errors import RefusedError
     from reconciler.operations.commands import running_here
     from reconciler.reasons import Reason
 
-    settings = load(settings_file)
+    settings = load_settings_as_owner(settings_file)
     deadline = time.monotonic() + PATIENCE
     while True:
         # A reader without access to the records gets copies of them, so they are opened anew.
         with closing(read_records(settings)) as records:
-            places = {each.location for each in running_here(settings, records, key, "requests to hold")}
-            since = max((each.at for each in records.traffic_holds.all() if each.key == key), default=0.0)
-            events = [each for each in records.events.list(key) if each.at >= since]
-            reported = {each.location for each in events if each.reason == Reason.HOLDING_REQUESTS}
+            places = {record.location for record in running_here(settings, records, key, "requests to hold")}
+            since = max(
+                (traffic_hold.at for traffic_hold in records.traffic_holds.all() if traffic_hold.key == key),
+                default=0.0,
+            )
+            events = [event for event in records.events.list(key) if event.at >= since]
+            reported = {event.location for event in events if event.reason == Reason.HOLDING_REQUESTS}
         if places <= reported:
             return f"in force at {', '.join(sorted(places))}"
         if time.monotonic() >= deadline:

@@ -36,9 +36,9 @@ def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path |
     gets a file: GVC/gvc.yaml, GVC/workload/NAME.yaml, secret/NAME.yaml. Only errors make the exit code 1; nothing is
     written then.
     """
-    from reconciler.convert.checking import invalid
-    from reconciler.convert.export.convert import normalise
-    from reconciler.convert.notes import findings
+    from reconciler.convert.checking import check_drafts
+    from reconciler.convert.export.convert import normalise_resources
+    from reconciler.convert.notes import make_findings
     from reconciler.convert.reader import read_all
     from reconciler.documents.recognition import MANIFESTS, Recogniser
     from reconciler.documents.types import TEXT_FIELDS
@@ -51,16 +51,18 @@ def command(files: tuple[str, ...], scheme: str, org: str, gvc: str, out: Path |
     contents = read_files(files, advice=recogniser.advice)
     recogniser.refuse_others(contents)
     sources, faults = read_all(contents, TEXT_FIELDS)
-    imported = normalise(sources, org, scheme, gvc)
-    reported = sorted([*faults, *findings(imported.remarks, contents)])
+    imported = normalise_resources(sources, org, scheme, gvc)
+    reported = sorted([*faults, *make_findings(imported.remarks, contents)])
     if not has_errors(reported):
-        unfit = invalid(imported.drafts, next(iter(contents)), manifest_problems, imported=True)
-        reported = sorted([*reported, *findings(unfit, contents)])
+        unfit = check_drafts(imported.drafts, next(iter(contents)), manifest_problems, imported=True)
+        reported = sorted([*reported, *make_findings(unfit, contents)])
     print_plain_findings(reported)
     if has_errors(reported):
         return 1
     refuse_nothing(imported.drafts, reported, files)
-    if out is not None and (homeless := [each for each in imported.drafts if each.kind in GVC_SCOPED and not each.gvc]):
+    if out is not None and (
+        homeless := [draft for draft in imported.drafts if draft.kind in GVC_SCOPED and not draft.gvc]
+    ):
         first = f"{homeless[0].kind}/{homeless[0].name}"
         raise RefusedError(f"the GVC of {first} is not known, so it has no place below {out}; use --gvc NAME")
     write_drafts(imported.drafts, out, force)

@@ -19,18 +19,25 @@ def command(directory: Path) -> None:
     The example is a small system: two GVCs with workloads, a volume set, and the resources they need.
     DIR must be empty or not exist yet.
     """
-    from reconciler.documents.schema.loader import shipped
+    from reconciler.documents.schema.loader import find_shipped_path
 
     try:
         if directory.exists() and any(directory.iterdir()):
             raise RefusedError(f"{directory} is not empty; name an empty or a new directory")
-        shutil.copytree(shipped("examples/repo"), directory, dirs_exist_ok=True)
-        _bring_schemas(shipped("schemas"), directory)
+        shutil.copytree(find_shipped_path("examples/repo"), directory, dirs_exist_ok=True)
+        _bring_schemas(find_shipped_path("schemas"), directory)
     except OSError as error:
         raise UsageError(f"{directory} cannot be written: {error.strerror or error}") from error
-    _git(directory, "init", "--quiet", "--initial-branch=main")
-    _git(directory, "add", "--all")
-    _git(directory, *_author(directory), "commit", "--quiet", "--no-verify", "--message=Begin with the example system")
+    _run_git(directory, "init", "--quiet", "--initial-branch=main")
+    _run_git(directory, "add", "--all")
+    _run_git(
+        directory,
+        *_list_author_options(directory),
+        "commit",
+        "--quiet",
+        "--no-verify",
+        "--message=Begin with the example system",
+    )
     click.echo(_NEXT.format(directory=directory, url=directory.resolve()))
 
 
@@ -41,7 +48,7 @@ def _bring_schemas(schemas: Path, directory: Path) -> None:
         manifest.write_text(manifest.read_text().replace("=../../../schemas/", "=../.schemas/"))
 
 
-def _git(directory: Path, *words: str) -> str:
+def _run_git(directory: Path, *words: str) -> str:
     """Run git in ``directory``; raises RefusedError with its message."""
     try:
         ran = subprocess.run(["git", *words], cwd=directory, capture_output=True, text=True, check=False)
@@ -52,7 +59,7 @@ def _git(directory: Path, *words: str) -> str:
     return ran.stdout.strip()
 
 
-def _author(directory: Path) -> list[str]:
+def _list_author_options(directory: Path) -> list[str]:
     """Options that name an author where the user has set none in Git."""
     exit_code = subprocess.run(
         ["git", "var", "GIT_AUTHOR_IDENT"], cwd=directory, capture_output=True, check=False

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.cli.options import closed, load, records_or_none, settings_option
-from reconciler.cli.output.printing import coloured
+from reconciler.cli.options import load_settings_as_owner, make_access_error, records_or_none, settings_option
+from reconciler.cli.output.printing import is_colour_terminal
 from reconciler.errors import UsageError
 from reconciler.printable import write_unguarded
 from reconciler.times import parse_past
@@ -28,7 +28,7 @@ _AT_ONCE = 500
 """Lines that are printed together."""
 
 
-def _query(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
+def _parse_query_option(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
     """Callback of the query; a key stands for all its streams."""
     from reconciler.logql.tokens import QueryError
     from reconciler.queries.logs import parse_query
@@ -37,18 +37,18 @@ def _query(ctx: click.Context, param: click.Parameter, value: str) -> LogQuery:
     try:
         return parse_query(value)
     except QueryError as error:
-        raise click.BadParameter(f"{error}{_pointed(value, error.column)}", ctx, param) from None
+        raise click.BadParameter(f"{error}{_mark_column(value, error.column)}", ctx, param) from None
     except ValueError as error:
         raise click.BadParameter(str(error), ctx, param) from None
 
 
-def _pointed(query: str, column: int) -> str:
+def _mark_column(query: str, column: int) -> str:
     """``query`` again with a mark below the column; "" where the mark would not line up."""
     shown = len(query) < 90 and query.isascii() and query.isprintable()
     return f"\n  {query}\n  {' ' * (column - 1)}^" if shown else ""
 
 
-def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+def _parse_time_option(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """Callback of an option that is a time or an age: returns seconds since the epoch."""
     from reconciler.clock import SystemClock
 
@@ -61,18 +61,21 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> floa
 
 
 @click.command(epilog="""Example: reconciler logs '{gvc="shop"} |= "error"' --since 1h""")
-@click.argument("query", callback=_query)
+@click.argument("query", callback=_parse_query_option)
 @click.option("-f", "--follow", is_flag=True, help="Also show new lines as they come.")
 @click.option(
-    "--since", metavar="TIME", callback=_time, help="Only lines since 30m, 2h or 3d ago, or 2026-01-31T12:00:00Z."
+    "--since",
+    metavar="TIME",
+    callback=_parse_time_option,
+    help="Only lines since 30m, 2h or 3d ago, or 2026-01-31T12:00:00Z.",
 )
-@click.option("--until", metavar="TIME", callback=_time, help="Only lines until then; written as --since.")
+@click.option("--until", metavar="TIME", callback=_parse_time_option, help="Only lines until then; written as --since.")
 @click.option("--limit", metavar="N", default=100, type=click.IntRange(min=0), help="Limit of lines; 100.")
 @click.option("--location", metavar="NAME", help="Only lines of this location.")
 @click.option("--replica", metavar="NAME", help="Only lines of this replica or execution.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="json: one object a line.")
 @settings_option
-def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> None:
+def command(settings_file: Path, output: str, follow: bool, **parameters: Any) -> None:
     """Show the newest lines of the logs of workloads on this host, oldest first.
 
     QUERY is a key (workload/shop/web, gvc/shop), or LogQL: a selector of streams by their labels gvc, workload,
@@ -82,16 +85,16 @@ def command(settings_file: Path, output: str, follow: bool, **wanted: Any) -> No
     """
     from reconciler.queries.logs import LogOptions
 
-    options = LogOptions(**wanted)
+    options = LogOptions(**parameters)
     if follow and options.until is not None:
         raise UsageError("--follow shows new lines, and --until excludes them: use one of them")
-    settings = load(settings_file)
+    settings = load_settings_as_owner(settings_file)
     show = line_form(output)
     try:
-        for lines in _read(settings, options, follow):
+        for lines in _read_lines(settings, options, follow):
             _print_lines(lines, show)
     except PermissionError as error:
-        raise closed(settings, error) from None
+        raise make_access_error(settings, error) from None
 
 
 def line_form(output: str) -> Callable[[LogLine], str]:
@@ -100,10 +103,10 @@ def line_form(output: str) -> Callable[[LogLine], str]:
 
     if output == "json":
         return log_json
-    return partial(log_line, colour=coloured(sys.stdout), escape=sys.stdout.isatty())
+    return partial(log_line, colour=is_colour_terminal(sys.stdout), escape=sys.stdout.isatty())
 
 
-def _read(settings: Settings, options: LogOptions, follow: bool) -> Iterator[Sequence[LogLine]]:
+def _read_lines(settings: Settings, options: LogOptions, follow: bool) -> Iterator[Sequence[LogLine]]:
     """The newest lines, and then with ``follow`` new ones as they come."""
     from reconciler.logql.limits import limit_time, prepare_limits
     from reconciler.queries.logs import Bounds, LogReader

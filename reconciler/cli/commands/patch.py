@@ -44,7 +44,9 @@ def command(key: Key, fields: tuple[str, ...], patch: dict[str, Any] | None, **p
 
     if bool(fields) == (patch is not None):
         raise click.UsageError("write either FIELD=VALUE or --patch JSON")
-    wanted = ChangeParameters(**parameters)
+    change_parameters = ChangeParameters(**parameters)
     if patch is not None:
-        return change_manifest(key, wanted, lambda _: patch)
-    return change_manifest(key, wanted, lambda manifest: dict(make_patch(manifest, assign_fields(manifest, fields))))
+        return change_manifest(key, change_parameters, lambda _: patch)
+    return change_manifest(
+        key, change_parameters, lambda manifest: dict(make_patch(manifest, assign_fields(manifest, fields)))
+    )

@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from reconciler.cli.options import blame_option, load, records_or_none, select_sources, settings_option
-from reconciler.cli.output.printing import coloured, source_errors_printed
+from reconciler.cli.options import (
+    blame_option,
+    load_settings_as_owner,
+    records_or_none,
+    select_sources,
+    settings_option,
+)
+from reconciler.cli.output.printing import is_colour_terminal, source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
 if TYPE_CHECKING:
@@ -46,7 +52,7 @@ CHANGES = 3
 @click.option("--detailed-exitcode", is_flag=True, help=f"Exit with {CHANGES} if there is something to do.")
 @blame_option
 @settings_option
-def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode: bool, **wanted: Any) -> int:
+def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode: bool, **parameters: Any) -> int:
     """Show what a run would do to apply the revision. Changes nothing.
 
     Deletes beyond the budget, and all deletes of volumes, wait for `reconciler approve DIGEST`. A running daemon with
@@ -58,15 +64,15 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
     from reconciler.settings import settings_digest
 
     saved = _open_private(out) if out is not None and os.geteuid() == 0 else None
-    settings = load(settings_file)
-    options = PlanOptions(**wanted)
+    settings = load_settings_as_owner(settings_file)
+    options = PlanOptions(**parameters)
     sources = select_sources(settings, options.name)
-    colour = coloured(sys.stderr if form == "json" else sys.stdout)
+    colour = is_colour_terminal(sys.stderr if form == "json" else sys.stdout)
     failed: dict[str, ReconcilerError] = {}
     plans = None
     # The daemon fetches from remote sources at their interval only.
-    if out is None and not options.revision and all(each.local for each in sources):
-        names = [each.name for each in sources]
+    if out is None and not options.revision and all(source.local for source in sources):
+        names = [source.name for source in sources]
         request = PlanRequest(settings_digest(settings), names, form, options.blame, colour)
         plans = request_plans(settings.state, request)
     if plans is None:
@@ -74,9 +80,9 @@ def command(settings_file: Path, form: str, out: Path | None, detailed_exitcode:
 
         reviews = _plan_sources(settings, sources, options, failed)
         if out is not None and reviews:
-            documents = [plan_document(each) for each in reviews]
-            _write(out, saved, documents if len(sources) > 1 else documents[0])
-        plans = [render_plan(each, form, colour=colour) for each in reviews]
+            documents = [plan_document(review) for review in reviews]
+            _write_plan(out, saved, documents if len(sources) > 1 else documents[0])
+        plans = [render_plan(review, form, colour=colour) for review in reviews]
     print_plans(plans, failed, form, several=len(sources) > 1)
     return choose_exit_code(plans, failed, is_detailed=detailed_exitcode)
 
@@ -89,18 +95,20 @@ def choose_exit_code(plans: Sequence[RenderedPlan], failed: Mapping[str, Reconci
 
 
 def _plan_sources(
-    settings: Settings, sources: list[SourceSettings], wanted: PlanOptions, failed: dict[str, ReconcilerError]
+    settings: Settings, sources: list[SourceSettings], plan_options: PlanOptions, failed: dict[str, ReconcilerError]
 ) -> list[PlanReview]:
     """Plan each source; the errors of sources that cannot be planned are printed and added to ``failed``."""
     from reconciler.review.plan import plan_source
 
     records = records_or_none(settings)
     first = records.path is None and len(sources) > 1
-    found: list[PlanReview] = []
+    reviews: list[PlanReview] = []
     for source in sources:
         with source_errors_printed(source.name, failed):
-            found.append(plan_source(settings, source, records, wanted.revision, blame=wanted.blame, first=first))
-    return found
+            reviews.append(
+                plan_source(settings, source, records, plan_options.revision, blame=plan_options.blame, first=first)
+            )
+    return reviews
 
 
 def print_plans(
@@ -110,17 +118,17 @@ def print_plans(
     if form == "json":
         from reconciler.cli.output.printing import echo_json
 
-        documents = [plan.document for plan in plans] + [_failure(form, *error) for error in failed.items()]
+        documents = [plan.document for plan in plans] + [_render_failure(form, *error) for error in failed.items()]
         echo_json(documents if several else documents[0])
         click.echo("".join(plan.findings for plan in plans), nl=False, err=True)
         return
     shown = [plan.shown for plan in plans]
     if form == "markdown":
-        shown += [_failure(form, *error) for error in failed.items()]
+        shown += [_render_failure(form, *error) for error in failed.items()]
     click.echo("\n".join(shown), nl=False)
 
 
-def _failure(form: str, source: str, error: ReconcilerError) -> Any:
+def _render_failure(form: str, source: str, error: ReconcilerError) -> Any:
     """What stands in place of the plan of a source that cannot be planned."""
     from reconciler.render.plan.review import failure_document, failure_markdown
 
@@ -135,7 +143,7 @@ def _open_private(out: Path) -> int:
         raise UsageError(f"the plan cannot be written to {out}: {error.strerror}") from None
 
 
-def _write(out: Path, saved: int | None, document: object) -> None:
+def _write_plan(out: Path, saved: int | None, document: object) -> None:
     from reconciler.render.layout import as_json
 
     try:

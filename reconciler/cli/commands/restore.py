@@ -25,21 +25,21 @@ def command(settings_file: Path, file: Path, force: bool) -> None:
     log of the HTTP API come back if the state directory has none.
     """
     from reconciler.access.backup import Restored, check_backup, restore_from_backup
-    from reconciler.cli.operator import megabytes
+    from reconciler.cli.operator import format_megabytes
     from reconciler.daemon.lock import StateLock
-    from reconciler.records.backup import restore, summarize
+    from reconciler.records.backup import restore_backup, summarize_records
     from reconciler.records.store import FILE
-    from reconciler.times import iso
+    from reconciler.times import format_iso_time
 
     settings = read_settings(settings_file)
     path = settings.state / FILE
-    with _readable(file, settings.state) as backup, StateLock(settings.state):
+    with _make_readable_copy(file, settings.state) as backup, StateLock(settings.state):
         check_backup(backup)
-        aside = restore(backup, path, force=force)
+        aside = restore_backup(backup, path, force=force)
         access = restore_from_backup(backup, settings.state)
-    found = summarize(path)
-    last = f", last run {iso(found.last_run)}" if found.last_run is not None else ""
-    click.echo(f"{path}: {found.resources} resources, {megabytes(found.size)}{last}")
+    summary = summarize_records(path)
+    last = f", last run {format_iso_time(summary.last_run)}" if summary.last_run is not None else ""
+    click.echo(f"{path}: {summary.resources} resources, {format_megabytes(summary.size)}{last}")
     if aside is not None:
         click.echo(f"the former records are {aside}; they contain secrets as plain text: delete them when all is well")
     if access is Restored.RESTORED:
@@ -52,7 +52,7 @@ def command(settings_file: Path, file: Path, force: bool) -> None:
 
 
 @contextmanager
-def _readable(file: Path, state: Path) -> Iterator[Path]:
+def _make_readable_copy(file: Path, state: Path) -> Iterator[Path]:
     """Become the owner of ``state``; yield ``file``, or a copy in ``state`` made by root that the owner can read."""
     from reconciler.cli.privileges import as_owner, become_owner, copy_to
 

@@ -37,10 +37,10 @@ def command(settings_file: Path, source: str, revision: str, reason: str, approv
 
     if how["previous"] == bool(revision):
         raise UsageError("name either a revision REV or --previous")
-    wanted = PREVIOUS if how["previous"] else revision
+    selector = PREVIOUS if how["previous"] else revision
 
     def roll_back(operations: OperatorCommands) -> str:
-        target = operations.rollback_target(source, wanted, force=how["force"])
+        target = operations.rollback_target(source, selector, force=how["force"])
         if how["with_data"]:
             _check_approved(target, approve)
         return operations.rollback(target, reason, with_data=how["with_data"])
@@ -52,7 +52,7 @@ def _check_approved(target: RollbackTarget, approved: str) -> None:
     """Show what would be lost. Raises RefusedError unless ``approved`` begins the digest of that, or is it."""
     from reconciler.clock import SystemClock
     from reconciler.operations.approval import MIN_PREFIX
-    from reconciler.operations.data_rollback import digest_of, loss
+    from reconciler.operations.data_rollback import describe_loss, digest_of
 
     if not target.restores:
         short = target.revision.commit[:12]
@@ -61,8 +61,8 @@ def _check_approved(target: RollbackTarget, approved: str) -> None:
             "--with-data out, or restore one by hand: reconciler snapshots"
         )
     now = SystemClock().now()
-    for each in target.restores:
-        click.echo(loss(each, now), err=True)
+    for restore in target.restores:
+        click.echo(describe_loss(restore, now), err=True)
     digest = digest_of(target)
     if approved and len(approved) < MIN_PREFIX:
         raise RefusedError(f"{approved!r} is too short; write the first {MIN_PREFIX} characters of the digest, or more")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import load, settings_option
+from reconciler.cli.options import load_settings_as_owner, settings_option
 
 if TYPE_CHECKING:
     from reconciler.settings import Settings
@@ -26,14 +26,14 @@ def command(settings_file: Path) -> None:
 
     from reconciler import logs
 
-    settings = load(settings_file)
-    logs.configure(settings.log.format, settings.log.level)
-    asyncio.run(_serve(settings, settings_file))
+    settings = load_settings_as_owner(settings_file)
+    logs.configure_logging(settings.log.format, settings.log.level)
+    asyncio.run(_run_service(settings, settings_file))
 
 
-async def _serve(settings: Settings, file: Path) -> None:
-    from reconciler.daemon.service import serve
+async def _run_service(settings: Settings, file: Path) -> None:
+    from reconciler.daemon.service import run_daemon
     from reconciler.tasks import exit_at_most
 
-    await serve(settings, file=file)
+    await run_daemon(settings, file=file)
     exit_at_most()

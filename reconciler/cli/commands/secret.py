@@ -58,7 +58,7 @@ def encrypt(files: tuple[Path, ...], recipients: tuple[str, ...], in_place: bool
     for path in files:
         raw = read_file(path)
         creation = Creation(recipients) if recipients else _rule_for(path)
-        sealed = _encrypt(path, raw, creation)
+        sealed = _encrypt_file(path, raw, creation)
         if not in_place:
             click.echo(sealed.decode(), nl=False)
             continue
@@ -80,11 +80,11 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
     The editor is $SOPS_EDITOR, $VISUAL, $EDITOR or vi. FILE is written only if the edited text can be encrypted.
     """
     from reconciler.cli.editor import open_editor, replace_file
-    from reconciler.sops.encrypt import SecretFileError, decrypt_file, reencrypt
+    from reconciler.sops.encrypt import SecretFileError, decrypt_file, reencrypt_secrets
 
     raw = read_file(path)
     try:
-        disclosed = decrypt_file(raw, _keyring(settings_file, identity))
+        disclosed = decrypt_file(raw, _load_keyring(settings_file, identity))
     except SecretFileError as error:
         raise RefusedError(f"{path} cannot be opened: {error}") from None
     text = disclosed.text
@@ -94,7 +94,7 @@ def edit(settings_file: Path, path: Path, identity: Path | None) -> None:
                 click.echo(f"{path}: unchanged")
                 return
             try:
-                sealed = reencrypt(disclosed, text, _moment())
+                sealed = reencrypt_secrets(disclosed, text, _get_current_time())
                 break
             except SecretFileError as error:
                 click.echo(f"{path} cannot be encrypted like this: {error}", err=True)
@@ -130,15 +130,15 @@ def rotate(
     """
     from reconciler.cli.editor import replace_file
     from reconciler.sops.encrypt import SecretFileError
-    from reconciler.sops.encrypt import rotate as rotated
+    from reconciler.sops.encrypt import rotate_key as rotated
     from reconciler.sops.keys import KeyringError
 
-    ring = _keyring(settings_file, identity)
+    ring = _load_keyring(settings_file, identity)
     done: list[_Rotated] = []
     for path in files:
         raw = read_file(path)
         try:
-            done.append(_Rotated(path, raw, rotated(raw, ring, add, remove, _moment())))
+            done.append(_Rotated(path, raw, rotated(raw, ring, add, remove, _get_current_time())))
         except SecretFileError as error:
             raise RefusedError(f"{path}: {error}; nothing was changed") from None
         except KeyringError as error:
@@ -148,17 +148,19 @@ def rotate(
         click.echo(f"{path}: encrypted with a new key")
 
 
-def _encrypt(path: Path, raw: bytes, creation: Creation) -> bytes:
-    from reconciler.documents.reader import read
-    from reconciler.sops.encrypt import SecretFileError, encrypt
+def _encrypt_file(path: Path, raw: bytes, creation: Creation) -> bytes:
+    from reconciler.documents.reader import parse_documents
+    from reconciler.sops.encrypt import SecretFileError, encrypt_secrets
     from reconciler.sops.keys import KeyringError
 
-    kinds = [each.value.get("kind") for each in read(raw).documents if isinstance(each.value, dict)]
+    kinds = [
+        document.value.get("kind") for document in parse_documents(raw).documents if isinstance(document.value, dict)
+    ]
     others = sorted({str(kind) for kind in kinds if kind != "secret"})
     if others:
         raise RefusedError(f"{path}: only secrets are encrypted, and it contains a {others[0][:20]}; split the file")
     try:
-        return encrypt(raw, creation.recipients, creation.manner, _moment())
+        return encrypt_secrets(raw, creation.recipients, creation.manner, _get_current_time())
     except SecretFileError as error:
         raise RefusedError(f"{path} cannot be encrypted: {error}") from None
     except KeyringError as error:
@@ -185,7 +187,7 @@ def _rule_for(path: Path) -> Creation:
     raise UsageError(f"no recipient of {path} is known: name a --recipient, or write a {FILE}")
 
 
-def _keyring(settings_file: Path, identity: Path | None) -> Keyring:
+def _load_keyring(settings_file: Path, identity: Path | None) -> Keyring:
     """The identities that decrypt a file. Raises UsageError where there are none."""
     from reconciler.secrets.host_files import keyring_of
     from reconciler.sops.keys import Keyring, KeyringError, identities_of
@@ -203,8 +205,8 @@ def _keyring(settings_file: Path, identity: Path | None) -> Keyring:
     return keyring_of(settings)
 
 
-def _moment() -> str:
+def _get_current_time() -> str:
     from reconciler.clock import SystemClock
-    from reconciler.times import iso
+    from reconciler.times import format_iso_time
 
-    return iso(SystemClock().now())
+    return format_iso_time(SystemClock().now())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli.options import load, select_sources, settings_option
+from reconciler.cli.options import load_settings_as_owner, select_sources, settings_option
 
 
 @click.command(epilog="Example: reconciler sync main")
@@ -18,11 +18,11 @@ def command(settings_file: Path, source: str) -> int:
     Without SOURCE the daemon also checks the locations for drift.
     """
     from reconciler.cli.output.printing import print_error
-    from reconciler.daemon.wake import wake
+    from reconciler.daemon.wake import wake_daemon
 
-    settings = load(settings_file)
+    settings = load_settings_as_owner(settings_file)
     select_sources(settings, source)
-    if wake(settings.state, source or None, "sync"):
+    if wake_daemon(settings.state, source or None, "sync"):
         click.echo(f"the daemon runs {source or 'every source'} now; see: reconciler events --follow")
         return 0
     print_error("no daemon runs here; `reconciler apply` does one run without it")

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import DEFAULT_ORG, load, load_or_none, org_option, records_or_none, settings_option
+from reconciler.cli.options import (
+    DEFAULT_ORG,
+    load_or_none,
+    load_settings_as_owner,
+    org_option,
+    records_or_none,
+    settings_option,
+)
 from reconciler.cli.output.printing import source_errors_printed
 from reconciler.errors import ReconcilerError, UsageError
 
@@ -48,13 +55,15 @@ def command(settings_file: Path, path: Path | None, revision: str, form: str, or
     if path is None and org:
         raise UsageError("--org is for a PATH; the settings name the org of their sources")
     failed: dict[str, ReconcilerError] = {}
-    checked = _sources(settings_file, revision, failed) if path is None else [_recognised(path, settings_file, org)]
+    checked = (
+        _check_sources(settings_file, revision, failed) if path is None else [_check_path(path, settings_file, org)]
+    )
     if checked or not failed:
-        _show(checked, form)
-    return int(bool(failed) or any(has_errors(each.findings) for each in checked))
+        _print_results(checked, form)
+    return int(bool(failed) or any(has_errors(check.findings) for check in checked))
 
 
-def _recognised(path: Path, settings_file: Path, org: str) -> FolderCheck:
+def _check_path(path: Path, settings_file: Path, org: str) -> FolderCheck:
     """The check of ``path``, with the command that takes a file of another tool. Raises RefusedError for one alone."""
     from reconciler.documents.recognition import MANIFESTS, Recogniser
     from reconciler.input_files import advice_below, read_file
@@ -63,7 +72,7 @@ def _recognised(path: Path, settings_file: Path, org: str) -> FolderCheck:
     if path.is_file():
         recogniser.refuse_others({str(path): read_file(path)})
     try:
-        check = _folder(path, settings_file, org)
+        check = _check_manifest_folder(path, settings_file, org)
     except UsageError as error:
         hint = advice_below(str(path), recogniser.advice) if path.is_dir() else ""
         raise UsageError(f"{error}{hint}") from None
@@ -78,18 +87,18 @@ def _with_advice(check: FolderCheck, path: Path, recogniser: Recogniser) -> Fold
 
     advice: dict[str, str] = {}
     findings: list[Finding] = []
-    for each in check.findings:
-        if advice.get(each.path):
+    for finding in check.findings:
+        if advice.get(finding.path):
             continue
-        if each.severity is Severity.ERROR and each.path not in advice:
-            name = str(path / each.path)
-            advice[each.path] = recogniser.advice(name, check.read(each.path) or b"")
-        words = advice.get(each.path, "")
-        findings.append(replace(each, suggestion=words) if words else each)
+        if finding.severity is Severity.ERROR and finding.path not in advice:
+            name = str(path / finding.path)
+            advice[finding.path] = recogniser.advice(name, check.read(finding.path) or b"")
+        words = advice.get(finding.path, "")
+        findings.append(replace(finding, suggestion=words) if words else finding)
     return replace(check, findings=findings)
 
 
-def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
+def _check_manifest_folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
     from msgspec.structs import replace
 
     from reconciler.manifests.normalize import ManifestContext
@@ -113,17 +122,17 @@ def _folder(path: Path, settings_file: Path, org: str) -> FolderCheck:
         images=images,
         unknown_fields=settings.unknown_fields,
     )
-    folders = [Path(each.url, each.path).absolute() for each in settings.sources if each.local]
+    folders = [Path(source.url, source.path).absolute() for source in settings.sources if source.local]
     return check_folder(path, dialect, ExternalResources.of(settings, org), folders)
 
 
-def _sources(settings_file: Path, revision: str, failed: dict[str, ReconcilerError]) -> list[FolderCheck]:
+def _check_sources(settings_file: Path, revision: str, failed: dict[str, ReconcilerError]) -> list[FolderCheck]:
     """Check each source; the errors of sources that cannot be read are printed and added to ``failed``."""
     from reconciler.clock import SystemClock
     from reconciler.pipeline.source_pipeline import SourcePipeline
     from reconciler.review.folder import FolderCheck
 
-    settings = load(settings_file)
+    settings = load_settings_as_owner(settings_file)
     records = records_or_none(settings)
     checked: list[FolderCheck] = []
     seen: dict[str, str] = {}
@@ -132,44 +141,54 @@ def _sources(settings_file: Path, revision: str, failed: dict[str, ReconcilerErr
             line = SourcePipeline(settings, source, records, SystemClock())
             line.source.refresh()
             delta = (prepared := line.plan_revision(revision, whole=True)).loaded.change_set
-            findings = sorted([*prepared.findings, *_duplicates(delta.added.values(), seen)])
-            new = {key: f"{each.path}:{each.line} of source {source.name}" for key, each in delta.added.items()}
+            findings = sorted([*prepared.findings, *_check_duplicates(delta.added.values(), seen)])
+            new = {
+                key: f"{resource.path}:{resource.line} of source {source.name}" for key, resource in delta.added.items()
+            }
             count = len(new.keys() - seen.keys())
             checked.append(FolderCheck(findings, delta.documents, count, prepared.read, source.path))
             seen |= new
     return checked
 
 
-def _duplicates(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator[Finding]:
+def _check_duplicates(resources: Iterable[Resource], seen: Mapping[str, str]) -> Iterator[Finding]:
     """Findings for resources that another source declares too, at the places in ``seen``."""
     from reconciler.model.finding import Finding, Severity
 
-    for each in resources:
-        key = str(each.key)
+    for resource in resources:
+        key = str(resource.key)
         if key in seen:
             message = f"{key} is declared twice: here and at {seen[key]}"
-            yield Finding(each.path, each.line, 1, "duplicate-resource", Severity.ERROR, message, "keep one of the two",
-                          key)  # fmt: skip
+            yield Finding(
+                resource.path,
+                resource.line,
+                1,
+                "duplicate-resource",
+                Severity.ERROR,
+                message,
+                "keep one of the two",
+                key,
+            )
 
 
-def _show(checked: Sequence[FolderCheck], form: str) -> None:
+def _print_results(checked: Sequence[FolderCheck], form: str) -> None:
     from reconciler.cli.output.printing import echo_json, print_findings
     from reconciler.render.excerpt import Excerpts
-    from reconciler.render.findings import explain_hint, findings_document, pluralize, severity_counts
+    from reconciler.render.findings import explain_hint, findings_document, pluralize_noun, severity_counts
 
     if form not in ("text", "json"):
         _show_to_a_forge(checked, form)
         return
-    checked = [each.seen_from(Path.cwd()) for each in checked]
-    found = [finding for each in checked for finding in each.findings]
-    documents, resources = sum(each.documents for each in checked), sum(each.resources for each in checked)
+    checked = [check.seen_from(Path.cwd()) for check in checked]
+    findings = [finding for check in checked for finding in check.findings]
+    documents, resources = sum(check.documents for check in checked), sum(check.resources for check in checked)
     if form == "json":
-        echo_json(findings_document(found, documents, resources))
+        echo_json(findings_document(findings, documents, resources))
         return
-    for each in checked:
-        print_findings(each.findings, Excerpts(each.read))
-    seen = f"{pluralize(documents, 'document')}, {pluralize(resources, 'resource')}"
-    click.echo(f"{severity_counts(found)} in {seen}\n{explain_hint(found)}", nl=False)
+    for folder_check in checked:
+        print_findings(folder_check.findings, Excerpts(folder_check.read))
+    seen = f"{pluralize_noun(documents, 'document')}, {pluralize_noun(resources, 'resource')}"
+    click.echo(f"{severity_counts(findings)} in {seen}\n{explain_hint(findings)}", nl=False)
 
 
 def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
@@ -178,20 +197,22 @@ def _show_to_a_forge(checked: Sequence[FolderCheck], form: str) -> None:
 
     from reconciler.source.file_reader import repository_path
 
-    found = [replace(each, path=repository_path(one.base, each.path)) for one in checked for each in one.findings]
+    findings = [
+        replace(finding, path=repository_path(one.base, finding.path)) for one in checked for finding in one.findings
+    ]
     if form == "github":
         from reconciler.render.findings import severity_counts
         from reconciler.render.github import workflow_commands
 
-        click.echo(f"{workflow_commands(found)}{severity_counts(found)}")
+        click.echo(f"{workflow_commands(findings)}{severity_counts(findings)}")
         return
     from reconciler.cli.output.printing import echo_json
 
     if form == "gitlab":
-        from reconciler.render.gitlab import report
+        from reconciler.render.gitlab import build_report
 
-        echo_json(report(found))
+        echo_json(build_report(findings))
     else:
-        from reconciler.render.sarif import sarif
+        from reconciler.render.sarif import build_sarif_run
 
-        echo_json(sarif(found))
+        echo_json(build_sarif_run(findings))

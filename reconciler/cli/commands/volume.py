@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.operator import confirm
-from reconciler.cli.options import load, operator, parse_key, read_records, settings_option
+from reconciler.cli.operator import confirm_loss
+from reconciler.cli.options import get_operator_name, load_settings_as_owner, parse_key, read_records, settings_option
 from reconciler.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def delete_final_snapshot(settings_file: Path, key: Key, name: str, location: st
     from reconciler.operations.commands import open_existing
     from reconciler.operations.final_snapshots import FinalSnapshot
 
-    settings, clock = load(settings_file), SystemClock()
+    settings, clock = load_settings_as_owner(settings_file), SystemClock()
     with open_existing(settings, clock) as records:
         snapshot = FinalSnapshot(settings, key, name, location)
-        confirm(f"{snapshot} is deleted, and with it the last copy of the data on this host", yes=yes)
-        click.echo(snapshot.delete(records, operator()))
+        confirm_loss(f"{snapshot} is deleted, and with it the last copy of the data on this host", yes=yes)
+        click.echo(snapshot.delete(records, get_operator_name()))
 
 
 @command.command(
@@ -67,13 +67,13 @@ def import_(settings_file: Path, key: Key, name: str, index: int, location: str)
     """
     import asyncio
 
-    settings = load(settings_file)
+    settings = load_settings_as_owner(settings_file)
     if settings.snapshots.export.restic is None:
         raise UsageError("the settings have no `snapshots.export.restic` to import from")
-    reader = _reader(settings, key, location)
+    reader = _find_reader(settings, key, location)
     asyncio.run(reader.import_snapshot(key, index, name))
-    place = reader.location
-    restore = f"reconciler command {key} restoreVolume location={place} volumeIndex={index} snapshotName={name}"
+    location_name = reader.location
+    restore = f"reconciler command {key} restoreVolume location={location_name} volumeIndex={index} snapshotName={name}"
     click.echo(f"imported; restore it: {restore}")
 
 
@@ -95,21 +95,23 @@ def clone(settings_file: Path, key: Key, name: str, target: Key, index: int, loc
     """
     from reconciler.queries.existence import check_present
 
-    settings = load(settings_file)
-    reader = _reader(settings, key, location)
-    place = reader.location
-    _reader(settings, target, place)
+    settings = load_settings_as_owner(settings_file)
+    reader = _find_reader(settings, key, location)
+    location_name = reader.location
+    _find_reader(settings, target, location_name)
     if key == target:
         raise UsageError("name another volume set to clone to: a volume can restore its own snapshots")
     records = read_records(settings)
-    for each in (key, target):
-        check_present(records, each)
+    for resource in (key, target):
+        check_present(records, resource)
     reader.clone_snapshot(key, name, target, index)
-    restore = f"reconciler command {target} restoreVolume location={place} volumeIndex={index} snapshotName={name}"
+    restore = (
+        f"reconciler command {target} restoreVolume location={location_name} volumeIndex={index} snapshotName={name}"
+    )
     click.echo(f"cloned; restore it: {restore}")
 
 
-def _reader(settings: Settings, key: Key, location: str) -> SupportsSnapshotMoves:
+def _find_reader(settings: Settings, key: Key, location: str) -> SupportsSnapshotMoves:
     """The reader of the location to import to.
 
     Raises UsageError if there is none, or several and ``location`` names none.
@@ -120,9 +122,13 @@ def _reader(settings: Settings, key: Key, location: str) -> SupportsSnapshotMove
 
     if key.kind is not Kind.VOLUMESET:
         raise UsageError(f"{key} is no volume set; only volume sets have snapshots")
-    found = {made.location: made for made in make_readers(settings) if isinstance(made, SupportsSnapshotMoves)}
-    if location not in ("", *found) or not found:
-        raise UsageError(f"locations with the engine {name_running_engines()}: {', '.join(found) or 'none'}")
-    if not location and len(found) > 1:
-        raise UsageError(f"name one of {', '.join(found)} with --location")
-    return found[location or next(iter(found))]
+    moveses = {
+        make_reader.location: make_reader
+        for make_reader in make_readers(settings)
+        if isinstance(make_reader, SupportsSnapshotMoves)
+    }
+    if location not in ("", *moveses) or not moveses:
+        raise UsageError(f"locations with the engine {name_running_engines()}: {', '.join(moveses) or 'none'}")
+    if not location and len(moveses) > 1:
+        raise UsageError(f"name one of {', '.join(moveses)} with --location")
+    return moveses[location or next(iter(moveses))]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reconciler.render.excerpt import Excerpts
 
 
-def coloured(stream: TextIO) -> bool:
+def is_colour_terminal(stream: TextIO) -> bool:
     """Whether ``stream`` is a terminal whose user has not set NO_COLOR."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
@@ -60,9 +60,9 @@ def print_bug(error: Exception, part: str = "") -> int:
 
 def print_error(message: str) -> None:
     """Print an error on stderr, in red on a terminal."""
-    from reconciler.render.layout import paint
+    from reconciler.render.layout import paint_text
 
-    click.echo(paint(f"error: {printable_lines(message)}", "red", coloured(sys.stderr)), err=True)
+    click.echo(paint_text(f"error: {printable_lines(message)}", "red", is_colour_terminal(sys.stderr)), err=True)
 
 
 def print_findings(findings: Sequence[Finding], excerpts: Excerpts, stream: TextIO | None = None) -> None:
@@ -70,7 +70,7 @@ def print_findings(findings: Sequence[Finding], excerpts: Excerpts, stream: Text
     from reconciler.render.findings import findings_text
 
     out = stream or sys.stdout
-    click.echo(findings_text(findings, excerpts, colour=coloured(out)), nl=False, file=out)
+    click.echo(findings_text(findings, excerpts, colour=is_colour_terminal(out)), nl=False, file=out)
 
 
 def echo_json(value: object) -> None:

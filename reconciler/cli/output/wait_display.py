@@ -29,7 +29,7 @@ def show_unhealthy(settings: Settings, wait: bool) -> Iterator[None]:
         yield
         return
     over = Event()
-    drawing = Thread(target=_draw, args=(settings, over), daemon=True)
+    drawing = Thread(target=_draw_progress, args=(settings, over), daemon=True)
     drawing.start()
     try:
         yield
@@ -42,13 +42,13 @@ def unhealthy_lines(records: Records) -> list[str]:
     """``workload/shop/api@local  1 of 2 replicas updated, 0 available``, a line for each unhealthy resource."""
     from reconciler.status.progress import unhealthy_resources
 
-    found = list(islice(unhealthy_resources(records), MOST + 1))
-    width = max((len(each.target) for each in found), default=0)
-    lines = [f"{each.target:<{width}}  {strip_control(each.message)}" for each in found[:MOST]]
-    return lines if len(found) <= MOST else [*lines, "… and more; see: reconciler get"]
+    resources = list(islice(unhealthy_resources(records), MOST + 1))
+    width = max((len(resource.target) for resource in resources), default=0)
+    lines = [f"{resource.target:<{width}}  {strip_control(resource.message)}" for resource in resources[:MOST]]
+    return lines if len(resources) <= MOST else [*lines, "… and more; see: reconciler get"]
 
 
-def _draw(settings: Settings, over: Event) -> None:
+def _draw_progress(settings: Settings, over: Event) -> None:
     """Draw until ``over`` is set; this thread needs a connection of its own to the records."""
     from reconciler.records.store import FILE, Records
     from reconciler.terminal.live_display import Live

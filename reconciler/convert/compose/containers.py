@@ -11,8 +11,8 @@ from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.compose.stored_files import StoredFiles
 from reconciler.convert.compose.values import Field
 from reconciler.convert.drafts import Body
-from reconciler.convert.probes import PROBE_BOUNDS, within
-from reconciler.convert.quantities import cpu, memory
+from reconciler.convert.probes import PROBE_BOUNDS, clamp_value
+from reconciler.convert.quantities import format_cpu, format_memory
 from reconciler.model.image_names import with_registry
 from reconciler.model.platform import RESERVED_VARIABLES, SECRET_URI, TAG_PREFIX, VARIABLE_PREFIX
 
@@ -28,7 +28,7 @@ _RESOURCES = ("deploy", "resources")
 _SHELL = ["/bin/sh", "-c"]
 
 
-def image(name: str, service: Field) -> str:
+def convert_image(name: str, service: Field) -> str:
     """The image; that of a service which is built has the name of its workload."""
     if service["build"]:
         service["build"].ignored()
@@ -44,17 +44,17 @@ def image(name: str, service: Field) -> str:
     return with_registry(service["image"].text())
 
 
-def program(service: Field) -> Body:
+def convert_command(service: Field) -> Body:
     """``command`` and ``args``: the entrypoint replaces that of the image, and the command follows it."""
     entrypoint, command = service["entrypoint"], service["command"]
-    begin, end = words(entrypoint), words(command)
-    for part, found in ((entrypoint, begin), (command, end)):
-        if part and not found:
+    begin, end = split_command(entrypoint), split_command(command)
+    for part, texts in ((entrypoint, begin), (command, end)):
+        if part and not texts:
             part.add_note("convert-left-out", f"an empty `{part.at[-1]}` has no counterpart: that of the image counts")
     return {"command": begin[0] if begin else "", "args": [*begin[1:], *end]}
 
 
-def words(part: Field) -> list[str]:
+def split_command(part: Field) -> list[str]:
     """The words of a command, a list or a text as a shell reads it."""
     if isinstance(part.value, list):
         return part.texts()
@@ -65,71 +65,71 @@ def words(part: Field) -> list[str]:
         return []
 
 
-def resources(service: Field) -> Body:
+def convert_resources(service: Field) -> Body:
     """``cpu`` and ``memory``: limits, else reservations; where neither is set, the platform's default applies."""
-    found: Body = {}
+    amounts: Body = {}
     limits, reserved = ((*_RESOURCES, form) for form in ("limits", "reservations"))
     for steps in (limits, reserved):
-        _at(service, steps)
-    cores = _first(service, (*limits, "cpus"), ("cpus",), (*reserved, "cpus"))
-    size = _first(service, (*limits, "memory"), ("mem_limit",), (*reserved, "memory"), ("mem_reservation",))
+        _get_field(service, steps)
+    cores = _find_first_field(service, (*limits, "cpus"), ("cpus",), (*reserved, "cpus"))
+    size = _find_first_field(service, (*limits, "memory"), ("mem_limit",), (*reserved, "memory"), ("mem_reservation",))
     if cores and (amount := cores.cores()):
-        found["cpu"] = cpu(amount)
+        amounts["cpu"] = format_cpu(amount)
     if size and (amount := size.size()):
-        found["memory"] = memory(amount)
-    if missing := [field for field in ("cpu", "memory") if field not in found]:
+        amounts["memory"] = format_memory(amount)
+    if missing := [field for field in ("cpu", "memory") if field not in amounts]:
         service.add_note(
             "convert-default",
             f"no limit for {' and '.join(missing)} is set, so the default applies",
             "defaults are 50m and 128Mi; set deploy.resources.limits",
             on_key=True,
         )
-    return found
+    return amounts
 
 
-def _first(service: Field, *paths: Sequence[str]) -> Field | None:
+def _find_first_field(service: Field, *paths: Sequence[str]) -> Field | None:
     """The first of the values at ``paths`` that is set; the others stay unused."""
     for path in paths:
         value = service.value
         for step in path:
             value = value.get(step) if isinstance(value, dict) else None
         if value is not None:
-            return _at(service, path)
+            return _get_field(service, path)
     return None
 
 
-def _at(part: Field, steps: Sequence[str]) -> Field:
+def _get_field(part: Field, steps: Sequence[str]) -> Field:
     for step in steps:
         part = part[step]
     return part
 
 
-def variables(
+def convert_variables(
     service: Field, files: StoredFiles, environ: Mapping[str, str], ports: Sequence[Port], own: Mapping[str, str]
 ) -> tuple[list[Body], set[str]]:
     """``env``, and the secrets that it refers to: env files in their order, then `environment`, which wins.
 
     ``own`` are variables with the secret and key of each, such as ``db.password``.
     """
-    found: dict[str, str] = {}
+    environment: dict[str, str] = {}
     secrets: dict[str, str] = {}
     for name, reference in own.items():
         if _is_allowed(service, name):
-            found[name], secrets[name] = f"{SECRET_URI}{reference}", reference.partition(".")[0]
+            environment[name], secrets[name] = f"{SECRET_URI}{reference}", reference.partition(".")[0]
     for entry in service["env_file"].items():
         stored = files.variables(entry)
         for key in stored.keys:
             if _is_allowed(entry, key):
-                found[key], secrets[key] = f"{SECRET_URI}{stored.secret}.{key}", stored.secret
+                environment[key], secrets[key] = f"{SECRET_URI}{stored.secret}.{key}", stored.secret
     for name, part in service["environment"].fields():
-        value = _value(name, part, environ)
+        value = _get_variable_value(name, part, environ)
         if value is not None and _is_allowed(part, name) and _is_writable(part, name, value, ports):
-            found[name] = value
+            environment[name] = value
             secrets.pop(name, None)
-    return [{"name": name, "value": value} for name, value in found.items()], set(secrets.values())
+    return [{"name": name, "value": value} for name, value in environment.items()], set(secrets.values())
 
 
-def _value(name: str, part: Field, environ: Mapping[str, str]) -> str | None:
+def _get_variable_value(name: str, part: Field, environ: Mapping[str, str]) -> str | None:
     """The value of a variable; one without a value has that of the caller's environment."""
     if part:
         return part.text()
@@ -167,12 +167,12 @@ def _is_writable(part: Field, name: str, value: str, ports: Sequence[Port]) -> b
     return True
 
 
-def probe(service: Field) -> Body:
+def convert_health_check(service: Field) -> Body:
     """``readinessProbe`` of a health check; empty where there is none."""
     check = service["healthcheck"]
     if not check or check["disable"].flag():
         return {}
-    command = _tested(check["test"])
+    command = _parse_health_command(check["test"])
     if not command:
         return {}
     amounts = (
@@ -181,11 +181,13 @@ def probe(service: Field) -> Body:
         ("timeoutSeconds", check["timeout"], check["timeout"].seconds() or _TIMEOUT),
         ("failureThreshold", check["retries"], check["retries"].number()),
     )
-    timing = {name: within(part, amount, *PROBE_BOUNDS[name]) for name, part, amount in amounts if amount is not None}
+    timing = {
+        name: clamp_value(part, amount, *PROBE_BOUNDS[name]) for name, part, amount in amounts if amount is not None
+    }
     return {"exec": {"command": command}, **timing}
 
 
-def _tested(part: Field) -> list[str]:
+def _parse_health_command(part: Field) -> list[str]:
     """The command of a health check; empty, with a note unless it is NONE, where there is none."""
     if isinstance(part.value, str):
         return [*_SHELL, part.value]
@@ -206,30 +208,30 @@ def _tested(part: Field) -> list[str]:
     return []
 
 
-def hooks(service: Field) -> Body:
+def convert_hooks(service: Field) -> Body:
     """``lifecycle``: the first command of each hook."""
-    found: Body = {}
+    body: Body = {}
     for field, hook in (("post_start", "postStart"), ("pre_stop", "preStop")):
-        for index, each in enumerate(service[field].items()):
+        for index, entry in enumerate(service[field].items()):
             if index:
-                each.ignored()
-                each.add_note("convert-left-out", "a workload has one command of each hook; this one is left out")
-            elif command := words(each["command"]):
-                found[hook] = {"exec": {"command": command}}
+                entry.ignored()
+                entry.add_note("convert-left-out", "a workload has one command of each hook; this one is left out")
+            elif command := split_command(entry["command"]):
+                body[hook] = {"exec": {"command": command}}
             else:
-                each.add_note("convert-malformed", "the field `command` is missing")
-    return found
+                entry.add_note("convert-malformed", "the field `command` is missing")
+    return body
 
 
-def security(service: Field) -> Body:
+def convert_security_options(service: Field) -> Body:
     """``securityOptions``: a user and a group by number."""
     part = service["user"]
     user, _, group = part.text().partition(":")
     names = {"runAsUser": "0" if user == "root" else user, "filesystemGroupId": "0" if group == "root" else group}
-    return dict(_ids(part, names))
+    return dict(_list_ids(part, names))
 
 
-def _ids(part: Field, names: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+def _list_ids(part: Field, names: Mapping[str, str]) -> Iterator[tuple[str, int]]:
     for field, text in names.items():
         if text.isdecimal() and len(text) <= 5 and int(text) < 65535:
             yield field, int(text)
@@ -237,12 +239,12 @@ def _ids(part: Field, names: Mapping[str, str]) -> Iterator[tuple[str, int]]:
             part.add_note("convert-left-out", "users and groups are numbers from 0 to 65534; the image's counts")
 
 
-def tags(service: Field) -> dict[str, str]:
+def convert_labels(service: Field) -> dict[str, str]:
     """The labels of the service, and of its deployment, that can be tags (docs/platform/fields.md#tags)."""
-    found: dict[str, str] = {}
+    own_tags: dict[str, str] = {}
     for labels in (service["labels"], service["deploy"]["labels"]):
         for name, part in labels.fields():
-            if name.startswith(TAG_PREFIX) or name in found or len(found) == _MOST_TAGS:
+            if name.startswith(TAG_PREFIX) or name in own_tags or len(own_tags) == _MOST_TAGS:
                 part.add_note(
                     "convert-left-out",
                     "the label is a built-in tag, a second one of its name, or one "
@@ -250,5 +252,5 @@ def tags(service: Field) -> dict[str, str]:
                     on_key=True,
                 )
             else:
-                found[name] = part.text()
-    return found
+                own_tags[name] = part.text()
+    return own_tags

@@ -12,7 +12,7 @@ from reconciler.convert.compose.project import Project
 from reconciler.convert.compose.values import Field
 from reconciler.convert.compose.workloads import Services
 from reconciler.convert.drafts import Converted, Draft, Place, in_order
-from reconciler.convert.names import fitting
+from reconciler.convert.names import make_valid_name
 from reconciler.convert.notes import ConversionNote, is_faulty
 from reconciler.convert.tracked_value import ResourceNotes
 from reconciler.model.finding import Pointer
@@ -22,7 +22,7 @@ from reconciler.model.kinds.table import TABLE
 _DEFAULT_GVC = "default"
 
 
-def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> Converted:
+def convert_project(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> Converted:
     """Manifests for the services of ``project``, in the GVC ``gvc``, else in that of the project's name.
 
     The GVC itself is among them if ``locations`` name where it is. The notes name everything that is not converted,
@@ -30,7 +30,7 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
     """
     sheet = ResourceNotes("", 0)
     root = Field(sheet, (), project.value)
-    name = gvc or fitting(root["name"].text() or _DEFAULT_GVC)
+    name = gvc or make_valid_name(root["name"].text() or _DEFAULT_GVC)
     root["include"].ignored()
     services = Services(root, project, name)
     services.convert()
@@ -41,7 +41,7 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
         # Else it is only what follows from the errors.
         root["services"].add_note("convert-malformed", "there is no service to convert")
     if locations:
-        links = [f"//location/{each}" for each in locations]
+        links = [f"//location/{location}" for location in locations]
         body = {"kind": "gvc", "name": name, "spec": {"staticPlacement": {"locationLinks": links}}}
         drafts.append(Draft(Kind.GVC, "", name, body))
     else:
@@ -59,13 +59,13 @@ def convert(project: Project, gvc: str = "", locations: Sequence[str] = ()) -> C
     )
     root["name"].text()
     note_unused_fields(root)
-    placed = [_worded(_placed(each, project.origins), project.wording) for each in sheet.remarks]
-    drafts = [msgspec.structs.replace(draft, place=_place(draft, project.origins)) for draft in drafts]
-    ordered = sorted(in_order(drafts), key=lambda draft: _rank(draft, services.order))
+    placed = [_adapt_wording(_relocate_note(remark, project.origins), project.wording) for remark in sheet.remarks]
+    drafts = [msgspec.structs.replace(draft, place=_find_place(draft, project.origins)) for draft in drafts]
+    ordered = sorted(in_order(drafts), key=lambda draft: _rank_draft(draft, services.order))
     return Converted(ordered, [*project.notes, *placed])
 
 
-def _place(draft: Draft, origins: Mapping[Pointer, Origin]) -> Place:
+def _find_place(draft: Draft, origins: Mapping[Pointer, Origin]) -> Place:
     """Where that is written which ``draft`` is made of; the beginning of the project where it is unknown."""
     at = draft.place.at if draft.place else ()
     while at not in origins:
@@ -74,7 +74,7 @@ def _place(draft: Draft, origins: Mapping[Pointer, Origin]) -> Place:
     return Place(path, position, own)
 
 
-def _worded(note: ConversionNote, wording: Mapping[str, str]) -> ConversionNote:
+def _adapt_wording(note: ConversionNote, wording: Mapping[str, str]) -> ConversionNote:
     """``note`` whose suggestion has the words of the language of its file."""
     suggestion = note.suggestion
     for words, others in wording.items():
@@ -82,12 +82,12 @@ def _worded(note: ConversionNote, wording: Mapping[str, str]) -> ConversionNote:
     return msgspec.structs.replace(note, suggestion=suggestion)
 
 
-def _rank(draft: Draft, order: Mapping[str, int]) -> tuple[int, int]:
+def _rank_draft(draft: Draft, order: Mapping[str, int]) -> tuple[int, int]:
     """The place of a kind; workloads are in the order in which they depend on one another."""
     return TABLE[draft.kind].rank, order[draft.name] if draft.kind is Kind.WORKLOAD else -1
 
 
-def _placed(note: ConversionNote, origins: Mapping[Pointer, Origin]) -> ConversionNote:
+def _relocate_note(note: ConversionNote, origins: Mapping[Pointer, Origin]) -> ConversionNote:
     """``note`` about the merged document at the place where the value is written."""
     at = note.at
     while at not in origins:

@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.convert.compose.merging import SECTIONS
 from reconciler.convert.compose.values import Field
 from reconciler.model.finding import Pointer
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 ANY = "any value"
 
@@ -224,12 +224,12 @@ KNOWN = CARRIED.keys() | SAME_HERE.keys() | LEFT_OUT.keys()
 
 def _fields_below() -> dict[tuple[str, ...], tuple[str, ...]]:
     """The names of fields, by the steps to the field that has them. The tables' own names have no dots."""
-    found: dict[tuple[str, ...], set[str]] = {}
+    children: dict[tuple[str, ...], set[str]] = {}
     for field in KNOWN:
         steps = tuple(field.split("."))
         for end in range(len(steps)):
-            found.setdefault(steps[:end], set()).add(steps[end])
-    return {steps: tuple(sorted(names)) for steps, names in found.items()}
+            children.setdefault(steps[:end], set()).add(steps[end])
+    return {steps: tuple(sorted(names)) for steps, names in children.items()}
 
 
 _FIELDS_BELOW = _fields_below()
@@ -251,22 +251,22 @@ def steps_of(at: Pointer) -> tuple[str, ...]:
 
 def note_unused_fields(root: Field) -> None:
     """Note every field below ``root`` that was not used and has a meaning."""
-    for left in _left(root):
-        _note(left)
+    for left in _list_unused_fields(root):
+        _note_unused_field(left)
 
 
-def _left(part: Field) -> Iterator[Field]:
+def _list_unused_fields(part: Field) -> Iterator[Field]:
     """The topmost unused parts below ``part``, unless they match the platform's behaviour."""
     value = part.value
     for step, member in value.items() if isinstance(value, dict) else enumerate(value):
-        each = Field(part.sheet, (*part.at, step), member)
-        if each.at in part.sheet.whole:
+        field = Field(part.sheet, (*part.at, step), member)
+        if field.at in part.sheet.whole:
             continue
-        if each.at not in part.sheet.seen:
-            if not _is_same_here(each):
-                yield each
+        if field.at not in part.sheet.seen:
+            if not _is_same_here(field):
+                yield field
         elif isinstance(member, dict | list):
-            yield from _left(each)
+            yield from _list_unused_fields(field)
 
 
 def _is_same_here(part: Field) -> bool:
@@ -275,29 +275,31 @@ def _is_same_here(part: Field) -> bool:
         return True
     if bool in map(type, accepted) and isinstance(part.value, str):
         return part.flag() in accepted
-    return any(type(part.value) is type(each) and part.value == each for each in accepted)
+    return any(type(part.value) is type(value) and part.value == value for value in accepted)
 
 
-def _note(part: Field) -> None:
+def _note_unused_field(part: Field) -> None:
     name, here = part.at[-1], steps_of(part.at)
     if str(name).startswith(_EXTENSION):
         part.add_note("compose-extension", f"`{name}` has no meaning by itself; aliases of it do", on_key=True)
     elif part.at[0] == "networks" or here == ("services", "*", "networks"):
         part.add_note("compose-network", f"`{name}` has no counterpart", _NETWORK, on_key=True)
     elif isinstance(name, int):
-        part.add_note("convert-left-out", f"an entry of `{_field(part.at)}` has no counterpart and is left out")
+        part.add_note(
+            "convert-left-out", f"an entry of `{_get_field_name(part.at)}` has no counterpart and is left out"
+        )
     else:
-        instead = _LEFT_OUT.get(here) or _suggested(here)
+        instead = _LEFT_OUT.get(here) or _suggest_field(here)
         part.add_note("convert-left-out", f"`{name}` has no counterpart and is left out", instead, on_key=True)
 
 
-def _suggested(steps: tuple[str, ...]) -> str:
+def _suggest_field(steps: tuple[str, ...]) -> str:
     """The field beside the one at ``steps`` whose name is meant."""
     *above, name = steps
     beside = _FIELDS_BELOW.get(tuple(above), ())
-    near = closest(name, beside) if name not in beside else None
+    near = find_closest_word(name, beside) if name not in beside else None
     return f"did you mean `{near}`?" if near else ""
 
 
-def _field(at: Pointer) -> str:
+def _get_field_name(at: Pointer) -> str:
     return str(next((step for step in reversed(at) if isinstance(step, str)), "document"))

@@ -27,7 +27,7 @@ class Interpolated(NamedTuple):
     unset: tuple[str, ...]
 
 
-def interpolate(text: str, environ: Mapping[str, str]) -> Interpolated:
+def interpolate_text(text: str, environ: Mapping[str, str]) -> Interpolated:
     """Replace the variables of ``text``; ``$$`` is a dollar sign, and so is one before no name.
 
     Raises InterpolationError.
@@ -85,11 +85,11 @@ class _Interpolation:
         if not braces:
             return self._value(name[0])
         form = _FORM.match(self._text, self._at)
-        found = self._formed(name[0], form[0], depth) if form else self._value(name[0])
+        text = self._formed(name[0], form[0], depth) if form else self._value(name[0])
         if not self._text.startswith("}", self._at):
             raise InterpolationError(f"${{{name[0]} has no closing brace, or a form that does not exist")
         self._at += 1
-        return found
+        return text
 
     def _formed(self, name: str, form: str, depth: int) -> str:
         """The value of ``${NAME:-WORD}`` and its relatives; with a colon an empty variable counts as missing."""
@@ -111,7 +111,7 @@ class _Interpolation:
         return word if missing else str(value)
 
     def _value(self, name: str) -> str:
-        found = self._environ.get(name)
-        if found is None and self._wanted:
+        text = self._environ.get(name)
+        if text is None and self._wanted:
             self.unset.append(name)
-        return found or ""
+        return text or ""

@@ -31,38 +31,38 @@ Notes = list[ConversionNote]
 
 def long_form(project: Node, notes: Notes) -> Node:
     """The document ``project`` with the long form of everything that has one; notes name what is malformed."""
-    found = dict(project.fields)
+    sections = dict(project.fields)
     if not isinstance(project.value, dict):
         if project.value is not None:
             notes.append(project.origin.note("convert-malformed", "a compose file is a mapping with `services`"))
         return project._replace(value={})
     for section in ("services", "volumes", "networks", "secrets", "configs"):
-        if section in found:
+        if section in sections:
             members = {
-                name: _fields(each, notes, is_service=section == "services")
-                for name, each in found[section].fields.items()
+                name: _convert_fields(node, notes, is_service=section == "services")
+                for name, node in sections[section].fields.items()
             }
-            found[section] = _mapping(found[section], notes)._replace(value=members)
-    if "include" in found:
-        found["include"] = _each(found["include"], "path", notes)
-    return project._replace(value=found)
+            sections[section] = _require_mapping(sections[section], notes)._replace(value=members)
+    if "include" in sections:
+        sections["include"] = _convert_items(sections["include"], "path", notes)
+    return project._replace(value=sections)
 
 
-def _fields(node: Node, notes: Notes, *, is_service: bool) -> Node:
+def _convert_fields(node: Node, notes: Notes, *, is_service: bool) -> Node:
     """A service, volume or the like."""
     if not isinstance(node.value, dict):
         return node
-    found = {}
-    for name, each in node.value.items():
-        if each.directive and each.value is None:
-            found[name] = each
+    members = {}
+    for name, value in node.value.items():
+        if value.directive and value.value is None:
+            members[name] = value
             continue
         form = _SERVICE.get(name) if is_service else None
-        found[name] = form(each, notes) if form else _pairs(each, name, notes)
-    return node._replace(value=found)
+        members[name] = form(value, notes) if form else _convert_pairs(value, name, notes)
+    return node._replace(value=members)
 
 
-def _pairs(node: Node, name: str, notes: Notes) -> Node:
+def _convert_pairs(node: Node, name: str, notes: Notes) -> Node:
     """A list of pairs or names as a mapping, and the same in the mapping ``node``."""
     if name in _PAIRS and isinstance(node.value, list):
         members: dict[str, Node] = {}
@@ -74,21 +74,21 @@ def _pairs(node: Node, name: str, notes: Notes) -> Node:
             members[item.value[:end]] = item._replace(value=item.value[end + 1 :] if end < len(item.value) else None)
         return node._replace(value=members)
     if isinstance(node.value, dict) and name not in _PAIRS:
-        return node._replace(value={key: _pairs(member, key, notes) for key, member in node.value.items()})
+        return node._replace(value={key: _convert_pairs(member, key, notes) for key, member in node.value.items()})
     return node
 
 
 def _end_of_name(text: str, signs: str) -> int:
-    return min((found for found in map(text.find, signs) if found >= 0), default=len(text))
+    return min((position for position in map(text.find, signs) if position >= 0), default=len(text))
 
 
-def _mapping(node: Node, notes: Notes) -> Node:
+def _require_mapping(node: Node, notes: Notes) -> Node:
     if not isinstance(node.value, dict) and node.value is not None:
         notes.append(node.origin.note("convert-malformed", f"`{node.origin.at[-1]}` is not a mapping"))
     return node._replace(value=node.fields)
 
 
-def _named(node: Node, notes: Notes) -> Node:
+def _convert_names(node: Node, notes: Notes) -> Node:
     """A list of names as a mapping of them to nothing."""
     if not isinstance(node.value, list):
         return node
@@ -101,58 +101,58 @@ def _named(node: Node, notes: Notes) -> Node:
     return node._replace(value=names)
 
 
-def _listed(node: Node, _: Notes) -> Node:
+def _wrap_in_list(node: Node, _: Notes) -> Node:
     """One item as a list of it."""
     return node if isinstance(node.value, list) or node.value is None else node._replace(value=[node])
 
 
-def _each(node: Node, field: str, notes: Notes) -> Node:
+def _convert_items(node: Node, field: str, notes: Notes) -> Node:
     """A list, or one item, of texts as mappings with the text as ``field``."""
-    found = []
-    for item in _listed(node, notes).items:
+    items = []
+    for item in _wrap_in_list(node, notes).items:
         if isinstance(item.value, str):
-            found.append(_made(item, {field: item.value}))
+            items.append(_make_mapping(item, {field: item.value}))
         elif isinstance(item.value, dict):
-            found.append(item)
+            items.append(item)
         else:
             notes.append(item.origin.note("convert-malformed", f"an entry of `{node.origin.at[-1]}` is not a text"))
-    return node._replace(value=found)
+    return node._replace(value=items)
 
 
-def _made(node: Node, values: dict[str, Any]) -> Node:
+def _make_mapping(node: Node, values: dict[str, Any]) -> Node:
     """A mapping with ``values`` at the place of ``node``, without those that are None."""
     return node._replace(value={key: Node(value, node.origin) for key, value in values.items() if value is not None})
 
 
-def _one(field: str) -> Callable[[Node, Notes], Node]:
+def _make_text_converter(field: str) -> Callable[[Node, Notes], Node]:
     """A text as a mapping with the text as ``field``."""
     return lambda node, notes: (
-        _made(node, {field: node.value}) if isinstance(node.value, str) else _pairs(node, field, notes)
+        _make_mapping(node, {field: node.value}) if isinstance(node.value, str) else _convert_pairs(node, field, notes)
     )
 
 
-def _entries(field: str) -> Callable[[Node, Notes], Node]:
-    return lambda node, notes: _each(node, field, notes)
+def _make_list_converter(field: str) -> Callable[[Node, Notes], Node]:
+    return lambda node, notes: _convert_items(node, field, notes)
 
 
-def _ports(node: Node, notes: Notes) -> Node:
-    found: list[Node] = []
-    for item in _listed(node, notes).items:
+def _convert_ports(node: Node, notes: Notes) -> Node:
+    ports: list[Node] = []
+    for item in _wrap_in_list(node, notes).items:
         if isinstance(item.value, dict):
-            found.append(item)
+            ports.append(item)
         else:
-            found += _port(item, notes)
-    return node._replace(value=found)
+            ports += _parse_port(item, notes)
+    return node._replace(value=ports)
 
 
-def _port(item: Node, notes: Notes) -> Iterator[Node]:
+def _parse_port(item: Node, notes: Notes) -> Iterator[Node]:
     """A port or a range of them in the short form."""
     text = str(item.value) if isinstance(item.value, str | int) and not isinstance(item.value, bool) else ""
     match = _PORT.fullmatch(text)
     if match is None:
         notes.append(item.origin.note("convert-malformed", "a port is [[IP:]PUBLISHED:]TARGET[/PROTOCOL]"))
         return
-    targets, published = _range(match["target"]), _range(match["published"] or "")
+    targets, published = _parse_range(match["target"]), _parse_range(match["published"] or "")
     if not targets:
         notes.append(item.origin.note("convert-malformed", "a range begins with its lowest port"))
         return
@@ -163,7 +163,7 @@ def _port(item: Node, notes: Notes) -> Iterator[Node]:
     paired = published if len(published) == len(targets) else [None] * len(targets)
     for number, host in zip(targets, paired, strict=True):
         ip = (match["ip"] or "").strip("[]") or None
-        yield _made(item, {"target": number, "published": host, "host_ip": ip, "protocol": match["protocol"]})
+        yield _make_mapping(item, {"target": number, "published": host, "host_ip": ip, "protocol": match["protocol"]})
 
 
 def too_many(count: int) -> tuple[str, str]:
@@ -171,43 +171,43 @@ def too_many(count: int) -> tuple[str, str]:
     return f"a range of {count:,} ports is left out: at most {MOST_PORTS} are declared", "name the ports that are used"
 
 
-def _range(text: str) -> range:
+def _parse_range(text: str) -> range:
     first, _, last = text.partition("-")
     return range(int(first), int(last or first) + 1) if text else range(0)
 
 
-def _volumes(node: Node, notes: Notes) -> Node:
-    found = []
-    for item in _listed(node, notes).items:
+def _convert_volumes(node: Node, notes: Notes) -> Node:
+    volumes = []
+    for item in _wrap_in_list(node, notes).items:
         if isinstance(item.value, dict):
-            found.append(item)
+            volumes.append(item)
         elif isinstance(item.value, str) and item.value:
-            found.append(_volume(item))
+            volumes.append(_parse_volume(item))
         else:
             notes.append(item.origin.note("convert-malformed", "a volume is [SOURCE:]TARGET[:MODE] or a mapping"))
-    return node._replace(value=found)
+    return node._replace(value=volumes)
 
 
-def _volume(item: Node) -> Node:
+def _parse_volume(item: Node) -> Node:
     """A mount in the short form."""
     parts = item.value.split(":")
     source, target = (parts[0], parts[1]) if len(parts) > 1 else (None, parts[0])
     modes = parts[2].split(",") if len(parts) > 2 else []
     kind = "bind" if source and source.startswith(_HOST_PATH) else "volume"
     values: dict[str, Any] = {"type": kind, "source": source, "target": target}
-    made = _made(item, {**values, "read_only": True if "ro" in modes else None})
+    node = _make_mapping(item, {**values, "read_only": True if "ro" in modes else None})
     others = [mode for mode in modes if mode not in ("ro", "rw")] + parts[3:]
-    return made._replace(value={**made.value, "mode": Node(",".join(others), item.origin)}) if others else made
+    return node._replace(value={**node.value, "mode": Node(",".join(others), item.origin)}) if others else node
 
 
 _SERVICE: dict[str, Callable[[Node, Notes], Node]] = {
-    **dict.fromkeys(_NAMES, _named),
-    **dict.fromkeys(_LISTS, _listed),
-    "ports": _ports,
-    "volumes": _volumes,
-    "secrets": _entries("source"),
-    "configs": _entries("source"),
-    "env_file": _entries("path"),
-    "extends": _one("service"),
-    "build": _one("context"),
+    **dict.fromkeys(_NAMES, _convert_names),
+    **dict.fromkeys(_LISTS, _wrap_in_list),
+    "ports": _convert_ports,
+    "volumes": _convert_volumes,
+    "secrets": _make_list_converter("source"),
+    "configs": _make_list_converter("source"),
+    "env_file": _make_list_converter("path"),
+    "extends": _make_text_converter("service"),
+    "build": _make_text_converter("context"),
 }

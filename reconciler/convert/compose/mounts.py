@@ -10,8 +10,8 @@ from reconciler.convert.compose.stored_files import StoredFile, StoredFiles
 from reconciler.convert.compose.values import Field
 from reconciler.convert.drafts import Body, Draft, Place
 from reconciler.convert.mounts import Mount, MountPaths
-from reconciler.convert.names import Names, fitting
-from reconciler.convert.quantities import gigabytes
+from reconciler.convert.names import Names, make_valid_name
+from reconciler.convert.quantities import convert_to_gigabytes
 from reconciler.model.finding import Pointer
 from reconciler.model.key import Kind
 from reconciler.model.platform import SCRATCH_URI, SECRET_URI, VOLUMESET_URI
@@ -56,20 +56,20 @@ class Volumes:
         ``stored``: path → the secret that is the file there. Names of scratch volumes begin with ``scope``: those of
         two containers of a workload are two directories.
         """
-        found, paths = Mounted([], set()), MountPaths()
-        wanted = [*self._listed(name, service, is_job=is_job), *self._in_memory(service), *self._stored(service)]
-        wanted = [_within(each, scope) for each in wanted] if scope else wanted
-        wanted += [_Wanted(service, Mount(f"{SECRET_URI}{each}", at), each) for at, each in stored.items()]
-        for part, mount, secret in wanted:
+        mounted, paths = Mounted([], set()), MountPaths()
+        requests = [*self._listed(name, service, is_job=is_job), *self._in_memory(service), *self._stored(service)]
+        requests = [_scope_scratch_volume(request, scope) for request in requests] if scope else requests
+        requests += [_Wanted(service, Mount(f"{SECRET_URI}{text}", at), text) for at, text in stored.items()]
+        for part, mount, secret in requests:
             if trouble := paths.refusal(mount.path):
                 part.add_note("convert-mount", f"the path {_without_uri(trouble)}; the mount is left out")
-            elif len(found.mounts) == _MOST:
+            elif len(mounted.mounts) == _MOST:
                 part.add_note("convert-mount", f"a workload has at most {_MOST} mounts; this one is left out")
             else:
                 paths.add(mount)
-                found.mounts.append(mount)
-                found.secrets.update({secret} - {""})
-        return found
+                mounted.mounts.append(mount)
+                mounted.secrets.update({secret} - {""})
+        return mounted
 
     def note_unused(self) -> None:
         """Note the volumes that no service mounts."""
@@ -81,13 +81,13 @@ class Volumes:
     def _listed(self, name: str, service: Field, *, is_job: bool) -> Iterator[_Wanted]:
         for part in service["volumes"].items():
             kind, target = part["type"].text("volume"), part["target"]
-            path = _absolute(target, "")
+            path = _resolve_mount_path(target, "")
             if not path:
                 part.ignored()
             elif kind == "bind":
                 yield from self._bound(part, path)
             elif kind == "tmpfs" or (kind == "volume" and not part["source"]):
-                yield _Wanted(part, Mount(f"{SCRATCH_URI}{fitting(path)}", path))
+                yield _Wanted(part, Mount(f"{SCRATCH_URI}{make_valid_name(path)}", path))
             elif kind == "volume":
                 yield from self._volume(name, service, part, path, is_job=is_job)
             else:
@@ -100,7 +100,7 @@ class Volumes:
         part["read_only"].flag()
         if stored is None:
             part.ignored()
-        elif _fits(part, stored, path):
+        elif _can_mount_file(part, stored, path):
             yield _Wanted(part, Mount(stored.uri, path), stored.secret)
 
     def _volume(self, name: str, service: Field, part: Field, path: str, *, is_job: bool) -> Iterator[_Wanted]:
@@ -131,13 +131,13 @@ class Volumes:
         volume = source.text()
         if not self._sets.get(volume):
             self._sets[volume] = self._add(volume, self._root["volumes"][volume])
-        found = self._sets[volume]
+        text = self._sets[volume]
         user = self._users.setdefault(volume, name)
         if user == name:
             count = service["deploy"]["replicas"].number() or service["scale"].number() or 1
             if count > 1:
                 source.add_note("convert-shared-volume", f"each of the {count} replicas has a volume of its own")
-            return found
+            return text
         source.add_note(
             "convert-shared-volume",
             f"{user} has the volume {volume}; {name} gets one of its own",
@@ -145,9 +145,9 @@ class Volumes:
         )
         own = (volume, name)
         if own not in self._sets:
-            self._sets[own] = self._names.take(Kind.VOLUMESET, self._gvc, (f"{found}-{name}",))
-            if found in self._by_name:
-                origin = self._by_name[found]
+            self._sets[own] = self._names.take(Kind.VOLUMESET, self._gvc, (f"{text}-{name}",))
+            if text in self._by_name:
+                origin = self._by_name[text]
                 self._add_draft(self._sets[own], {**origin.body, "name": self._sets[own]}, source.at)
         return self._sets[own]
 
@@ -156,15 +156,15 @@ class Volumes:
         external = part["external"]
         if external and (isinstance(external.value, dict) or external.flag()):
             named = external["name"].text() if isinstance(external.value, dict) else ""
-            found = fitting(named or wish)
-            part.add_note("convert-missing", f"{name} is external", f"the volume set {found} must exist", on_key=True)
-            return found
-        found = self._names.take(Kind.VOLUMESET, self._gvc, (wish,))
-        spec = {"initialCapacity": _capacity(name, part), "performanceClass": "general-purpose-ssd"}
+            text = make_valid_name(named or wish)
+            part.add_note("convert-missing", f"{name} is external", f"the volume set {text} must exist", on_key=True)
+            return text
+        text = self._names.take(Kind.VOLUMESET, self._gvc, (wish,))
+        spec = {"initialCapacity": _find_capacity(name, part), "performanceClass": "general-purpose-ssd"}
         tags = part["labels"].mapping()
-        body = {"kind": "volumeset", "name": found, "gvc": self._gvc, **({"tags": tags} if tags else {}), "spec": spec}
-        self._add_draft(found, body, part.at)
-        return found
+        body = {"kind": "volumeset", "name": text, "gvc": self._gvc, **({"tags": tags} if tags else {}), "spec": spec}
+        self._add_draft(text, body, part.at)
+        return text
 
     def _add_draft(self, name: str, body: Body, at: Pointer) -> None:
         self._by_name[name] = Draft(Kind.VOLUMESET, self._gvc, name, body, Place("", 0, at))
@@ -180,7 +180,7 @@ class Volumes:
                     "the directory counts as ephemeral storage",
                 )
             if path.startswith("/"):
-                yield _Wanted(part, Mount(f"{SCRATCH_URI}{fitting(path)}", f"/{path.strip('/')}"))
+                yield _Wanted(part, Mount(f"{SCRATCH_URI}{make_valid_name(path)}", f"/{path.strip('/')}"))
             else:
                 part.add_note("convert-malformed", "an entry of `tmpfs` is not an absolute path")
 
@@ -188,22 +188,26 @@ class Volumes:
         for section, directory in (("secrets", _SECRETS_AT), ("configs", "/")):
             for part in service[section].items():
                 name = part["source"].required()
-                path = _absolute(part["target"], posixpath.join(directory, name), directory)
+                path = _resolve_mount_path(part["target"], posixpath.join(directory, name), directory)
                 stored = self._files.declared(section, name, part) if name else None
                 if stored is None:
                     part.ignored()
-                elif _fits(part, stored, path):
+                elif _can_mount_file(part, stored, path):
                     yield _Wanted(part, Mount(stored.uri, path), stored.secret)
 
 
-def _within(wanted: _Wanted, scope: str) -> _Wanted:
-    """``wanted`` with a scratch volume of its own in ``scope``."""
-    uri, path = wanted.mount
+def _scope_scratch_volume(request: _Wanted, scope: str) -> _Wanted:
+    """``request`` with a scratch volume of its own in ``scope``."""
+    uri, path = request.mount
     is_scratch = uri.startswith(SCRATCH_URI)
-    return wanted._replace(mount=Mount(f"{SCRATCH_URI}{fitting(f'{scope}{path}')}", path)) if is_scratch else wanted
+    return (
+        request._replace(mount=Mount(f"{SCRATCH_URI}{make_valid_name(f'{scope}{path}')}", path))
+        if is_scratch
+        else request
+    )
 
 
-def _fits(part: Field, stored: StoredFile, path: str) -> bool:
+def _can_mount_file(part: Field, stored: StoredFile, path: str) -> bool:
     """Whether ``stored`` can be the file ``path``; else ``part`` gets a note."""
     if stored.is_whole and path.count("/") < 2:
         part.add_note(
@@ -215,7 +219,7 @@ def _fits(part: Field, stored: StoredFile, path: str) -> bool:
     return True
 
 
-def _absolute(target: Field, default: str, directory: str = "") -> str:
+def _resolve_mount_path(target: Field, default: str, directory: str = "") -> str:
     """The path of a mount, below ``directory`` if it is relative; "" with a note where there is none."""
     text = target.text() or default
     if directory and not text.startswith("/"):
@@ -227,7 +231,7 @@ def _absolute(target: Field, default: str, directory: str = "") -> str:
     return ""
 
 
-def _capacity(name: str, part: Field) -> int:
+def _find_capacity(name: str, part: Field) -> int:
     """GB of a volume set (docs/platform/volumeset.md#performance-classes)."""
     size = part["driver_opts"]["size"].size() if isinstance(part.peek("driver_opts"), dict) else None
     if size is None:
@@ -238,12 +242,12 @@ def _capacity(name: str, part: Field) -> int:
             on_key=True,
         )
         return _LEAST_CAPACITY
-    wanted = gigabytes(size)
-    found = min(max(wanted, _LEAST_CAPACITY), _MOST_CAPACITY)
-    if found != wanted:
+    requested = convert_to_gigabytes(size)
+    capacity = min(max(requested, _LEAST_CAPACITY), _MOST_CAPACITY)
+    if capacity != requested:
         bounds = f"a volume has {_LEAST_CAPACITY} to {_MOST_CAPACITY} GB"
-        part["driver_opts"]["size"].add_note("convert-capacity", f"{bounds}, so {found}")
-    return found
+        part["driver_opts"]["size"].add_note("convert-capacity", f"{bounds}, so {capacity}")
+    return capacity
 
 
 def _without_uri(trouble: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.convert.budget import Budget
-from reconciler.convert.compose.interpolation import InterpolationError, interpolate
+from reconciler.convert.compose.interpolation import InterpolationError, interpolate_text
 from reconciler.convert.compose.reading import ComposeDocument
 from reconciler.convert.notes import ConversionNote
 from reconciler.model.finding import Pointer
@@ -89,16 +89,16 @@ class Interpolation:
 
     def _text(self, text: str, origin: Origin) -> str:
         try:
-            found = interpolate(text, self.environ)
+            interpolated = interpolate_text(text, self.environ)
         except InterpolationError as error:
             self.notes.append(origin.note("compose-variable", str(error)))
             return ""
-        if CONTROL.search(found.text):
+        if CONTROL.search(interpolated.text):
             self.notes.append(origin.note("compose-variable", "the value of a variable has a control character"))
             return ""
-        if not self.budget.allows(0, len(found.text), origin.noted(self.notes)):
+        if not self.budget.allows(0, len(interpolated.text), origin.noted(self.notes)):
             return ""
-        for name in found.unset:
+        for name in interpolated.unset:
             if name not in self._unset:
                 self._unset.add(name)
                 self.notes.append(
@@ -108,7 +108,7 @@ class Interpolation:
                         f"set it in the environment or in .env, or write ${{{name}:-DEFAULT}}",
                     )
                 )
-        return found.text
+        return interpolated.text
 
 
 class Verbatim(Interpolation):
@@ -121,21 +121,21 @@ class Verbatim(Interpolation):
         return text if self.budget.allows(0, len(text), origin.noted(self.notes)) else ""
 
 
-def made(value: Any, origin: Origin) -> Node:
+def make_node(value: Any, origin: Origin) -> Node:
     """``value`` as nodes, all of ``origin``; nodes in it stay as they are."""
     if isinstance(value, Node):
         return value
     if isinstance(value, dict):
-        return Node({key: made(member, origin) for key, member in value.items()}, origin)
-    return Node([made(item, origin) for item in value] if isinstance(value, list) else value, origin)
+        return Node({key: make_node(member, origin) for key, member in value.items()}, origin)
+    return Node([make_node(item, origin) for item in value] if isinstance(value, list) else value, origin)
 
 
-def plain(node: Node) -> Any:
+def get_plain_value(node: Node) -> Any:
     """The value of ``node`` without origins."""
     if isinstance(node.value, dict):
-        return {key: plain(member) for key, member in node.value.items()}
+        return {key: get_plain_value(member) for key, member in node.value.items()}
     if isinstance(node.value, list):
-        return [plain(item) for item in node.value]
+        return [get_plain_value(item) for item in node.value]
     return node.value
 
 
@@ -144,21 +144,21 @@ def size_of(node: Node) -> tuple[int, int]:
     values, characters = 0, 0
     waiting = [node]
     while waiting:
-        each = waiting.pop()
+        child = waiting.pop()
         values += 1
-        if isinstance(each.value, str):
-            characters += len(each.value)
-        waiting += each.fields.values() or each.items
+        if isinstance(child.value, str):
+            characters += len(child.value)
+        waiting += child.fields.values() or child.items
     return values, characters
 
 
-def origins(node: Node) -> dict[Pointer, Origin]:
+def collect_origins(node: Node) -> dict[Pointer, Origin]:
     """The origin of each value of ``node``, by its path in the merged document."""
-    found: dict[Pointer, Origin] = {}
+    by_pointer: dict[Pointer, Origin] = {}
     waiting: list[tuple[Pointer, Node]] = [((), node)]
     while waiting:
-        at, each = waiting.pop()
-        found[at] = each.origin
-        steps = each.value.items() if isinstance(each.value, dict) else enumerate(each.items)
+        at, child = waiting.pop()
+        by_pointer[at] = child.origin
+        steps = child.value.items() if isinstance(child.value, dict) else enumerate(child.items)
         waiting += [((*at, step), member) for step, member in steps]
-    return found
+    return by_pointer

@@ -42,7 +42,7 @@ class Addresses:
         self._ports: dict[str, dict[int, None]] = {name: {} for name in services}
         self._protocols: dict[tuple[str, int], str] = {}
         for name, service in services.items():
-            for text in _texts(service):
+            for text in _list_address_texts(service):
                 self._add(name, text)
 
     def ports(self, service: str) -> Iterable[int]:
@@ -76,34 +76,37 @@ class _Wanted(NamedTuple):
 
 def ports_of(name: str, service: Field, addresses: Addresses) -> list[Port]:
     """The ports of the service ``name``, with notes on those that it cannot have. The endpoint leads to the first."""
-    wanted: dict[int, _Wanted] = {}
-    for each in (*_published(service), *_exposed(service)):
-        if each.number in wanted:
-            each.part.add_note("convert-left-out", f"port {each.number} is already declared", on_key=True)
-        elif is_usable(each.part, each.number):
-            wanted[each.number] = each
+    requests: dict[int, _Wanted] = {}
+    for request in (*_list_published_ports(service), *_list_exposed_ports(service)):
+        if request.number in requests:
+            request.part.add_note("convert-left-out", f"port {request.number} is already declared", on_key=True)
+        elif is_usable(request.part, request.number):
+            requests[request.number] = request
     for number in addresses.ports(name):
-        if number not in wanted and is_usable(service, number):
+        if number not in requests and is_usable(service, number):
             _note_added(service, number, "other services address it")
-            wanted[number] = _Wanted(service, number, None)
-    if not wanted and (usual := _usual(service)):
+            requests[number] = _Wanted(service, number, None)
+    if not requests and (usual := _find_usual_port(service)):
         _note_added(service, usual, "images of this name serve it")
-        wanted[usual] = _Wanted(service, usual, None)
-    found = [_port(each, each.protocol or addresses.protocol(name, each.number)) for each in wanted.values()]
-    found.sort(key=lambda port: not port.is_open)
-    _note_published(found, wanted)
-    return found
+        requests[usual] = _Wanted(service, usual, None)
+    ports = [
+        _make_port(request, request.protocol or addresses.protocol(name, request.number))
+        for request in requests.values()
+    ]
+    ports.sort(key=lambda port: not port.is_open)
+    _note_published(ports, requests)
+    return ports
 
 
-def _port(wanted: _Wanted, protocol: str) -> Port:
-    is_local = wanted.published is None or wanted.published.startswith(_LOOPBACK)
-    return Port(wanted.number, protocol, is_open=not is_local and protocol != "tcp")
+def _make_port(request: _Wanted, protocol: str) -> Port:
+    is_local = request.published is None or request.published.startswith(_LOOPBACK)
+    return Port(request.number, protocol, is_open=not is_local and protocol != "tcp")
 
 
-def _note_published(ports: Sequence[Port], wanted: Mapping[int, _Wanted]) -> None:
+def _note_published(ports: Sequence[Port], requests: Mapping[int, _Wanted]) -> None:
     """Note what takes the place of each port of the machine."""
     for index, port in enumerate(ports):
-        part, _, address, _ = wanted[port.number]
+        part, _, address, _ = requests[port.number]
         if address is None:
             continue
         if address.startswith(_LOOPBACK):
@@ -117,7 +120,7 @@ def _note_published(ports: Sequence[Port], wanted: Mapping[int, _Wanted]) -> Non
         (part["published"] or part).add_note("compose-published", message)
 
 
-def _published(service: Field) -> Iterator[_Wanted]:
+def _list_published_ports(service: Field) -> Iterator[_Wanted]:
     for part in service["ports"].items():
         number = part["target"].number()
         if part["protocol"].text("tcp").lower() != "tcp":
@@ -134,7 +137,7 @@ def _published(service: Field) -> Iterator[_Wanted]:
             yield _Wanted(part, number, address, word)
 
 
-def _exposed(service: Field) -> Iterator[_Wanted]:
+def _list_exposed_ports(service: Field) -> Iterator[_Wanted]:
     for part in service["expose"].items():
         text, _, protocol = part.text().partition("/")
         first, _, last = text.partition("-")
@@ -150,10 +153,10 @@ def _exposed(service: Field) -> Iterator[_Wanted]:
 
 def has_port(name: str, service: Field, addresses: Addresses) -> bool:
     """Whether the service ``name`` names a port, is addressed at one, or has an image that serves one."""
-    return bool(service.peek("ports") or service.peek("expose") or addresses.ports(name) or _usual(service))
+    return bool(service.peek("ports") or service.peek("expose") or addresses.ports(name) or _find_usual_port(service))
 
 
-def _usual(service: Field) -> int:
+def _find_usual_port(service: Field) -> int:
     """The port that an image of a well-known name serves; 0 for others."""
     image = service.peek("image")
     return _USUAL.get(image.rpartition("/")[2].partition("@")[0].partition(":")[0], 0) if isinstance(image, str) else 0
@@ -163,7 +166,7 @@ def _note_added(service: Field, number: int, reason: str) -> None:
     service.add_note("compose-port", f"port {number} is declared, since {reason}", "expose names ports", on_key=True)
 
 
-def _texts(service: Any) -> Iterator[str]:
+def _list_address_texts(service: Any) -> Iterator[str]:
     """The texts of a service that may have addresses."""
     fields = service if isinstance(service, dict) else {}
     waiting = [fields.get(name) for name in ("environment", "command", "entrypoint", "healthcheck")]

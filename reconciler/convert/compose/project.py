@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from reconciler.convert.budget import Budget
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
 from reconciler.convert.compose.long_forms import long_form
-from reconciler.convert.compose.merging import SECTIONS, declared_twice, merged, without_directives
-from reconciler.convert.compose.nodes import Interpolation, Node, Origin, origins, plain, size_of
+from reconciler.convert.compose.merging import SECTIONS, declared_twice, merge_nodes, without_directives
+from reconciler.convert.compose.nodes import Interpolation, Node, Origin, collect_origins, get_plain_value, size_of
 from reconciler.convert.compose.reading import ComposeDocument, read_compose
 from reconciler.convert.notes import ConversionNote
 from reconciler.errors import OutsideFileError, UnreadableFileError
@@ -88,7 +88,7 @@ class _Chain(NamedTuple):
     above: tuple[tuple[str, str], ...]
 
 
-def load(
+def load_project(
     paths: Sequence[str],
     environ: Mapping[str, str],
     profiles: Collection[str],
@@ -108,8 +108,8 @@ def load(
     name = whole.fields.get("name")
     return Project(
         str(name.value) if name and isinstance(name.value, str) else "",
-        plain(active),
-        origins(active),
+        get_plain_value(active),
+        collect_origins(active),
         inactive,
         environ,
         read_file,
@@ -120,7 +120,7 @@ def load(
     )
 
 
-def joined(base: str, path: str) -> str:
+def join_path(base: str, path: str) -> str:
     """``path``, which begins at the directory ``base`` unless it is absolute."""
     return path if path.startswith("~") else posixpath.normpath(posixpath.join(base, path))
 
@@ -131,14 +131,14 @@ def _by_profile(project: Node, profiles: Collection[str], notes: list[Conversion
     active = {*profiles}
     if "services" not in project.fields:
         return project, frozenset()
-    for name, each in list(services.items()):
-        wanted = each.fields.get("profiles")
-        names = [item.value for item in wanted.items if isinstance(item.value, str)] if wanted else []
+    for name, node in list(services.items()):
+        own_profiles = node.fields.get("profiles")
+        names = [item.value for item in own_profiles.items if isinstance(item.value, str)] if own_profiles else []
         if names and "*" not in active and active.isdisjoint(names):
             inactive.add(name)
             del services[name]
             notes.append(
-                each.origin.note(
+                node.origin.note(
                     "compose-profile",
                     f"the service {name} is left out: no profile of it is on",
                     "--compose-profile NAME turns one on, and '*' all",
@@ -166,14 +166,14 @@ class _Loader:
         """The files ``paths`` merged, with what they include. Raises UnreadableFileError."""
         documents = [document for path in paths for document in self._documents(path, base, variables)]
         empty = Node({}, Origin(paths[0], 0, (), base))
-        found = reduce(merged, documents, empty)
-        for entry in found.fields.get("include", empty).items:
-            found = self._with_included(found, entry, variables)
-        return found
+        node = reduce(merge_nodes, documents, empty)
+        for entry in node.fields.get("include", empty).items:
+            node = self._with_included(node, entry, variables)
+        return node
 
     def _documents(self, path: str, base: str, variables: Interpolation) -> list[Node]:
         documents = self._nodes(path, base, variables)
-        return [self._with_extended(each, path, variables) for each in documents]
+        return [self._with_extended(document, path, variables) for document in documents]
 
     def _nodes(self, path: str, base: str, variables: Interpolation) -> list[Node]:
         """The documents of a file in the long form. Raises UnreadableFileError."""
@@ -184,13 +184,16 @@ class _Loader:
         if path not in self._parsed:
             self._parsed[path], faults = read_compose(path, self.contents[path])
             self.faults |= dict.fromkeys(faults)
-        found = self._parsed[path]
-        if len(found) > MOST_DOCUMENTS:
-            origin = Origin(path, found[MOST_DOCUMENTS].position, (), base)
+        documents = self._parsed[path]
+        if len(documents) > MOST_DOCUMENTS:
+            origin = Origin(path, documents[MOST_DOCUMENTS].position, (), base)
             self.notes.append(
                 origin.note("convert-malformed", f"a compose file has at most {MOST_DOCUMENTS} documents")
             )
-        return [long_form(variables.nodes(each, base), self.notes) for each in found[:MOST_DOCUMENTS]]
+        return [
+            long_form(variables.nodes(compose_document, base), self.notes)
+            for compose_document in documents[:MOST_DOCUMENTS]
+        ]
 
     def _check_count(self) -> None:
         """Raise UnreadableFileError if no further file is read."""
@@ -199,13 +202,13 @@ class _Loader:
 
     def _with_included(self, project: Node, entry: Node, variables: Interpolation) -> Node:
         """``project`` with the files of an entry of ``include``, which must not have its resources again."""
-        paths = [joined(entry.origin.base, each) for each in _texts(entry.fields.get("path"))]
+        paths = [join_path(entry.origin.base, text) for text in _list_texts(entry.fields.get("path"))]
         if not paths or any(path in self._including for path in paths):
             reason = "includes itself" if paths else "names no `path`"
             self.notes.append(entry.origin.note("convert-malformed", f"this entry of `include` {reason}"))
             return project
-        directories = _texts(entry.fields.get("project_directory"))
-        base = joined(entry.origin.base, directories[0]) if directories else posixpath.dirname(paths[0])
+        directories = _list_texts(entry.fields.get("project_directory"))
+        base = join_path(entry.origin.base, directories[0]) if directories else posixpath.dirname(paths[0])
         self._including += paths
         try:
             self._check_count()
@@ -215,18 +218,18 @@ class _Loader:
             return project
         finally:
             del self._including[-len(paths) :]
-        for each in declared_twice(project, included):
-            section, name = each.origin.at[-2:]
+        for duplicate in declared_twice(project, included):
+            section, name = duplicate.origin.at[-2:]
             message = f"{name} in `{section}` is also declared by an included file"
-            self.notes.append(each.origin.note("convert-duplicate", message))
-        fields = {name: each for name, each in included.fields.items() if name in SECTIONS}
-        return merged(included._replace(value=fields), project)
+            self.notes.append(duplicate.origin.note("convert-duplicate", message))
+        fields = {name: node for name, node in included.fields.items() if name in SECTIONS}
+        return merge_nodes(included._replace(value=fields), project)
 
     def _own_variables(self, entry: Node, base: str, variables: Interpolation) -> Interpolation:
         """The variables of an included project: its own env files come last."""
         environ = dict(variables.environ)
-        named = _texts(entry.fields.get("env_file"))
-        for path in [joined(entry.origin.base, each) for each in named] or [joined(base, ".env")]:
+        named = _list_texts(entry.fields.get("env_file"))
+        for path in [join_path(entry.origin.base, text) for text in named] or [join_path(base, ".env")]:
             try:
                 raw = self._read_file(path)
                 if self.budget.allows(0, len(raw), entry.origin.noted(self.notes)):
@@ -250,17 +253,17 @@ class _Loader:
         extends = service.fields.get("extends")
         if extends is None:
             return service
-        own = service._replace(value={key: each for key, each in service.fields.items() if key != "extends"})
+        own = service._replace(value={key: node for key, node in service.fields.items() if key != "extends"})
         base = self._base(extends, name, services, chain, variables)
-        return merged(base, own, ("services", name)) if base else own
+        return merge_nodes(base, own, ("services", name)) if base else own
 
     def _base(
         self, extends: Node, name: str, services: Mapping[str, Node], chain: _Chain, variables: Interpolation
     ) -> Node | None:
-        wanted = next(iter(_texts(extends.fields.get("service"))), name)
-        files = _texts(extends.fields.get("file"))
-        path = joined(extends.origin.base, files[0]) if files else chain.path
-        link = (path, wanted)
+        base_name = next(iter(_list_texts(extends.fields.get("service"))), name)
+        files = _list_texts(extends.fields.get("file"))
+        path = join_path(extends.origin.base, files[0]) if files else chain.path
+        link = (path, base_name)
         if link in chain.above or len(chain.above) == MOST_EXTENDED:
             reason = "extends itself" if link in chain.above else f"has more than {MOST_EXTENDED} services above it"
             self.notes.append(extends.origin.note("convert-malformed", f"the service {name} {reason}"))
@@ -269,13 +272,13 @@ class _Loader:
             return None
         if path != chain.path:
             services = self._services_of(path, extends, variables)
-        if wanted not in services:
+        if base_name not in services:
             if not files or services:
                 self.notes.append(
                     extends.origin.note("convert-malformed", "there is no service of this name to extend")
                 )
             return None
-        base = self._extended(wanted, services, _Chain(path, (*chain.above, link)), variables)
+        base = self._extended(base_name, services, _Chain(path, (*chain.above, link)), variables)
         return base if self.budget.allows(*size_of(base), extends.origin.noted(self.notes)) else None
 
     def _services_of(self, path: str, extends: Node, variables: Interpolation) -> Mapping[str, Node]:
@@ -287,7 +290,7 @@ class _Loader:
                 self._note_unreadable(extends, "the extended file", error)
                 return {}
             self._extendable[path, variables] = {
-                name: each for node in nodes for name, each in node.fields.get("services", node).fields.items()
+                name: service for node in nodes for name, service in node.fields.get("services", node).fields.items()
             }
         return self._extendable[path, variables]
 
@@ -296,8 +299,8 @@ class _Loader:
         self.notes.append(node.origin.note(kind.rule, f"{file} cannot be read: {error}", kind.suggestion))
 
 
-def _texts(node: Node | None) -> list[str]:
+def _list_texts(node: Node | None) -> list[str]:
     """The text of ``node``, or the texts in it."""
     if node is None:
         return []
-    return [each.value for each in (node.items or [node]) if isinstance(each.value, str) and each.value]
+    return [item.value for item in (node.items or [node]) if isinstance(item.value, str) and item.value]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from reconciler.documents.locator import Locator
 from reconciler.documents.positions import Position
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.documents.types import Document, unreadable_paths
 from reconciler.model.finding import Fault, Finding, Pointer
 
@@ -28,16 +28,16 @@ class ComposeDocument(NamedTuple):
 
 def read_compose(path: str, raw: bytes) -> tuple[list[ComposeDocument], list[Finding]]:
     """The documents of a compose file, and findings for what is unreadable; no content makes it raise."""
-    reading = read(raw)
+    reading = parse_documents(raw)
     tags: dict[Position, str] = {}
     locator = Locator(raw)
     if any(fault.rule == _TAG for fault in reading.faults):
         plain, tags = _without_tags(raw, reading.faults)
-        reading = read(plain) if tags else reading
+        reading = parse_documents(plain) if tags else reading
     faults, documents = {(fault.line, fault.column, fault.rule): fault for fault in reading.faults}, []
-    for document in sorted([*reading.documents, *reading.partial], key=lambda each: each.index):
+    for document in sorted([*reading.documents, *reading.partial], key=lambda entry: entry.index):
         value = _with_texts(document, locator, faults)
-        directives = {at: tags[place] for at, place in _places(document, locator, tags) if place in tags}
+        directives = {at: tags[pointer] for at, pointer in _list_places(document, locator, tags) if pointer in tags}
         documents.append(ComposeDocument(path, document.index, value, directives))
     if faults:
         return [], [Finding.at(path, fault) for fault in faults.values()]
@@ -47,7 +47,7 @@ def read_compose(path: str, raw: bytes) -> tuple[list[ComposeDocument], list[Fin
 def _without_tags(raw: bytes, faults: list[Fault]) -> tuple[bytes, dict[Position, str]]:
     """``raw`` with spaces in place of the tags of compose, and those tags by position."""
     text = raw.decode("utf-8-sig")
-    starts = [0, *(found.end() for found in _BREAK.finditer(text))]
+    starts = [0, *(match.end() for match in _BREAK.finditer(text))]
     tags: dict[Position, str] = {}
     for fault in faults:
         at = starts[fault.line - 1] + fault.column - 1
@@ -66,26 +66,26 @@ def _with_texts(document: Document, locator: Locator, faults: dict[tuple[int, in
         written, fault = places.written(at), (*places.value(at), _AMBIGUOUS)
         if written is not None and fault in faults:
             del faults[fault]
-            texts[_below(document.value, at)] = written
-    return _replaced(document.value, texts) if texts else document.value
+            texts[_get_value_at(document.value, at)] = written
+    return _replace_markers(document.value, texts) if texts else document.value
 
 
-def _below(value: Any, at: Pointer) -> Any:
+def _get_value_at(value: Any, at: Pointer) -> Any:
     for step in at:
         value = value[step]
     return value
 
 
-def _replaced(value: Any, texts: dict[str, str]) -> Any:
+def _replace_markers(value: Any, texts: dict[str, str]) -> Any:
     """A copy of ``value`` without the marks that ``texts`` has; an alias repeats the mark of its anchor."""
     if isinstance(value, dict):
-        return {key: _replaced(member, texts) for key, member in value.items()}
+        return {key: _replace_markers(member, texts) for key, member in value.items()}
     if isinstance(value, list):
-        return [_replaced(item, texts) for item in value]
+        return [_replace_markers(item, texts) for item in value]
     return texts.get(value, value) if isinstance(value, str) else value
 
 
-def _places(document: Document, locator: Locator, tags: dict[Position, str]) -> Iterator[tuple[Pointer, Position]]:
+def _list_places(document: Document, locator: Locator, tags: dict[Position, str]) -> Iterator[tuple[Pointer, Position]]:
     if not tags:
         return
     places = locator.of(document.index)

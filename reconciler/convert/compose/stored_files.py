@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
 from reconciler.convert.compose.nodes import CONTROL
-from reconciler.convert.compose.project import Project, joined
+from reconciler.convert.compose.project import Project, join_path
 from reconciler.convert.compose.values import Field
-from reconciler.convert.drafts import Body, Draft, drafted, without_empty
-from reconciler.convert.names import Names, fitting
+from reconciler.convert.drafts import Body, Draft, make_draft, without_empty
+from reconciler.convert.names import Names, make_valid_name
 from reconciler.errors import OutsideFileError, UnreadableFileError
 from reconciler.model.key import Kind
 from reconciler.model.platform import SECRET_URI
@@ -60,7 +60,7 @@ class StoredFiles:
 
     def file(self, source: Field) -> StoredFile | None:
         """A file beside the compose file, which a service mounts; None with a note where it is none."""
-        path = joined(self.base(source), source.text())
+        path = join_path(self.base(source), source.text())
         if path not in self._files:
             self._files[path] = self._read_mounted(path, source)
         elif self._files[path] is None:
@@ -70,12 +70,14 @@ class StoredFiles:
     def variables(self, entry: Field) -> StoredVariables:
         """The variables of an entry of ``env_file``."""
         plain, is_required = entry["format"].text() == "raw", not entry["required"] or entry["required"].flag()
-        path = joined(self.base(entry["path"]), entry["path"].required())
+        path = join_path(self.base(entry["path"]), entry["path"].required())
         if (path, plain) not in self._variables:
             self._variables[path, plain] = self._read_variables(path, plain, entry, is_required=is_required)
-        found = self._variables[path, plain]
-        fits = self._project.budget.allows(len(found.keys), sum(map(len, found.keys)), entry.add_note)
-        return found if fits else _NO_VARIABLES
+        stored_variables = self._variables[path, plain]
+        fits = self._project.budget.allows(
+            len(stored_variables.keys), sum(map(len, stored_variables.keys)), entry.add_note
+        )
+        return stored_variables if fits else _NO_VARIABLES
 
     def note_unused(self) -> None:
         """Note the secrets and configs that no service uses."""
@@ -101,13 +103,13 @@ class StoredFiles:
         if external:
             named = external["name"].text() if isinstance(external.value, dict) else ""
             if named or external.flag():
-                secret = fitting(named or part["name"].text() or name)
+                secret = make_valid_name(named or part["name"].text() or name)
                 part.add_note("convert-missing", f"{name} is external", f"the secret {secret} must exist", on_key=True)
                 return StoredFile(secret, f"{SECRET_URI}{secret}", is_whole=True)
         content = self._content(part)
         if content is None:
             return None
-        wish = fitting(part["name"].text() or name)
+        wish = make_valid_name(part["name"].text() or name)
         end = section.removesuffix("s")
         wishes = (wish, f"{wish}-{end}")
         return self._add(wishes, posixpath.basename(part["file"].text()) or name, content)
@@ -127,7 +129,7 @@ class StoredFiles:
 
     def _of_file(self, part: Field) -> bytes | None:
         try:
-            return self._project.read_file(joined(self.base(part), part.required()))
+            return self._project.read_file(join_path(self.base(part), part.required()))
         except UnreadableFileError as error:
             part.add_note(error.rule, f"the file cannot be read: {error}", error.suggestion)
         return None
@@ -171,7 +173,7 @@ class StoredFiles:
 
     def _read_variables(self, path: str, plain: bool, entry: Field, *, is_required: bool) -> StoredVariables:
         try:
-            found = parse_env_file(self._project.read_file(path), self._project.environ, plain=plain)
+            env_file = parse_env_file(self._project.read_file(path), self._project.environ, plain=plain)
         except OutsideFileError as error:
             entry.add_note(error.rule, f"the env file cannot be read: {error}", error.suggestion)
             return _NO_VARIABLES
@@ -180,17 +182,17 @@ class StoredFiles:
                 "convert-file" if is_required else "convert-missing", f"the env file cannot be read: {error}"
             )
             return _NO_VARIABLES
-        texts = {name: text for name, text in found.items() if not CONTROL.search(text)}
-        if len(texts) < len(found):
-            names = ", ".join(sorted(found.keys() - texts.keys()))
+        texts = {name: text for name, text in env_file.items() if not CONTROL.search(text)}
+        if len(texts) < len(env_file):
+            names = ", ".join(sorted(env_file.keys() - texts.keys()))
             entry.add_note("convert-left-out", f"variables with control characters are left out: {names}")
         if not texts:
             entry.add_note("convert-left-out", "the env file has no variables")
             return _NO_VARIABLES
         stem = posixpath.basename(path).strip(".")
         folder = posixpath.basename(posixpath.dirname(path))
-        name = self._names.take(Kind.SECRET, "", (fitting(stem), fitting(f"{folder}-{stem}")))
-        self.drafts.append(_draft(name, {"type": "dictionary", "data": texts}))
+        name = self._names.take(Kind.SECRET, "", (make_valid_name(stem), make_valid_name(f"{folder}-{stem}")))
+        self.drafts.append(_make_secret_draft(name, {"type": "dictionary", "data": texts}))
         return StoredVariables(name, tuple(texts))
 
     def _add(self, wishes: tuple[str, ...], key: str, content: bytes) -> StoredFile:
@@ -201,12 +203,12 @@ class StoredFiles:
             text = "\0"
         if CONTROL.search(text):
             data = {"payload": b64encode(content).decode(), "encoding": "base64"}
-            self.drafts.append(_draft(name, {"type": "opaque", "data": data}))
+            self.drafts.append(_make_secret_draft(name, {"type": "opaque", "data": data}))
             return StoredFile(name, f"{SECRET_URI}{name}", is_whole=True)
         key = _ODD.sub("_", key).strip(".") or "file"
-        self.drafts.append(_draft(name, {"type": "dictionary", "data": {key: text}}))
+        self.drafts.append(_make_secret_draft(name, {"type": "dictionary", "data": {key: text}}))
         return StoredFile(name, f"{SECRET_URI}{name}.{key}", is_whole=False)
 
 
-def _draft(name: str, body: Body) -> Draft:
-    return drafted(Kind.SECRET, name, "", None, without_empty(body))
+def _make_secret_draft(name: str, body: Body) -> Draft:
+    return make_draft(Kind.SECRET, name, "", None, without_empty(body))

@@ -60,7 +60,7 @@ class Field(TrackedValue):
         if not _DURATION.fullmatch(text):
             self.add_note("convert-malformed", f"`{self.at[-1]}` is not a duration such as 1m30s")
             return None
-        return ceil(sum(_decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
+        return ceil(sum(_parse_decimal(number) * _SECONDS[unit] for number, unit in _PART.findall(text)))
 
     def size(self) -> Fraction | None:
         """The size in bytes; None where it is not set."""
@@ -68,7 +68,7 @@ class Field(TrackedValue):
         match = _SIZE.fullmatch(text)
         if match is None and text:
             self.add_note("convert-malformed", f"`{self.at[-1]}` is not a size such as 512m")
-        return _decimal(match[1]) * (1 << _POWERS[match[2].lower()]) if match else None
+        return _parse_decimal(match[1]) * (1 << _POWERS[match[2].lower()]) if match else None
 
     def cores(self) -> Fraction | None:
         """A number of cores; None where it is not set."""
@@ -76,10 +76,10 @@ class Field(TrackedValue):
         if text and not _DECIMAL.fullmatch(text):
             self.add_note("convert-malformed", f"`{self.at[-1]}` is not a number of cores such as 0.5")
             return None
-        return _decimal(text) if text else None
+        return _parse_decimal(text) if text else None
 
 
-def _decimal(text: str) -> Fraction:
+def _parse_decimal(text: str) -> Fraction:
     whole, _, digits = text.partition(".")
     digits = digits.partition(".")[0]
     return Fraction(int(f"{whole or 0}{digits}"), 10 ** len(digits))

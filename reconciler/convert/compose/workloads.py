@@ -46,7 +46,7 @@ class Services:
         self._gvc = gvc
         self._project = project
         every = dict(root["services"].fields())
-        grouped = {each for members in project.groups.values() for each in members}
+        grouped = {member for members in project.groups.values() for member in members}
         self._provided = {name: part for name, part in every.items() if part.peek("provider")}
         self._parts = {name: part for name, part in every.items() if name not in self._provided}
         self._addresses = Addresses({name: part.value for name, part in self._parts.items()})
@@ -77,26 +77,32 @@ class Services:
 
     def _members(self) -> dict[str, list[str]]:
         """Workload → its services, mostly one."""
-        found: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for name, part in self._parts.items():
             if isinstance(part.value, dict):
-                found.setdefault(self._workloads[name], []).append(name)
-        return found
+                groups.setdefault(self._workloads[name], []).append(name)
+        return groups
 
     def _add(self, workload: str, members: list[str]) -> None:
         """Add the workload with the containers of ``members``, mostly one; the first one decides what is not theirs."""
         name, part = members[0], self._parts[members[0]]
         is_job = name in self._jobs
-        made = [self._container(workload, each, each if members[1:] else "", is_job=is_job) for each in members]
-        ports = [port for each in made for port in each.ports]
-        is_stateful = not is_job and any(is_volumeset(mount) for each in made for mount in each.mounts)
+        pod_containers = [
+            self._container(workload, member, member if members[1:] else "", is_job=is_job) for member in members
+        ]
+        ports = [port for container in pod_containers for port in container.ports]
+        is_stateful = not is_job and any(
+            is_volumeset(mount) for container in pod_containers for mount in container.mounts
+        )
         spec: Body = {
             "type": "cron" if is_job else "stateful" if is_stateful else "standard",
-            "identityLink": self._identity(workload, {secret for each in made for secret in each.secrets}),
-            "containers": [each.body for each in made],
-            **(self._job(name, part) if is_job else _running(part, is_stateful=is_stateful)),
-            "securityOptions": containers.security(part),
-            "firewallConfig": _firewall(ports, is_stateful=is_stateful),
+            "identityLink": self._identity(
+                workload, {secret for container in pod_containers for secret in container.secrets}
+            ),
+            "containers": [container.body for container in pod_containers],
+            **(self._job(name, part) if is_job else _build_running_options(part, is_stateful=is_stateful)),
+            "securityOptions": containers.convert_security_options(part),
+            "firewallConfig": _build_firewall(ports, is_stateful=is_stateful),
         }
         addition = self._project.additions.get(name, Addition())
         body: Body = {"kind": "workload", "name": workload, "description": addition.description, "gvc": self._gvc,
@@ -108,18 +114,18 @@ class Services:
         ports = [] if is_job else ports_of(name, part, self._addresses)
         mounts, secrets = self.volumes.mounts(name, part, is_job=is_job, stored=addition.mounted, scope=scope)
         environ = self._project.environ
-        env, read = containers.variables(part, self.files, environ, ports, addition.secrets)
+        env, read = containers.convert_variables(part, self.files, environ, ports, addition.secrets)
         body: Body = {
             "name": container_name(name),
-            "image": containers.image(workload, part),
-            "workingDir": _directory(part["working_dir"]),
-            **containers.program(part),
-            **containers.resources(part),
+            "image": containers.convert_image(workload, part),
+            "workingDir": _convert_working_directory(part["working_dir"]),
+            **containers.convert_command(part),
+            **containers.convert_resources(part),
             "ports": [{"number": port.number, "protocol": port.protocol} for port in ports],
             "env": env,
             "volumes": [{"uri": mount.uri, "path": mount.path} for mount in mounts],
-            "readinessProbe": {} if is_job else addition.probe or containers.probe(part),
-            "lifecycle": containers.hooks(part),
+            "readinessProbe": {} if is_job else addition.probe or containers.convert_health_check(part),
+            "lifecycle": containers.convert_hooks(part),
         }
         _note_grace(part["stop_grace_period"])
         return _Container(without_empty(body), ports, mounts, secrets | read)
@@ -128,13 +134,13 @@ class Services:
         """The domains of the project, each with routes to its workloads."""
         routes: dict[str, list[Body]] = {}
         # The longest prefix first: the first route that fits counts.
-        for host in sorted(self._project.hosts, key=lambda each: -len(each.prefix)):
+        for host in sorted(self._project.hosts, key=lambda candidate: -len(candidate.prefix)):
             link = f"//gvc/{self._gvc}/workload/{self._workloads[host.service]}"
             route = {"workloadLink": link, "prefix": host.prefix, "port": host.port}
             routes.setdefault(host.name, []).append(route)
         first = {host.name: self._parts[host.service].at for host in reversed(self._project.hosts)}
-        for name, found in routes.items():
-            spec = {"ports": [{"number": 443, "protocol": "http2", "routes": found}]}
+        for name, own_routes in routes.items():
+            spec = {"ports": [{"number": 443, "protocol": "http2", "routes": own_routes}]}
             yield Draft(
                 Kind.DOMAIN, "", name, {"kind": "domain", "name": name, "spec": spec}, Place("", 0, first[name])
             )
@@ -159,8 +165,8 @@ class Services:
                 on_key=True,
             )
         part["deploy"]["mode"].text()
-        wanted = part["deploy"]["restart_policy"]["condition"] or part["restart"]
-        restarts = _restart(part) not in _NO_RESTART
+        restart = part["deploy"]["restart_policy"]["condition"] or part["restart"]
+        restarts = _find_restart_policy(part) not in _NO_RESTART
         if part["healthcheck"]:
             part["healthcheck"].ignored()
             part["healthcheck"].add_note("convert-left-out", "a cron workload has no probes", on_key=True)
@@ -168,15 +174,15 @@ class Services:
             if part[field]:
                 part[field].ignored()
                 part[field].add_note("convert-left-out", "a cron workload has no ports", on_key=True)
-        policy = "OnFailure" if wanted and restarts else "Never"
+        policy = "OnFailure" if restart and restarts else "Never"
         timing = {"schedule": schedule} if schedule else {"schedule": _NEVER, "suspend": True}
         return {"job": {**timing, "restartPolicy": policy}}
 
     def _named(self, name: str, part: Field) -> str:
-        found = self._names.take(Kind.WORKLOAD, self._gvc, (name,))
-        if found != name:
-            part.add_note("convert-name", f"the service {name} becomes the workload {found}", on_key=True)
-        return found
+        text = self._names.take(Kind.WORKLOAD, self._gvc, (name,))
+        if text != name:
+            part.add_note("convert-name", f"the service {name} becomes the workload {text}", on_key=True)
+        return text
 
     def _identity(self, workload: str, secrets: set[str]) -> str:
         if not secrets:
@@ -187,17 +193,19 @@ class Services:
 
     def _tags(self, members: list[str]) -> dict[str, str]:
         own = self._workloads[members[0]]
-        found = dict.fromkeys(self._workloads[each] for name in members for each in self._dependencies[name])
-        needed = [f"workload/{self._gvc}/{each}" for each in found if each != own]
-        tags = {name: value for each in members for name, value in containers.tags(self._parts[each]).items()}
+        workloads = dict.fromkeys(self._workloads[text] for name in members for text in self._dependencies[name])
+        needed = [f"workload/{self._gvc}/{text}" for text in workloads if text != own]
+        tags = {
+            name: value for member in members for name, value in containers.convert_labels(self._parts[member]).items()
+        }
         return tags | ({_DEPENDS_ON: ",".join(needed)} if needed else {})
 
     def _needed(self) -> Iterator[tuple[str, str]]:
         """The services that others depend on, with the condition for which these wait."""
         for part in self._parts.values():
             needed = part.peek("depends_on")
-            for name, each in needed.items() if isinstance(needed, dict) else ():
-                condition = each.get("condition") if isinstance(each, dict) else None
+            for name, value in needed.items() if isinstance(needed, dict) else ():
+                condition = value.get("condition") if isinstance(value, dict) else None
                 yield name, condition if isinstance(condition, str) else _CONDITIONS[0]
 
     def _one_shots(self) -> Iterator[str]:
@@ -205,12 +213,12 @@ class Services:
         needed = {name for name, _ in self._needed()}
         for name, part in self._parts.items():
             is_used = name in needed or part.peek("healthcheck") or has_port(name, part, self._addresses)
-            if not is_used and _restart(part) in _NO_RESTART:
+            if not is_used and _find_restart_policy(part) in _NO_RESTART:
                 yield name
 
     def _depends_on(self, name: str, service: Field) -> list[str]:
         """The services that must be healthy before ``name`` begins."""
-        found = []
+        dependencies = []
         for needed, part in service["depends_on"].fields():
             condition = part["condition"].text(_CONDITIONS[0]) if part else _CONDITIONS[0]
             optional = bool(part) and part["required"].value is not None and not part["required"].flag()
@@ -226,8 +234,8 @@ class Services:
                     on_key=True,
                 )
             else:
-                found.append(needed)
-        return found
+                dependencies.append(needed)
+        return dependencies
 
     def _note_missing(self, needed: str, part: Field, *, optional: bool) -> None:
         if optional or needed in self._project.inactive or needed in self._provided:
@@ -251,56 +259,56 @@ def _is_job(part: Field) -> bool:
     return isinstance(deploy, dict) and deploy.get("mode") in ("replicated-job", "global-job")
 
 
-def _directory(part: Field) -> str:
+def _convert_working_directory(part: Field) -> str:
     if part.text() and not part.text().startswith("/"):
         part.add_note("convert-left-out", "a working directory is an absolute path; the image's counts")
         return ""
     return part.text()
 
 
-def _restart(part: Field) -> str:
+def _find_restart_policy(part: Field) -> str:
     """The restart policy of a service; that of `deploy` wins. "" where there is none."""
     deploy = part.peek("deploy")
     policy = deploy.get("restart_policy") if isinstance(deploy, dict) else None
-    wanted = policy.get("condition") if isinstance(policy, dict) else None
-    found = part.peek("restart") if wanted is None else wanted
-    return "no" if found is False else found.partition(":")[0] if isinstance(found, str) else ""
+    condition = policy.get("condition") if isinstance(policy, dict) else None
+    restart = part.peek("restart") if condition is None else condition
+    return "no" if restart is False else restart.partition(":")[0] if isinstance(restart, str) else ""
 
 
-def _running(part: Field, *, is_stateful: bool) -> Body:
+def _build_running_options(part: Field, *, is_stateful: bool) -> Body:
     """The scale and rollout of a service that runs continuously."""
     deploy = part["deploy"]
     if deploy["mode"].text("replicated") == "global":
         deploy["mode"].add_note("convert-changed", "each location has the same number of replicas, one unless set")
     elif deploy["mode"].text("replicated") != "replicated":
         deploy["mode"].add_note("convert-malformed", "`mode` is replicated, global, replicated-job or global-job")
-    wanted = deploy["replicas"] if deploy["replicas"] else part["scale"]
-    count = wanted.number()
+    field = deploy["replicas"] if deploy["replicas"] else part["scale"]
+    count = field.number()
     if count is not None and not 0 <= count <= _MOST_REPLICAS:
-        wanted.add_note("convert-malformed", f"a number of replicas is from 0 to {_MOST_REPLICAS}")
+        field.add_note("convert-malformed", f"a number of replicas is from 0 to {_MOST_REPLICAS}")
         count = 1
     scale = 1 if count is None else count
     options: Body = {"autoscaling": {"metric": "disabled", "minScale": max(scale, 1), "maxScale": max(scale, 1)}}
     if scale == 0:
         options["suspend"] = True
-    return {"defaultOptions": options, "rolloutOptions": {} if is_stateful else _rollout(deploy)}
+    return {"defaultOptions": options, "rolloutOptions": {} if is_stateful else _build_rollout_options(deploy)}
 
 
 _MOST_REPLICAS = 10_000
 
 
-def _rollout(deploy: Field) -> Body:
+def _build_rollout_options(deploy: Field) -> Body:
     update = deploy["update_config"]
     if not update["order"] and not update["parallelism"]:
         return {}
     batch = update["parallelism"].number()
-    wanted: int | str = "100%" if batch == 0 else max(batch or 1, 1)
+    surge: int | str = "100%" if batch == 0 else max(batch or 1, 1)
     if update["order"].text("stop-first") == "start-first":
-        return {"maxSurgeReplicas": wanted}
-    return {"maxUnavailableReplicas": wanted, "maxSurgeReplicas": 0}
+        return {"maxSurgeReplicas": surge}
+    return {"maxUnavailableReplicas": surge, "maxSurgeReplicas": 0}
 
 
-def _firewall(ports: list[Port], *, is_stateful: bool) -> Body:
+def _build_firewall(ports: list[Port], *, is_stateful: bool) -> Body:
     """Open to the GVC for any port, to the world for a published one (docs/platform/workload.md#firewall)."""
     if not ports:
         return {}

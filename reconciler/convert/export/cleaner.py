@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from reconciler.convert.drafts import Body
-from reconciler.documents.schema.validator import checker
+from reconciler.documents.schema.validator import get_checker
 from reconciler.manifests.field_schema import FieldSchema, is_inert, shape_of
 from reconciler.manifests.links import LinkError, parse_link
-from reconciler.manifests.normalize import ManifestContext, Normalizer, translate
+from reconciler.manifests.normalize import ManifestContext, Normalizer, translate_text
 from reconciler.model.finding import Pointer
 from reconciler.model.key import GVC_SCOPED, Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
@@ -32,14 +32,14 @@ class ExportCleaner:
 
         Invalid fields stay as they are. ``unknown`` are the fields that the schema does not know.
         """
-        check = checker(str(self._kind))
+        check = get_checker(str(self._kind))
         breaches = [] if check.valid(value) else check.breaches(value)
-        self.unknown = [each.path for each in breaches if each.keyword == "additionalProperties"]
+        self.unknown = [breach.path for breach in breaches if breach.keyword == "additionalProperties"]
         self._broken = {
-            each.path[:end]
-            for each in breaches
-            if each.keyword != "additionalProperties"
-            for end in range(len(each.path) + 1)
+            breach.path[:end]
+            for breach in breaches
+            if breach.keyword != "additionalProperties"
+            for end in range(len(breach.path) + 1)
         }
         tidy: Body = self._tidy(shape_of(str(self._kind)), value, ())
         if self._kind is Kind.WORKLOAD:
@@ -97,7 +97,7 @@ class ExportCleaner:
         return f"//{text[len(own) :]}" if text.startswith(own) and link.kind is not Kind.ORG else text
 
     def _ours(self, text: str) -> str:
-        return text if self._dialect.scheme == "platform" else translate(text, self._dialect.scheme)
+        return text if self._dialect.scheme == "platform" else translate_text(text, self._dialect.scheme)
 
     def _containers(self, tidy: Body) -> None:
         """Images of the org become relative; commands and arguments use our variables."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from reconciler.convert.compose.nodes import Node
 from reconciler.convert.notes import ConversionNote
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 CARRIED = {
     "accessories.*": "`workload` with the name SERVICE-ACCESSORY, or that of `service`",
@@ -110,36 +110,36 @@ _SHARED = ("env", "labels", "options", "proxy")
 """Fields of roles and accessories in which the same has a meaning."""
 
 
-def unused(node: Node, form: str = "") -> Iterator[ConversionNote]:
+def check_unused_fields(node: Node, form: str = "") -> Iterator[ConversionNote]:
     """Notes about the fields below ``node``, which has the form ``form``, that nothing is made of."""
-    for name, each in node.fields.items():
-        here = _shared(f"{form}.{name}" if form else name)
+    for name, child in node.fields.items():
+        here = _find_shared_form(f"{form}.{name}" if form else name)
         if here in SAME_HERE or here in _FREE or name.startswith("x-"):
             continue
         if here in LEFT_OUT:
             rule = RULES.get(here, "convert-left-out")
-            yield each.origin.note(rule, f"`{name}` has no counterpart and is left out", LEFT_OUT[here])
+            yield child.origin.note(rule, f"`{name}` has no counterpart and is left out", LEFT_OUT[here])
         elif here in _MEMBERS:
-            for member in each.fields.values():
-                yield from unused(member, f"{here}.*")
+            for member in child.fields.values():
+                yield from check_unused_fields(member, f"{here}.*")
         elif here == "env":
-            tags = {key: value for key, value in each.fields.items() if key == "tags"}
-            yield from unused(each._replace(value=tags), here)
-        elif here in _KNOWN or any(known.startswith(f"{here}.") for known in _KNOWN):
-            yield from unused(each, here)
+            tags = {key: value for key, value in child.fields.items() if key == "tags"}
+            yield from check_unused_fields(child._replace(value=tags), here)
+        elif here in _KNOWN or any(prefix.startswith(f"{here}.") for prefix in _KNOWN):
+            yield from check_unused_fields(child, here)
         else:
-            instead = _OPTION if form.endswith("options") else _suggested(name, form)
-            yield each.origin.note("convert-left-out", f"`{name}` has no counterpart and is left out", instead)
+            instead = _OPTION if form.endswith("options") else _suggest_field(name, form)
+            yield child.origin.note("convert-left-out", f"`{name}` has no counterpart and is left out", instead)
 
 
-def _shared(form: str) -> str:
+def _find_shared_form(form: str) -> str:
     """``form`` as in the tables: `env` and the like are one for the root, roles and accessories."""
     parts = form.split(".")
     return ".".join(parts[2:]) if len(parts) > 2 and parts[0] in _MEMBERS and parts[2] in _SHARED else form
 
 
-def _suggested(name: str, form: str) -> str:
+def _suggest_field(name: str, form: str) -> str:
     above = f"{form}." if form else ""
-    beside = {each.removeprefix(above).partition(".")[0] for each in _KNOWN if each.startswith(above)}
-    near = closest(name, sorted(beside - {"*"}))
+    beside = {text.removeprefix(above).partition(".")[0] for text in _KNOWN if text.startswith(above)}
+    near = find_closest_word(name, sorted(beside - {"*"}))
     return f"did you mean `{near}`?" if near else ""

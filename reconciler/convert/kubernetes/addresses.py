@@ -36,34 +36,34 @@ Addresses = Mapping[tuple[str, str], Address]
 
 def note_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
     """Note, on every Service and every text that names one, the name and port here."""
-    known: dict[tuple[str, str], Address] = {}
+    addresses: dict[tuple[str, str], Address] = {}
     for one in deployed:
         for service in one.services:
-            if (service.namespace, service.name) not in known:
-                known[service.namespace, service.name] = address = _address(service, one)
+            if (service.namespace, service.name) not in addresses:
+                addresses[service.namespace, service.name] = address = _build_address(service, one)
                 changed = [f"{here} instead of {there}" for there, here in address.ports.items() if here != there]
                 ports = f", on port {', '.join(changed)}" if changed else ""
                 service.root["metadata"]["name"].add_note(
                     "convert-service-name", f"{service} is reached at {address.host} here{ports}"
                 )
     for item in bundle.of(*WORKLOADS, "ConfigMap"):
-        for part in _texts(item):
-            found = dict.fromkeys(_named(part.text(), item.namespace, known))
-            if found:
-                part.add_note("convert-service-name", f"{', '.join(found)} here")
+        for part in _list_texts(item):
+            mentions = dict.fromkeys(_find_service_addresses(part.text(), item.namespace, addresses))
+            if mentions:
+                part.add_note("convert-service-name", f"{', '.join(mentions)} here")
 
 
-def _address(service: Item, deployed: Deployed) -> Address:
+def _build_address(service: Item, deployed: Deployed) -> Address:
     """The address behind ``service``, without ports that the workload does not have."""
     behind: dict[int | str, int] = {}
-    for each in deployed.ports:
-        behind.setdefault(each.number, each.number)
-        behind.setdefault(each.name, each.number)
+    for container_port in deployed.ports:
+        behind.setdefault(container_port.number, container_port.number)
+        behind.setdefault(container_port.name, container_port.number)
     ports = {port.number: behind[port.target] for port in ports_of(service) if port.target in behind}
     return Address(f"{deployed.name}.{deployed.gvc}.platform.local", ports)
 
 
-def _texts(item: Item) -> Iterator[TrackedValue]:
+def _list_texts(item: Item) -> Iterator[TrackedValue]:
     """Values of ``item`` that may name a Service: texts, commands, arguments and plain variables."""
     if item.kind == "ConfigMap":
         yield from (part for _, part in item.root["data"].fields() if isinstance(part.value, str))
@@ -73,10 +73,10 @@ def _texts(item: Item) -> Iterator[TrackedValue]:
         yield from (variable["value"] for variable in container["env"].items() if variable["value"])
 
 
-def _named(text: str, namespace: str, known: Addresses) -> Iterator[str]:
-    """``web:80 is web.shop.platform.local:8080`` for every Service of ``known`` that ``text`` addresses."""
+def _find_service_addresses(text: str, namespace: str, addresses: Addresses) -> Iterator[str]:
+    """``web:80 is web.shop.platform.local:8080`` for every Service of ``addresses`` that ``text`` addresses."""
     for match in _ADDRESS.finditer(text):
-        address = known.get((match["namespace"] or namespace, match["name"]))
+        address = addresses.get((match["namespace"] or namespace, match["name"]))
         if address is None or not (match["scheme"] or match["cluster"] or match["port"]):
             continue
         port = int(match["port"] or 0)

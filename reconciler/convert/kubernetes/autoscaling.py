@@ -30,7 +30,7 @@ class Scalers:
         scaler = self._scalers.get((item.kind, item.namespace, item.name))
         replicas = item.spec["replicas"].number()
         if scaler is not None:
-            return _scaled(scaler.spec, share)
+            return _build_autoscaling(scaler.spec, share)
         if item.kind == "DaemonSet":
             item.root["kind"].add_note(
                 "convert-changed",
@@ -38,15 +38,15 @@ class Scalers:
                 "set defaultOptions.autoscaling",
             )
         if replicas == 0:
-            return {"autoscaling": _fixed(1), "suspend": True}
-        return {"autoscaling": _fixed(1 if replicas is None else max(replicas, 1))}
+            return {"autoscaling": _build_fixed_scale(1), "suspend": True}
+        return {"autoscaling": _build_fixed_scale(1 if replicas is None else max(replicas, 1))}
 
 
-def _fixed(replicas: int) -> Body:
+def _build_fixed_scale(replicas: int) -> Body:
     return {"metric": "disabled", "minScale": replicas, "maxScale": replicas}
 
 
-def _scaled(spec: TrackedValue, share: Fraction) -> Body:
+def _build_autoscaling(spec: TrackedValue, share: Fraction) -> Body:
     least, most = spec["minReplicas"].number(), spec["maxReplicas"].number()
     if most is None:
         spec.add_note("convert-malformed", "the field `maxReplicas` is missing")
@@ -71,11 +71,11 @@ def _scaled(spec: TrackedValue, share: Fraction) -> Body:
 def _cpu_target(spec: TrackedValue) -> tuple[TrackedValue, int] | None:
     """The field with the percentage of cpu, and the percentage."""
     if spec["targetCPUUtilizationPercentage"]:
-        return _percentage(spec["targetCPUUtilizationPercentage"])
+        return _get_percentage(spec["targetCPUUtilizationPercentage"])
     for metric in spec["metrics"].items():
         if metric.peek("type") != "Resource" or metric["resource"]["name"].text() != "cpu":
             metric.ignored()
-            metric.add_note("convert-left-out", f"workloads do not scale by {_called(metric)}; it is left out")
+            metric.add_note("convert-left-out", f"workloads do not scale by {_describe_metric(metric)}; it is left out")
             continue
         metric["type"].text()
         resource = metric["resource"]
@@ -83,16 +83,16 @@ def _cpu_target(spec: TrackedValue) -> tuple[TrackedValue, int] | None:
         target["type"].text()
         value = target["averageUtilization"] or resource["targetAverageUtilization"]
         if value:
-            return _percentage(value)
+            return _get_percentage(value)
     return None
 
 
-def _percentage(part: TrackedValue) -> tuple[TrackedValue, int] | None:
+def _get_percentage(part: TrackedValue) -> tuple[TrackedValue, int] | None:
     value = part.number()
     return None if value is None else (part, value)
 
 
-def _called(metric: TrackedValue) -> str:
+def _describe_metric(metric: TrackedValue) -> str:
     """Kind and name of a metric, as far as it has them."""
     kind = metric.peek("type")
     holder = metric.peek(f"{kind[:1].lower()}{kind[1:]}") if isinstance(kind, str) else None

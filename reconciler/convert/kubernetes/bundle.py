@@ -80,7 +80,7 @@ class Bundle:
         self.items: list[Item] = []
         self._found: dict[tuple[str, str, str], Item] = {}
         for source in sources:
-            for at, value in _unpacked(source.value, ()):
+            for at, value in _unpack_list(source.value, ()):
                 self._add(source, at, value)
 
     def of(self, *kinds: str) -> Iterator[Item]:
@@ -101,11 +101,11 @@ class Bundle:
         self.sheets.append(sheet)
         root = TrackedValue(sheet, at, value)
         if not isinstance(value, dict) or "kind" not in value or "apiVersion" not in value:
-            _refuse(root)
+            _refuse_document(root)
             return
         kind, group = root["kind"].required(), root["apiVersion"].required().rpartition("/")[0]
         meant = group in GROUPS.get(kind, ())
-        item = Item(kind, root["metadata"]["namespace"].text(), _name(root["metadata"], meant), root, meant)
+        item = Item(kind, root["metadata"]["namespace"].text(), _find_name(root["metadata"], meant), root, meant)
         key = (kind, "" if kind in _UNSCOPED else item.namespace, item.name)
         if meant and key in self._found:
             first = self._found[key].root.sheet
@@ -117,7 +117,7 @@ class Bundle:
             self.items.append(item)
 
 
-def _name(metadata: TrackedValue, needed: bool) -> str:
+def _find_name(metadata: TrackedValue, needed: bool) -> str:
     """The name, else the prefix of names that a cluster generates."""
     generated = metadata["generateName"].text().rstrip("-")
     if metadata["name"] or not generated:
@@ -125,21 +125,21 @@ def _name(metadata: TrackedValue, needed: bool) -> str:
     return generated
 
 
-def _kind(value: Any) -> str:
+def _get_kind(value: Any) -> str:
     kind = value.get("kind") if isinstance(value, dict) else None
     return kind if isinstance(kind, str) else ""
 
 
-def _unpacked(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:
+def _unpack_list(value: Any, at: Pointer) -> Iterator[tuple[Pointer, Any]]:
     """``value``, or its items if it is a list; lists do not hold lists."""
-    if _kind(value) in _LISTED and isinstance(value.get("items"), list):
+    if _get_kind(value) in _LISTED and isinstance(value.get("items"), list):
         yield from (((*at, "items", index), item) for index, item in enumerate(value["items"]))
     else:
         yield at, value
 
 
-def _refuse(root: TrackedValue) -> None:
-    kind = _kind(root.value)
+def _refuse_document(root: TrackedValue) -> None:
+    kind = _get_kind(root.value)
     if kind in KINDS and "apiVersion" not in root.value:
         message = f"this is a manifest of the platform already, of kind {kind}"
         root.add_note("convert-not-kubernetes", message, "remove it; `reconciler import` tidies manifests")

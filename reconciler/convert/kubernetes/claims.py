@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from reconciler.convert.drafts import Body, Draft, drafted
+from reconciler.convert.drafts import Body, Draft, make_draft
 from reconciler.convert.kubernetes.bundle import Bundle, Item
 from reconciler.convert.kubernetes.namespaces import Namespaces
-from reconciler.convert.names import Names, fitting
-from reconciler.convert.quantities import gigabytes, quantity
+from reconciler.convert.names import Names, make_valid_name
+from reconciler.convert.quantities import convert_to_gigabytes, parse_quantity
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
 
@@ -34,7 +34,7 @@ class Claims:
         self._namespaces = namespaces
         self._sets: dict[tuple[str, str], Draft] = {}
         self._users: dict[tuple[str, str], str] = {}
-        templates = _templates(bundle)
+        templates = _map_claim_templates(bundle)
         for item in bundle.of("PersistentVolumeClaim"):
             beginning, _, index = item.name.rpartition("-")
             owner = templates.get((item.namespace, beginning)) if index.isdigit() else None
@@ -52,9 +52,9 @@ class Claims:
             claim.add_note(
                 "convert-missing",
                 f"the claim {name} is not among the files",
-                f"the volume set {fitting(name)} must exist",
+                f"the volume set {make_valid_name(name)} must exist",
             )
-            return fitting(name)
+            return make_valid_name(name)
         if user.kind != "StatefulSet" and (user.spec["replicas"].number() or 1) > 1:
             claim.add_note("convert-shared-volume", f"each replica of {user} now has its own volume")
         gvc_and_name = (volumeset.gvc, volumeset.name)
@@ -85,9 +85,9 @@ class Claims:
         spec = root["spec"]
         volume = self._volume(item, spec)
         sort = self._sort(root["metadata"], spec, volume)
-        body = {"spec": {"initialCapacity": _capacity(spec, volume), **sort}}
-        draft = drafted(Kind.VOLUMESET, name, gvc, root, body)
-        _shared(spec)
+        body = {"spec": {"initialCapacity": _compute_capacity(spec, volume), **sort}}
+        draft = make_draft(Kind.VOLUMESET, name, gvc, root, body)
+        _note_shared_volume(spec)
         if spec["selector"]:
             spec["selector"].ignored()
             spec["selector"].add_note("convert-left-out", "volumes cannot be selected by labels", on_key=True)
@@ -97,60 +97,60 @@ class Claims:
     def _volume(self, item: Item, spec: TrackedValue) -> TrackedValue:
         """The spec of the volume that the claim names, empty where there is none."""
         named = spec["volumeName"]
-        found = self._bundle.find("PersistentVolume", item.namespace, named.text())
-        if found is None and named:
+        volume = self._bundle.find("PersistentVolume", item.namespace, named.text())
+        if volume is None and named:
             named.add_note(
                 "convert-missing",
                 f"the volume {named.text()} is not among the files",
                 "a volume set begins empty: copy the data of the volume",
             )
-        return found.spec if found else TrackedValue(spec.sheet, spec.at, None)
+        return volume.spec if volume else TrackedValue(spec.sheet, spec.at, None)
 
     def _sort(self, metadata: TrackedValue, spec: TrackedValue, volume: TrackedValue) -> Body:
         """Performance class and file system (docs/platform/volumeset.md#performance-classes)."""
-        wanted = spec["storageClassName"]
-        if not wanted:
+        tracked_value = spec["storageClassName"]
+        if not tracked_value:
             # The annotation that preceded the field; clusters still follow it.
-            wanted = metadata["annotations"][_OLD_CLASS]
-        name = wanted.text() or volume["storageClassName"].text()
+            tracked_value = metadata["annotations"][_OLD_CLASS]
+        name = tracked_value.text() or volume["storageClassName"].text()
         if match := _OURS.fullmatch(name):
             return {"performanceClass": match[1], "fileSystemType": match[2]}
-        found = self._bundle.find("StorageClass", "", name)
-        if name and found is None:
-            wanted.add_note(
+        item = self._bundle.find("StorageClass", "", name)
+        if name and item is None:
+            tracked_value.add_note(
                 "convert-missing", f"the storage class {name} is not among the files; it becomes {_GENERAL}"
             )
-        options = found.root["parameters"].mapping() if found else {}
+        options = item.root["parameters"].mapping() if item else {}
         fast = any(options.get(field, "").lower() in _FAST for field in _TYPE_FIELDS)
         system = next((options[field] for field in _FILE_SYSTEM_FIELDS if field in options), "")
         system = volume["csi"]["fsType"].text() or system
         if system not in ("", "ext4", "xfs"):
-            wanted.add_note("convert-changed", f"the file system {system} is not supported; it becomes ext4")
+            tracked_value.add_note("convert-changed", f"the file system {system} is not supported; it becomes ext4")
         return {
             "performanceClass": _PREMIUM if fast else _GENERAL,
             "fileSystemType": "xfs" if system == "xfs" else "ext4",
         }
 
 
-def _capacity(spec: TrackedValue, volume: TrackedValue) -> int:
+def _compute_capacity(spec: TrackedValue, volume: TrackedValue) -> int:
     """GB, rounded up and within the limits; the capacity of the volume where it exceeds the claim's."""
     asked = spec["resources"]["requests"]["storage"]
-    size = quantity(asked.amount()) if asked else Fraction(0)
+    size = parse_quantity(asked.amount()) if asked else Fraction(0)
     if size is None:
         asked.add_note("convert-malformed", "the capacity is not a quantity such as 20Gi")
         return _LEAST
-    wanted = gigabytes(max(size, quantity(volume["capacity"]["storage"].amount()) or Fraction(0)))
-    if wanted == 0:
+    requested = convert_to_gigabytes(max(size, parse_quantity(volume["capacity"]["storage"].amount()) or Fraction(0)))
+    if requested == 0:
         spec.add_note("convert-malformed", "the claim requests no capacity")
-    elif not _LEAST <= wanted <= _MOST:
-        fit = min(max(wanted, _LEAST), _MOST)
+    elif not _LEAST <= requested <= _MOST:
+        fit = min(max(requested, _LEAST), _MOST)
         asked.add_note(
-            "convert-capacity", f"{asked.amount()} is {wanted} GB; a volume has {_LEAST} to {_MOST} GB, so {fit}"
+            "convert-capacity", f"{asked.amount()} is {requested} GB; a volume has {_LEAST} to {_MOST} GB, so {fit}"
         )
-    return min(max(wanted, _LEAST), _MOST)
+    return min(max(requested, _LEAST), _MOST)
 
 
-def _shared(spec: TrackedValue) -> None:
+def _note_shared_volume(spec: TrackedValue) -> None:
     for mode in spec["accessModes"].items():
         if mode.text().endswith("Many"):
             mode.add_note(
@@ -160,7 +160,7 @@ def _shared(spec: TrackedValue) -> None:
             )
 
 
-def _templates(bundle: Bundle) -> dict[tuple[str, str], Item]:
+def _map_claim_templates(bundle: Bundle) -> dict[tuple[str, str], Item]:
     """StatefulSets by namespace and the prefix of their claims' names: ``TEMPLATE-NAME``."""
     return {
         (owner.namespace, f"{template['metadata']['name'].text()}-{owner.name}"): owner

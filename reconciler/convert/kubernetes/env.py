@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from reconciler.convert.kubernetes.bundle import Item
 from reconciler.convert.kubernetes.secrets import ConvertedSecret, Secrets
-from reconciler.convert.names import fitting
+from reconciler.convert.names import make_valid_name
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.platform import RESERVED_VARIABLES, SECRET_URI, VARIABLE_PREFIX
 
@@ -39,7 +39,7 @@ class Readings:
             named.add_note("convert-missing", f"the optional {kind} {name} is not among the files and is left out")
             return None
         if secret is None:
-            secret = ConvertedSecret(fitting(name), "", ())
+            secret = ConvertedSecret(make_valid_name(name), "", ())
             named.add_note(
                 "convert-missing", f"the {kind} {name} is not among the files", f"the secret {secret.name} must exist"
             )
@@ -67,25 +67,27 @@ class Variable(NamedTuple):
     value: str
 
 
-def variables(container: TrackedValue, readings: Readings) -> list[dict[str, str]]:
+def convert_variables(container: TrackedValue, readings: Readings) -> list[dict[str, str]]:
     """``env`` and ``envFrom`` in the platform's format; ``env`` overrides ``envFrom``, and later ones earlier ones."""
-    wanted: dict[str, Variable] = {}
-    for variable in (*_imported(container, readings), *_own(container, readings)):
+    by_name: dict[str, Variable] = {}
+    for variable in (*_list_imported_variables(container, readings), *_list_own_variables(container, readings)):
         name = variable.name
         if name in RESERVED_VARIABLES or name.startswith(VARIABLE_PREFIX) or not _NAME.fullmatch(name):
             variable.part.add_note("convert-left-out", f"the platform does not allow a variable {name!r}")
         else:
-            wanted[name] = variable
-    return [{"name": each.name, "value": each.value} for each in wanted.values()]
+            by_name[name] = variable
+    return [{"name": variable.name, "value": variable.value} for variable in by_name.values()]
 
 
-def _own(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
+def _list_own_variables(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
     for part in container["env"].items():
         name, source = part["name"].required(), part["valueFrom"]
         if not source:
             yield Variable(part, name, part["value"].text())
             continue
-        value = next(filter(None, (_taken_from(form, each, readings) for form, each in source.fields())), "")
+        value = next(
+            filter(None, (_taken_from(form, tracked_value, readings) for form, tracked_value in source.fields())), ""
+        )
         if value:
             yield Variable(part, name, value)
 
@@ -112,7 +114,7 @@ def _taken_from(form: str, source: TrackedValue, readings: Readings) -> str:
     return ""
 
 
-def _imported(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
+def _list_imported_variables(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
     for part in container["envFrom"].items():
         prefix = part["prefix"].text()
         for form, source in part.fields():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from reconciler.convert.drafts import Body
 from reconciler.convert.kubernetes.bundle import Bundle, Item
 from reconciler.convert.kubernetes.secrets import Secrets
-from reconciler.convert.names import fitting
+from reconciler.convert.names import make_valid_name
 from reconciler.convert.tracked_value import TrackedValue
 
 _AWS, _GCP = "eks.amazonaws.com/role-arn", "iam.gke.io/gcp-service-account"
@@ -31,10 +31,10 @@ def cloud_access(bundle: Bundle, user: Item, pod: TrackedValue) -> Body:
         return {}
     annotations, access = account.root["metadata"]["annotations"], {}
     if match := _AWS_ROLE.fullmatch(annotations[_AWS].text()):
-        cloud = _account(annotations[_AWS], f"aws-{match[1]}")
+        cloud = _link_cloud_account(annotations[_AWS], f"aws-{match[1]}")
         access["aws"] = {"cloudAccountLink": cloud, "roleName": match[2]}
     if match := _GCP_ACCOUNT.fullmatch(annotations[_GCP].text()):
-        cloud = _account(annotations[_GCP], f"gcp-{match[1]}")
+        cloud = _link_cloud_account(annotations[_GCP], f"gcp-{match[1]}")
         access["gcp"] = {"cloudAccountLink": cloud, "serviceAccount": match[0]}
     for name, provider in ((_AWS, "aws"), (_GCP, "gcp")):
         if annotations[name] and provider not in access:
@@ -52,8 +52,8 @@ def _named_account(pod: TrackedValue) -> TrackedValue:
     return pod["serviceAccountName"] or pod["serviceAccount"]
 
 
-def _account(part: TrackedValue, name: str) -> str:
-    fit = fitting(name)
+def _link_cloud_account(part: TrackedValue, name: str) -> str:
+    fit = make_valid_name(name)
     part.add_note(
         "convert-missing",
         f"access needs a cloud account; its name is assumed to be {fit}",
@@ -73,9 +73,9 @@ class PullSecrets:
     def note(self, user: Item, pod: TrackedValue, gvc: str) -> None:
         """Note the pull secrets of a pod and of its ServiceAccount."""
         for part in (*pod["imagePullSecrets"].items(), *self._of_account(user, pod)):
-            wanted = part["name"].required()
-            secret = self._secrets.find("Secret", user.namespace, wanted)
-            name = secret.name if secret else fitting(wanted)
+            reference = part["name"].required()
+            secret = self._secrets.find("Secret", user.namespace, reference)
+            name = secret.name if secret else make_valid_name(reference)
             if (gvc, name) not in self._noted:
                 self._noted.add((gvc, name))
                 part["name"].add_note(

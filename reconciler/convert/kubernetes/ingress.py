@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from reconciler.convert.drafts import Body, Draft, drafted, without_empty
+from reconciler.convert.drafts import Body, Draft, make_draft, without_empty
 from reconciler.convert.kubernetes.bundle import Bundle, Item
 from reconciler.convert.kubernetes.secrets import Secrets
 from reconciler.convert.kubernetes.services import Backend, backend_of, ports_of
@@ -41,9 +41,9 @@ class Domains:
         self._bundle = bundle
         self._secrets = secrets
         self._serving: dict[tuple[str, str], list[Deployed]] = {}
-        for each in deployed:
-            for service in each.services if each.ports else ():
-                self._serving.setdefault((service.namespace, service.name), []).append(each)
+        for workload in deployed:
+            for service in workload.services if workload.ports else ():
+                self._serving.setdefault((service.namespace, service.name), []).append(workload)
         self._ports: dict[tuple[str, str], dict[int | str, int]] = {}
         self._hosts: dict[str, _Host] = {}
         for item in bundle.of("Ingress"):
@@ -57,7 +57,7 @@ class Domains:
             if host.certificate:
                 port["tls"] = {"serverCertificate": {"secretLink": f"//secret/{host.certificate}"}}
             spec = {**({"acceptAllSubdomains": True} if host.subdomains else {}), "ports": [port]}
-            yield drafted(Kind.DOMAIN, name, "", host.origin.root, {"spec": spec})
+            yield make_draft(Kind.DOMAIN, name, "", host.origin.root, {"spec": spec})
 
     def _add(self, item: Item) -> None:
         spec = item.spec
@@ -70,10 +70,10 @@ class Domains:
                 "name the host, or use the workload's own endpoint",
             )
         for rule in rules:
-            found = [self._route(item, path) for path in rule["http"]["paths"].items()]
+            routes = [self._route(item, path) for path in rule["http"]["paths"].items()]
             if default:
-                found.append(self._to(item, backend_of(default), {"prefix": "/"}, default))
-            for deployed, route in filter(None, found):
+                routes.append(self._to(item, backend_of(default), {"prefix": "/"}, default))
+            for deployed, route in filter(None, routes):
                 self._place(item, rule["host"], deployed.gvc, route)
         self._certify(item, rules)
 
@@ -87,7 +87,7 @@ class Domains:
         return False
 
     def _route(self, item: Item, path: TrackedValue) -> tuple[Deployed, Body] | None:
-        return self._to(item, backend_of(path["backend"]), _match(item, path), path)
+        return self._to(item, backend_of(path["backend"]), _convert_path_match(item, path), path)
 
     def _to(self, item: Item, backend: Backend, match: Body, path: TrackedValue) -> tuple[Deployed, Body] | None:
         """The route to ``backend``, and its workload; None, with a note, where there is no workload."""
@@ -106,7 +106,7 @@ class Domains:
             )
             return None
         if len(serving) > 1:
-            names = ", ".join(each.name for each in serving[:_MOST_NAMES])
+            names = ", ".join(deployed.name for deployed in serving[:_MOST_NAMES])
             more = f" and {len(serving) - _MOST_NAMES} more" if len(serving) > _MOST_NAMES else ""
             backend.part.add_note("convert-changed", f"{service} selects {names}{more}; only the first gets requests")
         port = self._port(service, backend, serving[0])
@@ -132,7 +132,7 @@ class Domains:
         """The port of the container behind a port of ``service``; 0 where it is unknown."""
         key = (service.namespace, service.name)
         if key not in self._ports:
-            self._ports[key] = _numbers(service, deployed)
+            self._ports[key] = _map_port_numbers(service, deployed)
         if backend.port in self._ports[key]:
             return self._ports[key][backend.port]
         backend.part.add_note("convert-missing", f"{service} has no port {backend.port}")
@@ -168,7 +168,7 @@ def _longest_first(path: tuple[str, str]) -> tuple[bool, int, str]:
     return form != "regex", -len(text), text
 
 
-def _match(item: Item, path: TrackedValue) -> Body:
+def _convert_path_match(item: Item, path: TrackedValue) -> Body:
     """The match of a request's path, and its rewrite."""
     text, form = path["path"].text("/") or "/", path["pathType"].text("Prefix")
     annotations = item.root["metadata"]["annotations"]
@@ -187,14 +187,14 @@ def _match(item: Item, path: TrackedValue) -> Body:
     return {"prefix": text}
 
 
-def _numbers(service: Item, deployed: Deployed) -> dict[int | str, int]:
+def _map_port_numbers(service: Item, deployed: Deployed) -> dict[int | str, int]:
     """Number or name of a port of ``service`` → the port of the container behind it; 0 stands for the first one."""
     behind: dict[int | str, int] = {}
-    for each in deployed.ports:
-        behind.setdefault(each.number, each.number)
-        behind.setdefault(each.name, each.number)
-    found: dict[int | str, int] = {}
+    for container_port in deployed.ports:
+        behind.setdefault(container_port.number, container_port.number)
+        behind.setdefault(container_port.name, container_port.number)
+    numbers: dict[int | str, int] = {}
     for port in ports_of(service):
         for word in (port.number, port.name, 0):
-            found.setdefault(word, behind.get(port.target, 0))
-    return found
+            numbers.setdefault(word, behind.get(port.target, 0))
+    return numbers

@@ -20,14 +20,14 @@ def template_of(item: Item) -> TrackedValue:
     return _job_spec(item)["template"]
 
 
-def job(item: Item) -> Body:
+def convert_job(item: Item) -> Body:
     """The ``job`` of a cron workload; that of a Job is suspended, to be run by hand (docs/platform/workload.md#job)."""
     spec = _job_spec(item)
     restart = spec["template"]["spec"]["restartPolicy"]
     deadline = spec["activeDeadlineSeconds"].number()
     body: Body = {"restartPolicy": restart.text(), "activeDeadlineSeconds": deadline}
     if item.kind == "CronJob":
-        return {"job": without_empty({**_timing(item.spec), **body})}
+        return {"job": without_empty({**_convert_timing(item.spec), **body})}
     item.root["kind"].add_note(
         "convert-job",
         "a Job becomes a cron workload that runs only on demand",
@@ -42,7 +42,7 @@ def _job_spec(item: Item) -> TrackedValue:
     return item.spec["jobTemplate"]["spec"]
 
 
-def _timing(spec: TrackedValue) -> Body:
+def _convert_timing(spec: TrackedValue) -> Body:
     policy = spec["concurrencyPolicy"]
     chosen = policy.text("Allow")
     if chosen == "Allow":
@@ -62,23 +62,23 @@ def _timing(spec: TrackedValue) -> Body:
             )
             limit.add_note("convert-changed", message, "see job.historyLimit", on_key=True)
     return {
-        "schedule": _schedule(spec),
+        "schedule": _convert_cron_schedule(spec),
         "concurrencyPolicy": chosen,
         "historyLimit": history_limit,
         "suspend": True if spec["suspend"].flag() else None,
     }
 
 
-def _schedule(spec: TrackedValue) -> str:
+def _convert_cron_schedule(spec: TrackedValue) -> str:
     part = spec["schedule"]
-    found = convert_schedule(part.required())
-    zone = found.zone or spec["timeZone"].text()
+    schedule = convert_schedule(part.required())
+    zone = schedule.zone or spec["timeZone"].text()
     if zone not in _UTC:
         (spec["timeZone"] or part).add_note(
             "convert-changed", f"schedules are in UTC, not in the time zone {zone}", "change the hours of the schedule"
         )
-    if found.change:
-        part.add_note("convert-changed", found.change, "change the schedule")
-    if part.text().strip() and not found.text:
+    if schedule.change:
+        part.add_note("convert-changed", schedule.change, "change the schedule")
+    if part.text().strip() and not schedule.text:
         part.add_note("convert-malformed", "a schedule has five fields: minute, hour, day of month, month, day of week")
-    return found.text
+    return schedule.text

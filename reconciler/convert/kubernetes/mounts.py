@@ -8,7 +8,7 @@ from reconciler.convert.kubernetes.bundle import JOBS, Item
 from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.env import Readings
 from reconciler.convert.mounts import Mount, MountPaths
-from reconciler.convert.names import fitting
+from reconciler.convert.names import make_valid_name
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.finding import Pointer
 from reconciler.model.platform import SCRATCH_URI, SECRET_URI, SPELLING, VOLUMESET_URI
@@ -54,10 +54,10 @@ class Volumes:
 
     def mounts(self, container: TrackedValue) -> list[Mount]:
         """The mounts of ``container`` that the platform supports, with notes on the others."""
-        wanted = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
+        entries = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
         accepted: list[Mount] = []
         paths = MountPaths()
-        for part, mount in wanted:
+        for part, mount in entries:
             if trouble := paths.refusal(mount.path):
                 part["mountPath"].add_note("convert-mount", f"{mount.path} {trouble}; the mount is left out")
             else:
@@ -125,7 +125,7 @@ class Volumes:
         yield from self._whole(part, f"{VOLUMESET_URI}{self._claimed[name]}", at)
 
     def _scratch(self, part: TrackedValue, _: TrackedValue, at: str) -> Iterator[Mount]:
-        yield from self._whole(part, f"{SCRATCH_URI}{fitting(part['name'].text())}", at)
+        yield from self._whole(part, f"{SCRATCH_URI}{make_valid_name(part['name'].text())}", at)
 
     def _secret(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
         yield from self._files("Secret", part, source["secretName"], source, at)
@@ -137,7 +137,7 @@ class Volumes:
         self, kind: str, part: TrackedValue, named: TrackedValue, source: TrackedValue, at: str
     ) -> Iterator[Mount]:
         """The keys of a Secret or ConfigMap as files: all in a directory, or some of them one by one."""
-        _mode(source["defaultMode"])
+        _note_file_mode(source["defaultMode"])
         secret = self._readings.secret(kind, named, source["optional"])
         if secret is None:
             return
@@ -159,16 +159,16 @@ class Volumes:
             chosen: dict[str, list[TrackedValue]] = {}
             for item in source["items"].items():
                 chosen.setdefault(item["path"].required().strip("/"), []).append(item["key"])
-                _mode(item["mode"])
+                _note_file_mode(item["mode"])
             self._chosen[source.at] = chosen
         return self._chosen[source.at]
 
     def _projected(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
-        _mode(source["defaultMode"])
+        _note_file_mode(source["defaultMode"])
         part["readOnly"].flag()
         sources = source["sources"].items()
-        for each in sources:
-            for form, inner in each.fields():
+        for tracked_value in sources:
+            for form, inner in tracked_value.fields():
                 kind = {"secret": "Secret", "configMap": "ConfigMap"}.get(form, "")
                 if not kind:
                     inner.ignored()
@@ -196,7 +196,7 @@ _FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[
 }
 
 
-def _mode(part: TrackedValue) -> None:
+def _note_file_mode(part: TrackedValue) -> None:
     mode = part.number()
     if mode is not None and mode != _MODE:
         part.add_note("convert-left-out", f"the mode of files, {mode:#o}, cannot be set")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.convert.kubernetes.bundle import Item
-from reconciler.convert.names import fitting
+from reconciler.convert.names import make_valid_name
 
 _DEFAULT_NAMESPACE = "default"
 
@@ -19,13 +19,13 @@ class Namespaces:
         """The GVC for ``item``, with one note where it was not set."""
         if self._asked:
             return self._asked
-        found = fitting(item.namespace or _DEFAULT_NAMESPACE)
-        if found not in self._noted:
-            self._noted.add(found)
+        text = make_valid_name(item.namespace or _DEFAULT_NAMESPACE)
+        if text not in self._noted:
+            self._noted.add(text)
             origin = "the namespace names it" if item.namespace else "there is neither a namespace nor --gvc"
             item.root.add_note(
                 "convert-gvc",
-                f"this goes to the GVC {found}, since {origin}",
-                f"gvc/{found} must exist; --gvc NAME selects another",
+                f"this goes to the GVC {text}, since {origin}",
+                f"gvc/{text} must exist; --gvc NAME selects another",
             )
-        return found
+        return text

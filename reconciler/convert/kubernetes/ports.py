@@ -31,11 +31,11 @@ class Ports:
         self._protocol = protocol
         self._served = [port for service in services for port in ports_of(service)]
         for port in self._served:
-            if port.protocol and not _word(port.protocol):
+            if port.protocol and not _parse_app_protocol(port.protocol):
                 message = f"the protocol {port.protocol} is not known; it is chosen as where none is named"
                 port.part["appProtocol"].add_note("convert-changed", message, "see --protocol")
         self._targeted = _by_target(self._served)
-        declared = {number for container in containers for number in _numbers(container)}
+        declared = {number for container in containers for number in _list_port_numbers(container)}
         self._granted = [
             (port.part["targetPort"], port.target)
             for port in self._served
@@ -46,14 +46,14 @@ class Ports:
     def of(self, container: TrackedValue) -> list[Port]:
         """The ports of the next container."""
         granted, self._granted = self._granted, []
-        found = [*_declared(container), *(_DeclaredPort(part, number, "") for part, number in granted)]
+        declared = [*_list_declared_ports(container), *(_DeclaredPort(part, number, "") for part, number in granted)]
         ports = []
-        for part, number, name in found:
+        for part, number, name in declared:
             if number in self._taken:
                 part.add_note("convert-left-out", f"port {number} is already declared")
             elif is_usable(part, number):
                 self._taken.add(number)
-                protocol = self._protocol or _protocol(container, number, name, self._targeted)
+                protocol = self._protocol or _find_protocol(container, number, name, self._targeted)
                 ports.append(Port(number, name, protocol))
         return ports
 
@@ -72,7 +72,7 @@ def names_of(container: TrackedValue) -> dict[str, int]:
     return {part["name"].text(): part["containerPort"].number() or 0 for part in declared}
 
 
-def _declared(container: TrackedValue) -> Iterator[_DeclaredPort]:
+def _list_declared_ports(container: TrackedValue) -> Iterator[_DeclaredPort]:
     for part in container["ports"].items():
         if other_transport(part):
             continue
@@ -84,7 +84,7 @@ def _declared(container: TrackedValue) -> Iterator[_DeclaredPort]:
             yield _DeclaredPort(part["containerPort"], number, part["name"].text())
 
 
-def _numbers(container: TrackedValue) -> Iterator[int]:
+def _list_port_numbers(container: TrackedValue) -> Iterator[int]:
     """Numbers of all ports that ``container`` declares."""
     for part in container["ports"].items():
         number = part["containerPort"].number()
@@ -97,30 +97,30 @@ _Targeted = Mapping[int | str, Sequence[tuple[int, ServicePort]]]
 
 
 def _by_target(served: Sequence[ServicePort]) -> _Targeted:
-    found: dict[int | str, list[tuple[int, ServicePort]]] = {}
-    for place, port in enumerate(served):
-        found.setdefault(port.target, []).append((place, port))
-    return found
+    targets: dict[int | str, list[tuple[int, ServicePort]]] = {}
+    for index, port in enumerate(served):
+        targets.setdefault(port.target, []).append((index, port))
+    return targets
 
 
-def _protocol(container: TrackedValue, number: int, name: str, by_target: _Targeted) -> str:
+def _find_protocol(container: TrackedValue, number: int, name: str, by_target: _Targeted) -> str:
     """By appProtocol, the name's first word, the probe, the number (docs/platform/cli.md#what-becomes-of-a-field)."""
     leading = dict([*by_target.get(number, ()), *by_target.get(name, ())])
-    targeted = [leading[place] for place in sorted(leading)]
-    declared = (_word(port.protocol) for port in targeted)
+    targeted = [leading[index] for index in sorted(leading)]
+    declared = (_parse_app_protocol(port.protocol) for port in targeted)
     named = (
-        PROTOCOLS_BY_WORD.get(each.partition("-")[0].lower(), "") for each in (name, *(port.name for port in targeted))
+        PROTOCOLS_BY_WORD.get(text.partition("-")[0].lower(), "") for text in (name, *(port.name for port in targeted))
     )
-    probed = _probed(container, number, name)
+    probed = _list_probed_protocols(container, number, name)
     return next(filter(None, (*declared, *named, *probed)), "") or PROTOCOLS_BY_NUMBER.get(number, "tcp")
 
 
-def _word(protocol: str) -> str:
+def _parse_app_protocol(protocol: str) -> str:
     """What is spoken where ``appProtocol`` says ``protocol``, "" where that is not known."""
     return PROTOCOLS_BY_WORD.get(protocol.rpartition("/")[2].lower(), "")
 
 
-def _probed(container: TrackedValue, number: int, name: str) -> Iterator[str]:
+def _list_probed_protocols(container: TrackedValue, number: int, name: str) -> Iterator[str]:
     for probe in ("readinessProbe", "livenessProbe", "startupProbe"):
         for form, protocol in _BY_PROBE.items():
             asked = container.peek(probe)

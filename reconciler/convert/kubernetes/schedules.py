@@ -42,26 +42,26 @@ def convert_schedule(text: str) -> ConvertedSchedule:
     match = _ZONE.fullmatch(text.strip())
     zone, rest = match.groups() if match else ("", text.strip())
     if every := _EVERY.fullmatch(rest):
-        return _repeated(every[1], zone)
+        return _convert_interval(every[1], zone)
     fields = SHORTHANDS.get(rest, rest).split()
     if len(fields) != len(FIELDS) or not all(map(_FIELD.fullmatch, fields)):
         return ConvertedSchedule("", zone)
-    entries = [_entries(field, place) for place, field in enumerate(fields)]
+    entries = [_convert_entries(field, position) for position, field in enumerate(fields)]
     days, weekdays = entries[_DAY_OF_MONTH], entries[_DAY_OF_WEEK]
     if "*" not in (*days, *weekdays):
         # Cron takes a field that begins with a star for one that is open.
-        entries[_DAY_OF_MONTH] = [each.replace("*", "1-31") for each in days]
-        entries[_DAY_OF_WEEK] = [each.replace("*", "0-6") for each in weekdays]
-    return ConvertedSchedule(" ".join("*" if "*" in each else ",".join(each) for each in entries), zone)
+        entries[_DAY_OF_MONTH] = [day.replace("*", "1-31") for day in days]
+        entries[_DAY_OF_WEEK] = [weekday.replace("*", "0-6") for weekday in weekdays]
+    return ConvertedSchedule(" ".join("*" if "*" in entry else ",".join(entry) for entry in entries), zone)
 
 
-def _entries(field: str, place: int) -> Sequence[str]:
+def _convert_entries(field: str, position: int) -> Sequence[str]:
     """The entries of a field in the words of cron."""
-    return [_entry(each, place) for each in field.split(",") if each] or [","]
+    return [_convert_entry(text, position) for text in field.split(",") if text] or [","]
 
 
-def _entry(entry: str, place: int) -> str:
-    low, high = FIELDS[place].low, 6 if place == _DAY_OF_WEEK else FIELDS[place].high
+def _convert_entry(entry: str, position: int) -> str:
+    low, high = FIELDS[position].low, 6 if position == _DAY_OF_WEEK else FIELDS[position].high
     span, slash, step = entry.replace("?", "*").partition("/")
     if not slash or not step.isdecimal() or int(step[:5]) == 0:
         return f"{span}{slash}{step}"
@@ -72,11 +72,11 @@ def _entry(entry: str, place: int) -> str:
     return f"{span}/{step}" if span == "*" or "-" in span else f"{span}-{high}/{step}"
 
 
-def _repeated(duration: str, zone: str) -> ConvertedSchedule:
+def _convert_interval(duration: str, zone: str) -> ConvertedSchedule:
     """The schedule with the longest time between two runs that is no longer than ``duration``."""
     seconds = sum(Fraction(f"0{number}") * _SECONDS.get(unit, 0) for number, unit in _PART.findall(duration))
-    found, text = next((each for each in reversed(_STEPS) if each[0] * 60 <= seconds), _STEPS[0])
+    minutes, text = next((pair for pair in reversed(_STEPS) if pair[0] * 60 <= seconds), _STEPS[0])
     text = text.replace("*/1 ", "* ")
-    if found * 60 == seconds:
+    if minutes * 60 == seconds:
         return ConvertedSchedule(text, zone, f"`@every {duration}` counts from the last run; here it is `{text}`")
     return ConvertedSchedule(text, zone, f"no schedule has a run every {duration}; here it is `{text}`")

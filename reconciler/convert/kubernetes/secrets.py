@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from reconciler.convert.budget import Budget
-from reconciler.convert.drafts import Body, Draft, drafted
+from reconciler.convert.drafts import Body, Draft, make_draft
 from reconciler.convert.kubernetes.bundle import WORKLOADS, Bundle, Item
 from reconciler.convert.names import Names
 from reconciler.convert.tracked_value import TrackedValue
@@ -38,8 +38,12 @@ class Secrets:
         self.budget = budget
         self._converted: dict[tuple[str, str, str], ConvertedSecret] = {}
         self._names = names
-        self._served = {(item.namespace, name) for item in bundle.of("Ingress") for name in _served(item.root.value)}
-        self._read = {(item.namespace, name) for item in bundle.of(*WORKLOADS) for name in _read(item.root.value)}
+        self._served = {
+            (item.namespace, name) for item in bundle.of("Ingress") for name in _list_tls_secrets(item.root.value)
+        }
+        self._read = {
+            (item.namespace, name) for item in bundle.of(*WORKLOADS) for name in _list_read_secrets(item.root.value)
+        }
         for item in bundle.of("Secret"):
             self._add(item, (item.name, f"{item.name}-{item.namespace}"))
         for item in bundle.of("ConfigMap"):
@@ -53,21 +57,21 @@ class Secrets:
         name = self._names.take(Kind.SECRET, "", wishes)
         if name != item.name:
             item.root["metadata"]["name"].add_note("convert-name", f"{item} becomes the secret {name}")
-        texts = dict(_texts(item))
+        texts = dict(_list_texts(item))
         secret = ConvertedSecret(name, "dictionary", tuple(texts))
         body: Body = {"type": "dictionary", "data": texts}
         written = item.root["type"].text("Opaque") if item.kind == "Secret" else ""
         if written in _DOCKER:
             secret, body = (
                 ConvertedSecret(name, "docker", ()),
-                {"type": "docker", "data": _docker(item, written, texts)},
+                {"type": "docker", "data": _build_docker_config(item, written, texts)},
             )
         elif written == "kubernetes.io/basic-auth" and texts.keys() == {"username", "password"}:
             secret, body = secret._replace(type="userpass"), {"type": "userpass", "data": texts}
         elif (item.namespace, item.name) in self._served and {"tls.crt", "tls.key"} <= texts.keys():
             secret, body = self._certificate(item, secret, texts)
         self._converted[item.kind, item.namespace, item.name] = secret
-        self.drafts.append(drafted(Kind.SECRET, name, "", item.root, body))
+        self.drafts.append(make_draft(Kind.SECRET, name, "", item.root, body))
 
     def _certificate(self, item: Item, secret: ConvertedSecret, texts: dict[str, str]) -> tuple[ConvertedSecret, Body]:
         """Domains need a secret of type tls; workloads that read the Secret's files need their names."""
@@ -78,28 +82,28 @@ class Secrets:
         item.root["metadata"]["name"].add_note(
             "convert-name", f"{item} becomes the secret {secret.name} for workloads and {name} for domains"
         )
-        self.drafts.append(drafted(Kind.SECRET, name, "", item.root, body))
+        self.drafts.append(make_draft(Kind.SECRET, name, "", item.root, body))
         return secret._replace(certificate=name), {"type": secret.type, "data": texts}
 
 
-def _texts(item: Item) -> Iterator[tuple[str, str]]:
+def _list_texts(item: Item) -> Iterator[tuple[str, str]]:
     """Key and text of all data of ``item``; later ones override earlier ones."""
     encoded, plain = ("data", "stringData") if item.kind == "Secret" else ("binaryData", "data")
     for key, part in item.root[encoded].fields():
-        yield key, _decoded(key, part)
+        yield key, _decode_value(key, part)
     for key, part in item.root[plain].fields():
-        yield key, _writable(key, part, part.text().encode("utf-8", "surrogatepass"))
+        yield key, _encode_value(key, part, part.text().encode("utf-8", "surrogatepass"))
 
 
-def _decoded(key: str, part: TrackedValue) -> str:
+def _decode_value(key: str, part: TrackedValue) -> str:
     try:
-        return _writable(key, part, b64decode("".join(part.text().split()), validate=True))
+        return _encode_value(key, part, b64decode("".join(part.text().split()), validate=True))
     except (binascii.Error, ValueError):
         part.add_note("convert-malformed", f"the value of `{key}` is not base64", on_key=True)
         return ""
 
 
-def _writable(key: str, part: TrackedValue, value: bytes) -> str:
+def _encode_value(key: str, part: TrackedValue, value: bytes) -> str:
     """``value`` as text for a manifest, or as base64 where it is not text."""
     try:
         text = value.decode()
@@ -111,7 +115,7 @@ def _writable(key: str, part: TrackedValue, value: bytes) -> str:
     return b64encode(value).decode()
 
 
-def _docker(item: Item, written: str, texts: dict[str, str]) -> str:
+def _build_docker_config(item: Item, written: str, texts: dict[str, str]) -> str:
     key = _DOCKER[written]
     if key not in texts:
         item.root.add_note("convert-malformed", f"a Secret of type {written} has the key `{key}`")
@@ -119,23 +123,25 @@ def _docker(item: Item, written: str, texts: dict[str, str]) -> str:
     return text if key == ".dockerconfigjson" else f'{{"auths": {text}}}'
 
 
-def _served(value: Any) -> Iterator[str]:
+def _list_tls_secrets(value: Any) -> Iterator[str]:
     """Names of the Secrets that an Ingress uses for TLS."""
-    return (name for name in _named(value, "tls", "secretName"))
+    return (name for name in _find_field_texts(value, "tls", "secretName"))
 
 
-def _read(value: Any) -> Iterator[str]:
+def _list_read_secrets(value: Any) -> Iterator[str]:
     """Names of the Secrets that the containers of a workload read."""
     for holder in ("secretKeyRef", "secretRef", "secret"):
         for field in ("name", "secretName"):
-            yield from _named(value, holder, field)
+            yield from _find_field_texts(value, holder, field)
 
 
-def _named(value: Any, holder: str, field: str) -> Iterator[str]:
+def _find_field_texts(value: Any, holder: str, field: str) -> Iterator[str]:
     """Texts of ``field`` within ``holder``, at any depth."""
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, member in members:
         if name == holder:
             inner = member if isinstance(member, list) else [member]
-            yield from (each[field] for each in inner if isinstance(each, dict) and isinstance(each.get(field), str))
-        yield from _named(member, holder, field)
+            yield from (
+                value[field] for value in inner if isinstance(value, dict) and isinstance(value.get(field), str)
+            )
+        yield from _find_field_texts(member, holder, field)

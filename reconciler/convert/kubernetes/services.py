@@ -40,9 +40,9 @@ class Services:
     def selecting(self, item: Item, labels: Mapping[str, str]) -> list[Item]:
         """The Services that select replicas with ``labels`` in the namespace of ``item``."""
         near = (self._selectors.get((item.namespace, name, value), ()) for name, value in labels.items())
-        found = [service for each in near for selector, service in each if selector.items() <= labels.items()]
-        self._selected.update((service.namespace, service.name) for service in found)
-        return found
+        items = [service for pairs in near for selector, service in pairs if selector.items() <= labels.items()]
+        self._selected.update((service.namespace, service.name) for service in items)
+        return items
 
     def inbound(self, service: Item) -> list[str]:
         """CIDRs from which ``service`` accepts external requests; empty where it is internal."""
@@ -104,15 +104,15 @@ def backends_of(ingress: Item) -> Iterator[Backend]:
 def backend_of(part: TrackedValue) -> Backend:
     """A backend in the format of networking.k8s.io/v1, or of earlier versions."""
     if part["serviceName"]:
-        return Backend(part, part["serviceName"].text(), either(part["servicePort"]))
+        return Backend(part, part["serviceName"].text(), get_port_reference(part["servicePort"]))
     service = part["service"]
     port = service["port"]
-    return Backend(part, service["name"].text(), either(port["number"]) or port["name"].text())
+    return Backend(part, service["name"].text(), get_port_reference(port["number"]) or port["name"].text())
 
 
 def ports_of(service: Item) -> list[ServicePort]:
     """The TCP ports of ``service``, with notes on the others."""
-    return [_served(part) for part in service.spec["ports"].items() if not other_transport(part)]
+    return [_make_service_port(part) for part in service.spec["ports"].items() if not other_transport(part)]
 
 
 def other_transport(part: TrackedValue) -> bool:
@@ -125,15 +125,15 @@ def other_transport(part: TrackedValue) -> bool:
     return True
 
 
-def either(part: TrackedValue) -> int | str:
+def get_port_reference(part: TrackedValue) -> int | str:
     """A port by number or by name; 0 where it is not set."""
     if isinstance(part.value, str):
         return int(part.value) if part.value.isdigit() and len(part.value) <= 5 else part.value
     return part.number() or 0
 
 
-def _served(part: TrackedValue) -> ServicePort:
+def _make_service_port(part: TrackedValue) -> ServicePort:
     number = part["port"].number() or 0
     return ServicePort(
-        part, number, part["name"].text(), either(part["targetPort"]) or number, part["appProtocol"].text()
+        part, number, part["name"].text(), get_port_reference(part["targetPort"]) or number, part["appProtocol"].text()
     )

@@ -138,27 +138,27 @@ def note_unused_fields(sheet: ResourceNotes, root: TrackedValue, others: Labels 
         if name == "metadata":
             _note_metadata(part, carried | others)
         elif name not in _NEVER:
-            _note(part, carried)
+            _note_unused_part(part, carried)
 
 
-def _note(part: TrackedValue, carried: Labels) -> None:
+def _note_unused_part(part: TrackedValue, carried: Labels) -> None:
     """Note the unused fields of ``part``; neighbours with the same replacement share a note."""
     together: dict[tuple[Pointer, str], list[TrackedValue]] = {}
-    for left in _left(part.sheet, part.at, part.value, carried):
-        together.setdefault((left.at[:-1], INSTEAD.get(_field(left), "")), []).append(left)
+    for left in _list_unused_fields(part.sheet, part.at, part.value, carried):
+        together.setdefault((left.at[:-1], INSTEAD.get(_get_field_name(left), "")), []).append(left)
     for (_, instead), parts in together.items():
-        names = ", ".join(f"`{name}`" for name in dict.fromkeys(map(_field, parts)))
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(map(_get_field_name, parts)))
         has, is_left = ("have", "are") if "," in names else ("has", "is")
         parts[0].add_note(
             "convert-left-out", f"{names} {has} no counterpart and {is_left} left out", instead, on_key=True
         )
 
 
-def _field(part: TrackedValue) -> str:
+def _get_field_name(part: TrackedValue) -> str:
     return str(next(step for step in reversed(part.at) if isinstance(step, str)))
 
 
-def _left(sheet: ResourceNotes, at: Pointer, value: Any, carried: Labels) -> Iterator[TrackedValue]:
+def _list_unused_fields(sheet: ResourceNotes, at: Pointer, value: Any, carried: Labels) -> Iterator[TrackedValue]:
     """The topmost unused parts at or below ``at``, unless empty or matching the platform's behaviour."""
     if at in sheet.whole or value in (None, {}, [], ""):
         return
@@ -169,7 +169,7 @@ def _left(sheet: ResourceNotes, at: Pointer, value: Any, carried: Labels) -> Ite
             yield TrackedValue(sheet, at, value)
     elif isinstance(value, dict | list):
         for step, member in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _left(sheet, (*at, step), member, carried)
+            yield from _list_unused_fields(sheet, (*at, step), member, carried)
 
 
 def _is_same_here(at: Pointer, value: Any) -> bool:
@@ -177,7 +177,7 @@ def _is_same_here(at: Pointer, value: Any) -> bool:
     if name == "terminationGracePeriodSeconds" and at[-2:-1] != ("spec",):
         return False  # the field of a probe, which the platform does not have
     accepted = SAME_HERE.get(name, ())
-    return ANY in accepted or any(type(value) is type(each) and value == each for each in accepted)
+    return ANY in accepted or any(type(value) is type(candidate) and value == candidate for candidate in accepted)
 
 
 def _note_metadata(metadata: TrackedValue, carried: Labels) -> None:
@@ -186,8 +186,10 @@ def _note_metadata(metadata: TrackedValue, carried: Labels) -> None:
     if metadata.at in sheet.whole or not isinstance(value, dict):
         return
     labels, annotations = ((*metadata.at, name) for name in ("labels", "annotations"))
-    tied = [key for key, text in _members(value, "labels") if not isinstance(text, str) or (key, text) not in carried]
-    noted = [key for key, _ in _members(value, "annotations") if (*annotations, key) not in sheet.seen]
+    tied = [
+        key for key, text in _list_members(value, "labels") if not isinstance(text, str) or (key, text) not in carried
+    ]
+    noted = [key for key, _ in _list_members(value, "annotations") if (*annotations, key) not in sheet.seen]
     _note_keys(sheet, labels, [key for key in tied if (*labels, key) not in sheet.carried], QUIET_LABELS)
     _note_keys(sheet, annotations, noted, QUIET_ANNOTATIONS)
     for name, member in value.items():
@@ -196,9 +198,9 @@ def _note_metadata(metadata: TrackedValue, carried: Labels) -> None:
             TrackedValue(sheet, (*metadata.at, name), member).add_note("convert-left-out", message, on_key=True)
 
 
-def _members(metadata: dict[str, Any], name: str) -> ItemsView[str, Any]:
-    found = metadata.get(name)
-    return (found if isinstance(found, dict) else {}).items()
+def _list_members(metadata: dict[str, Any], name: str) -> ItemsView[str, Any]:
+    section = metadata.get(name)
+    return (section if isinstance(section, dict) else {}).items()
 
 
 def _note_keys(sheet: ResourceNotes, at: Pointer, keys: list[str], quiet: tuple[str, ...]) -> None:

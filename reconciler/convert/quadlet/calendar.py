@@ -47,7 +47,7 @@ class Times(NamedTuple):
         """The schedule of cron; "" where both days count, of which cron takes either."""
         if self.fields[2] != _DAY.whole and self.fields[4] != _WEEKDAY.whole:
             return ""
-        return " ".join(_written(values, bounds) for values, bounds in zip(self.fields, _BOUNDS, strict=True))
+        return " ".join(_format_cron_field(values, bounds) for values, bounds in zip(self.fields, _BOUNDS, strict=True))
 
 
 def read_times(text: str) -> Times | None:
@@ -63,27 +63,30 @@ def read_times(text: str) -> Times | None:
     hour, minute, *second = time.split(":")
     if year not in ([], ["*"]) or second not in ([], ["0"], ["00"]):
         return None
-    wanted = ((minute, _MINUTE), (hour, _HOUR), (day, _DAY), (month, _MONTH))
-    fields = [*(_values(part, bounds) for part, bounds in wanted), _weekdays(days) if days else _WEEKDAY.whole]
+    parts = ((minute, _MINUTE), (hour, _HOUR), (day, _DAY), (month, _MONTH))
+    fields = [
+        *(_parse_values(part, bounds) for part, bounds in parts),
+        _parse_weekdays(days) if days else _WEEKDAY.whole,
+    ]
     is_local = zone not in _UTC and fields[1] != _HOUR.whole
     return Times(tuple(fields), is_local) if all(fields) else None
 
 
-def together(times: Sequence[Times]) -> Times | None:
+def merge_times(times: Sequence[Times]) -> Times | None:
     """The times of all expressions of a timer; None where no single schedule of cron has them."""
     first, *others = times
-    for each in others:
-        different = [at for at, values in enumerate(each.fields) if values != first.fields[at]]
+    for entry in others:
+        different = [at for at, values in enumerate(entry.fields) if values != first.fields[at]]
         if len(different) > 1:
             return None
-        fields = tuple(one | other for one, other in zip(first.fields, each.fields, strict=True))
-        first = Times(fields, first.is_local or each.is_local)
+        fields = tuple(one | other for one, other in zip(first.fields, entry.fields, strict=True))
+        first = Times(fields, first.is_local or entry.is_local)
     return first
 
 
-def _values(text: str, bounds: _Bounds) -> frozenset[int]:
+def _parse_values(text: str, bounds: _Bounds) -> frozenset[int]:
     """The values of a component such as `0/15`, `1..5` or `1,3`; none where it is not written so."""
-    found: set[int] = set()
+    values: set[int] = set()
     for part in text.split(","):
         match = _PART.fullmatch(part)
         if match is None or (match[1] == "*" and match[2]):
@@ -94,24 +97,24 @@ def _values(text: str, bounds: _Bounds) -> frozenset[int]:
         step = int(match[3]) if match[3] else 1
         if not (bounds.least <= start <= end <= bounds.most) or not step:
             return frozenset()
-        found.update(range(start, end + 1, step))
-    return frozenset(found)
+        values.update(range(start, end + 1, step))
+    return frozenset(values)
 
 
-def _weekdays(text: str) -> frozenset[int]:
+def _parse_weekdays(text: str) -> frozenset[int]:
     """The days of `Mon..Fri` or `Sat,Sun`, from Sunday as 0; none where it is not written so."""
-    found: set[int] = set()
+    weekdays: set[int] = set()
     for part in text.removesuffix(",").split(","):
         first, dots, last = part.lower().partition("..")
         if first not in _DAYS or (dots and last not in _DAYS):
             return frozenset()
         start = _DAYS[first]
         length = (_DAYS[last] - start) % 7 if dots else 0
-        found.update((start + number) % 7 for number in range(length + 1))
-    return frozenset(found)
+        weekdays.update((start + number) % 7 for number in range(length + 1))
+    return frozenset(weekdays)
 
 
-def _written(values: frozenset[int], bounds: _Bounds) -> str:
+def _format_cron_field(values: frozenset[int], bounds: _Bounds) -> str:
     """A field of cron: `*`, `*/15`, `1-5` or `1,3`."""
     if values == bounds.whole:
         return "*"

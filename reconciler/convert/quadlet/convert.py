@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.convert.budget import MOST_VALUES, Budget
-from reconciler.convert.compose.convert import convert as convert_project
+from reconciler.convert.compose.convert import convert_project as convert_project
 from reconciler.convert.compose.long_forms import long_form
-from reconciler.convert.compose.nodes import CONTROL, Node, Origin, made, origins, plain
+from reconciler.convert.compose.nodes import CONTROL, Node, Origin, collect_origins, get_plain_value, make_node
 from reconciler.convert.compose.project import Addition, FileReader, Project, no_file
 from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.drafts import Converted
-from reconciler.convert.names import fitting
+from reconciler.convert.names import make_valid_name
 from reconciler.convert.notes import ConversionNote
-from reconciler.convert.quadlet.calendar import Times, read_times, together
-from reconciler.convert.quadlet.fields import origin_of, unused
+from reconciler.convert.quadlet.calendar import Times, merge_times, read_times
+from reconciler.convert.quadlet.fields import check_unused_entries, origin_of
 from reconciler.convert.quadlet.units import Entry, Unit, drop_in_directories, read_unit, with_drop_ins
 from reconciler.documents.recognition import DROP_IN
 from reconciler.errors import OutsideFileError, UnreadableFileError
@@ -53,34 +53,36 @@ _WORDING = {
 def read_units(contents: Mapping[str, bytes]) -> tuple[list[Unit], list[Finding]]:
     """The units of files with the entries of their drop-ins, and findings for what is no entry or of no unit."""
     read = [read_unit(path, raw) for path, raw in contents.items()]
-    found = [Finding.at(unit.path, fault) for unit in read for fault in unit.faults]
+    findings = [Finding.at(unit.path, fault) for unit in read for fault in unit.faults]
     units = [unit for unit in read if unit.suffix != DROP_IN]
     drop_ins = {unit.path: unit for unit in read if unit.suffix == DROP_IN}
     used = {directory for unit in units for directory in drop_in_directories(unit.path)}
     for path in drop_ins:
         if posixpath.dirname(path) not in used:
             message = "there is no unit of this drop-in among the files; it is left out"
-            found.append(Finding(path, 1, 1, "convert-missing", Severity.WARNING, message, "name the unit too"))
-    return [*_whole(units, drop_ins, found)] if drop_ins else units, found
+            findings.append(Finding(path, 1, 1, "convert-missing", Severity.WARNING, message, "name the unit too"))
+    return [*_merge_drop_ins(units, drop_ins, findings)] if drop_ins else units, findings
 
 
-def _whole(units: Sequence[Unit], drop_ins: Mapping[str, Unit], found: list[Finding]) -> Iterator[Unit]:
+def _merge_drop_ins(units: Sequence[Unit], drop_ins: Mapping[str, Unit], findings: list[Finding]) -> Iterator[Unit]:
     """``units`` with their drop-ins, of which one may be that of all units: a few lines stand for many."""
     count = 0
     by_directory: dict[str, list[Unit]] = {}
-    for path, each in drop_ins.items():
-        by_directory.setdefault(posixpath.dirname(path), []).append(each)
+    for path, drop_in in drop_ins.items():
+        by_directory.setdefault(posixpath.dirname(path), []).append(drop_in)
     for unit in units:
         whole = with_drop_ins(unit, by_directory)
         count += len(whole.entries) - len(unit.entries)
         if count > MOST_VALUES:
             words = f"with the drop-ins of this unit, the files have more than {MOST_VALUES:,} entries"
-            found.append(Finding(unit.path, 1, 1, "convert-too-large", Severity.ERROR, words, "convert fewer at once"))
+            findings.append(
+                Finding(unit.path, 1, 1, "convert-too-large", Severity.ERROR, words, "convert fewer at once")
+            )
             return
         yield whole
 
 
-def convert(
+def convert_units(
     units: Sequence[Unit], contents: Mapping[str, bytes], gvc: str = "",
     open_project: Callable[[str], FileReader] = lambda _: no_file, budget: Budget | None = None,
 ) -> Converted:  # fmt: skip
@@ -90,11 +92,11 @@ def convert(
     converted. None has a value of the files.
     """
     directories = sorted({posixpath.dirname(unit.path) for unit in units})
-    read_file = _reader([open_project(each) for each in directories])
+    read_file = _make_file_reader([open_project(directory) for directory in directories])
     return convert_project(_Units(units, read_file, budget or Budget()).project(contents), gvc or _GVC)
 
 
-def _reader(readers: Sequence[FileReader]) -> FileReader:
+def _make_file_reader(readers: Sequence[FileReader]) -> FileReader:
     """What reads a file that one of ``readers`` does."""
 
     def read_file(path: str) -> bytes:
@@ -141,13 +143,26 @@ class _Units:
         for unit in self._units.values():
             if self._budget.allows(len(unit.entries), 0, origin_of(unit).noted(self._notes)):
                 self._add(unit)
-            self._notes.extend(unused(unit) if unit.suffix not in (".kube", ".build") else ())
+            self._notes.extend(check_unused_entries(unit) if unit.suffix not in (".kube", ".build") else ())
         self._add_pods()
-        tree = made({"services": self._services, "volumes": self._volumes}, origin_of(self._first))
+        tree = make_node({"services": self._services, "volumes": self._volumes}, origin_of(self._first))
         whole = long_form(tree, self._notes)
         return Project(
-            "", plain(whole), origins(whole), frozenset(), {}, self._read_file, {**contents}, self._notes, [],
-            self._budget, self._additions, self._groups, (), _WORDING)  # fmt: skip
+            "",
+            get_plain_value(whole),
+            collect_origins(whole),
+            frozenset(),
+            {},
+            self._read_file,
+            {**contents},
+            self._notes,
+            [],
+            self._budget,
+            self._additions,
+            self._groups,
+            (),
+            _WORDING,
+        )
 
     def _add(self, unit: Unit) -> None:
         if unit.suffix == ".container":
@@ -172,10 +187,10 @@ class _Units:
 
     def _schedule(self, timer: Unit) -> str:
         """The schedule of cron that says what the timer does; "" with a note where there is none."""
-        found: list[Times] = []
+        merged: list[Times] = []
         for entry in timer.of("Timer", "OnCalendar"):
             times = read_times(entry.value)
-            both = times and together([*found, times])
+            both = times and merge_times([*merged, times])
             if times is None or both is None or not both.schedule:
                 self._note(timer, entry, "convert-left-out", "cron has no equal of this; the workload runs on demand",
                            "set job.schedule of the workload")  # fmt: skip
@@ -183,83 +198,89 @@ class _Units:
             if times.is_local:
                 self._note(timer, entry, "convert-changed", "schedules are in UTC, not in the time of the machine",
                            "change the hours of the schedule")  # fmt: skip
-            found = [both]
-        return found[0].schedule if found else ""
+            merged = [both]
+        return merged[0].schedule if merged else ""
 
     def _add_container(self, unit: Unit) -> None:
         name = self._names[f"{unit.name}{unit.suffix}"]
-        found: dict[str, Any] = {}
+        definition: dict[str, Any] = {}
         for key, field in _TEXTS.items():
             if entry := unit.last("Container", key):
                 value = _json_list(entry.value) or self._plain(unit, entry)
                 seconds = "s" if key == "StopTimeout" and entry.value.isdecimal() else ""
-                found[field] = made(f"{value}{seconds}" if isinstance(value, str) else value, origin_of(unit, entry))
+                definition[field] = make_node(
+                    f"{value}{seconds}" if isinstance(value, str) else value, origin_of(unit, entry)
+                )
         for key, field in _LISTS.items():
-            found[field] = [made(self._plain(unit, each), origin_of(unit, each)) for each in unit.of("Container", key)]
+            definition[field] = [
+                make_node(self._plain(unit, entry), origin_of(unit, entry)) for entry in unit.of("Container", key)
+            ]
         for key, field in _PAIRS.items():
-            found[field] = self._pairs(unit, "Container", key)
-        self._add_image(unit, found)
-        self._add_health(unit, found)
-        self._add_user(unit, found)
-        self._add_limits(unit, found)
-        self._add_mounts(unit, found)
-        found["env_file"] = [*self._env_files(unit)]
-        found["volumes"] = [self._volume(each) for each in found["volumes"]]
-        found["depends_on"] = {each: None for each in self._waits(unit) if each != name}
+            definition[field] = self._pairs(unit, "Container", key)
+        self._add_image(unit, definition)
+        self._add_health(unit, definition)
+        self._add_user(unit, definition)
+        self._add_limits(unit, definition)
+        self._add_mounts(unit, definition)
+        definition["env_file"] = [*self._env_files(unit)]
+        definition["volumes"] = [self._volume(value) for value in definition["volumes"]]
+        definition["depends_on"] = {wait: None for wait in self._waits(unit) if wait != name}
         if (kind := unit.last("Service", "Type")) and kind.value == "oneshot":
-            found["deploy"] = {"mode": made("replicated-job", origin_of(unit, kind))}
+            definition["deploy"] = {"mode": make_node("replicated-job", origin_of(unit, kind))}
         timer = self._timers.get(f"{unit.name}{unit.suffix}")
         if timer is not None:
-            found["deploy"] = {"mode": made("replicated-job", origin_of(timer))}
+            definition["deploy"] = {"mode": make_node("replicated-job", origin_of(timer))}
         for entry in unit.of("Container", "Network"):
             self._note_network(unit, entry)
         self._add_to_pod(unit, name)
         schedule = self._schedule(timer) if timer is not None else ""
         self._additions[name] = self._addition(unit)._replace(schedule=schedule)
-        self._services[name] = made({field: each for field, each in found.items() if each}, origin_of(unit))
+        self._services[name] = make_node(
+            {field: value for field, value in definition.items() if value}, origin_of(unit)
+        )
 
-    def _add_image(self, unit: Unit, found: dict[str, Any]) -> None:
+    def _add_image(self, unit: Unit, definition: dict[str, Any]) -> None:
         entry = unit.last("Container", "Image")
         if entry is None:
             return
         other = self._units.get(entry.value)
         if entry.value.endswith(".build"):
-            found["build"] = made({"context": "."}, origin_of(unit, entry))
+            definition["build"] = make_node({"context": "."}, origin_of(unit, entry))
         elif other is not None and (image := other.last("Image", "Image")):
-            found["image"] = made(image.value, origin_of(other, image))
+            definition["image"] = make_node(image.value, origin_of(other, image))
         elif entry.value.endswith(".image"):
             self._note(unit, entry, "convert-malformed", "there is no unit of this name among the files")
         else:
-            found["image"] = made(self._plain(unit, entry), origin_of(unit, entry))
+            definition["image"] = make_node(self._plain(unit, entry), origin_of(unit, entry))
 
-    def _add_health(self, unit: Unit, found: dict[str, Any]) -> None:
+    def _add_health(self, unit: Unit, definition: dict[str, Any]) -> None:
         check: dict[str, Any] = {}
         if entry := unit.last("Container", "HealthCmd"):
             words = _json_list(entry.value)
             test: Any = ["CMD", *words] if words else self._plain(unit, entry)
-            check["test"] = made(["NONE"] if entry.value == "none" else test, origin_of(unit, entry))
+            check["test"] = make_node(["NONE"] if entry.value == "none" else test, origin_of(unit, entry))
             for key, field in _HEALTH.items():
-                if each := unit.last("Container", key):
-                    check[field] = made(each.value, origin_of(unit, each))
-            found["healthcheck"] = check
+                if setting := unit.last("Container", key):
+                    check[field] = make_node(setting.value, origin_of(unit, setting))
+            definition["healthcheck"] = check
 
-    def _add_user(self, unit: Unit, found: dict[str, Any]) -> None:
+    def _add_user(self, unit: Unit, definition: dict[str, Any]) -> None:
         user, group = unit.last("Container", "User"), unit.last("Container", "Group")
         if entry := user or group:
-            words = ":".join(each.value if each else "" for each in (user, group))
-            found["user"] = made(words.removesuffix(":"), origin_of(unit, entry))
+            words = ":".join(part.value if part else "" for part in (user, group))
+            definition["user"] = make_node(words.removesuffix(":"), origin_of(unit, entry))
 
-    def _add_limits(self, unit: Unit, found: dict[str, Any]) -> None:
+    def _add_limits(self, unit: Unit, definition: dict[str, Any]) -> None:
         """``cpus`` and ``mem_limit``: those of [Service], and of the arguments of podman."""
         if (quota := unit.last("Service", "CPUQuota")) and (share := _PERCENT.fullmatch(quota.value)):
-            found["cpus"] = made(f"{int(share[1]) / 100:.2f}", origin_of(unit, quota))
-        if (most := unit.last("Service", "MemoryMax")) and most.value != "infinity" and "mem_limit" not in found:
-            found["mem_limit"] = made(most.value, origin_of(unit, most))
+            definition["cpus"] = make_node(f"{int(share[1]) / 100:.2f}", origin_of(unit, quota))
+        if (most := unit.last("Service", "MemoryMax")) and most.value != "infinity" and "mem_limit" not in definition:
+            definition["mem_limit"] = make_node(most.value, origin_of(unit, most))
         for entry in unit.of("Container", "PodmanArgs"):
-            words = iter([part for word in self._words(unit, entry) for part in _parted(word)])
+            words = iter([part for word in self._words(unit, entry) for part in _split_option(word)])
             for word in words:
                 if word in _ARGUMENTS:
-                    found[_ARGUMENTS[word]] = made(next(words, ""), origin_of(unit, entry))
+                    definition[_ARGUMENTS[word]] = make_node(next(words, ""), origin_of(unit, entry))
                 elif word.startswith("-"):
                     self._note(unit, entry, "convert-left-out", "an argument of podman has no counterpart")
 
@@ -273,7 +294,7 @@ class _Units:
                            f"{way}put it beside the unit")  # fmt: skip
                 continue
             origin = origin_of(unit, entry)
-            yield made({"path": self._plain(unit, entry), "required": False, "format": "raw"}, origin)
+            yield make_node({"path": self._plain(unit, entry), "required": False, "format": "raw"}, origin)
 
     def _is_readable(self, path: str) -> bool:
         try:
@@ -282,7 +303,7 @@ class _Units:
             return False
         return True
 
-    def _add_mounts(self, unit: Unit, found: dict[str, Any]) -> None:
+    def _add_mounts(self, unit: Unit, definition: dict[str, Any]) -> None:
         """Mounts in the long form: ``type=volume,source=NAME,destination=PATH``."""
         for entry in unit.of("Container", "Mount"):
             fields = dict(part.strip().partition("=")[::2] for part in entry.value.split(","))
@@ -295,7 +316,7 @@ class _Units:
             if kind == "bind" and not source.startswith("./"):
                 mount["source"] = f"/{source.lstrip('/%')}"
             values = {key: value for key, value in mount.items() if value is not None}
-            found["volumes"].append(made(values, origin_of(unit, entry)))
+            definition["volumes"].append(make_node(values, origin_of(unit, entry)))
 
     def _volume(self, node: Node) -> Node:
         """A mount in the short form, whose volume is declared; a path with a specifier is one of the machine."""
@@ -316,15 +337,15 @@ class _Units:
         name = source.removesuffix(".volume")
         if name != source:
             self._notes.append(origin.note("convert-missing", "there is no unit of this volume among the files"))
-        self._volumes.setdefault(name, made({}, origin))
+        self._volumes.setdefault(name, make_node({}, origin))
         return name
 
     def _declare(self, unit: Unit) -> None:
         name = unit.last("Volume", "VolumeName")
         values: dict[str, Any] = {"labels": self._pairs(unit, "Volume", "Label")}
         if name:
-            values["name"] = made(name.value, origin_of(unit, name))
-        self._volumes[unit.name] = made(values, origin_of(unit))
+            values["name"] = make_node(name.value, origin_of(unit, name))
+        self._volumes[unit.name] = make_node(values, origin_of(unit))
 
     def _add_to_pod(self, unit: Unit, name: str) -> None:
         entry = unit.last("Container", "Pod")
@@ -354,7 +375,7 @@ class _Units:
         first = self._services[members[0]]
         for key, field in (("PublishPort", "ports"), ("Volume", "volumes")):
             entries = pod.of("Pod", key)
-            nodes = [made(self._plain(pod, entry), origin_of(pod, entry)) for entry in entries]
+            nodes = [make_node(self._plain(pod, entry), origin_of(pod, entry)) for entry in entries]
             added = [self._volume(node) for node in nodes] if field == "volumes" else nodes
             if added:
                 former = first.fields[field].items if field in first.fields else []
@@ -371,8 +392,8 @@ class _Units:
         mounted: dict[str, str] = {}
         for entry in unit.of("Container", "Secret"):
             name, *options = entry.value.split(",")
-            fields = dict(each.strip().partition("=")[::2] for each in options)
-            secret = fitting(name.strip())
+            fields = dict(option.strip().partition("=")[::2] for option in options)
+            secret = make_valid_name(name.strip())
             if fields.get("type") == "env":
                 variables[fields.get("target") or name.strip()] = f"{secret}.payload"
             else:
@@ -393,15 +414,15 @@ class _Units:
 
     def _pairs(self, unit: Unit, section: str, key: str) -> dict[str, Node]:
         """Name → value of the words of an entry."""
-        found: dict[str, Node] = {}
+        pairs: dict[str, Node] = {}
         for entry in unit.of(section, key):
             for word in self._words(unit, entry):
                 name, sign, value = word.partition("=")
                 if sign and name and is_name(name):
-                    found[name] = made(value, origin_of(unit, entry))
+                    pairs[name] = make_node(value, origin_of(unit, entry))
                 else:
                     self._note(unit, entry, "convert-malformed", f"a word of `{key}` is not NAME=VALUE")
-        return found
+        return pairs
 
     def _words(self, unit: Unit, entry: Entry) -> list[str]:
         try:
@@ -430,9 +451,9 @@ class _Units:
 
     def _free(self, name: str, file: str) -> str:
         """``name``, or one with the file where another unit has it."""
-        found = name if name not in self._taken else f"{name}-{fitting(file)}"
-        self._taken.add(found)
-        return found
+        text = name if name not in self._taken else f"{name}-{make_valid_name(file)}"
+        self._taken.add(text)
+        return text
 
     def _note_network(self, unit: Unit, entry: Entry) -> None:
         is_own = entry.value in ("host", "none") or entry.value.startswith("container:")
@@ -444,7 +465,7 @@ class _Units:
         self._notes.append(origin_of(unit, entry).note(rule, message, suggestion))
 
 
-def _parted(word: str) -> Iterable[str]:
+def _split_option(word: str) -> Iterable[str]:
     """``--memory=1g`` in its two words."""
     name, sign, value = word.partition("=")
     return (name, value) if sign and word.startswith("-") else (word,)
@@ -455,12 +476,16 @@ def _json_list(text: str) -> list[str]:
     if not text.startswith("["):
         return []
     try:
-        found = json.loads(text)
+        parsed = json.loads(text)
     except (ValueError, RecursionError):
         return []
-    return found if isinstance(found, list) and all(isinstance(each, str) and _is_text(each) for each in found) else []
+    return (
+        parsed
+        if isinstance(parsed, list) and all(isinstance(value, str) and _is_text(value) for value in parsed)
+        else []
+    )
 
 
 def _is_text(text: str) -> bool:
     """Whether a manifest can have ``text``: JSON has escapes for halves of characters and controls."""
-    return not CONTROL.search(text) and not any("\ud800" <= each <= "\udfff" for each in text)
+    return not CONTROL.search(text) and not any("\ud800" <= character <= "\udfff" for character in text)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from reconciler.convert.compose.nodes import Origin
 from reconciler.convert.notes import ConversionNote
 from reconciler.convert.quadlet.units import Entry, Unit
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 CARRIED = {
     "Container.ContainerName": "the name of the workload; else that of the file",
@@ -160,15 +160,15 @@ OTHERS = {
 """Section, or key with its section → what to do instead of its other keys."""
 
 
-def unused(unit: Unit) -> Iterator[ConversionNote]:
+def check_unused_entries(unit: Unit) -> Iterator[ConversionNote]:
     """Notes about the entries of ``unit`` that nothing is made of."""
-    for each in unit.entries:
-        form = f"{each.section}.{each.key}"
-        if form in CARRIED or form in SAME_HERE or each.section == "Install" or each.section.startswith("X-"):
+    for entry in unit.entries:
+        form = f"{entry.section}.{entry.key}"
+        if form in CARRIED or form in SAME_HERE or entry.section == "Install" or entry.section.startswith("X-"):
             continue
-        if each.section == "Unit" and unit.suffix == ".timer":
+        if entry.section == "Unit" and unit.suffix == ".timer":
             continue
-        yield _note(unit, each, form)
+        yield _make_note(unit, entry, form)
 
 
 def origin_of(unit: Unit, entry: Entry | None = None) -> Origin:
@@ -177,14 +177,14 @@ def origin_of(unit: Unit, entry: Entry | None = None) -> Origin:
     return Origin(path, 0, entry.at if entry else (), posixpath.dirname(unit.path))
 
 
-def _note(unit: Unit, entry: Entry, form: str) -> ConversionNote:
+def _make_note(unit: Unit, entry: Entry, form: str) -> ConversionNote:
     is_of_container = entry.section in ("Container", "Pod")
     instead = LEFT_OUT.get(entry.key, "") if is_of_container else ""
     instead = instead or OTHERS.get(form) or ("" if is_of_container else OTHERS.get(entry.section, ""))
     if not instead:
         section = f"{entry.section}."
-        beside = [each.removeprefix(section) for each in CARRIED if each.startswith(section)] + [*LEFT_OUT]
-        near = closest(entry.key, sorted(set(beside)))
+        beside = [text.removeprefix(section) for text in CARRIED if text.startswith(section)] + [*LEFT_OUT]
+        near = find_closest_word(entry.key, sorted(set(beside)))
         instead = f"did you mean `{near}`?" if near else ""
     rule = "compose-network" if entry.section == "Network" else "convert-left-out"
     message = f"`{entry.key}` of [{entry.section}] has no counterpart and is left out"

@@ -40,25 +40,25 @@ class Unit(NamedTuple):
 
     def of(self, section: str, key: str) -> list[Entry]:
         """The entries of a key. An empty one clears those before it."""
-        found: list[Entry] = []
-        for each in self.entries:
-            if (each.section, each.key) == (section, key):
-                found.append(each)
-                if not each.value:
-                    found.clear()
-        return found
+        entries: list[Entry] = []
+        for entry in self.entries:
+            if (entry.section, entry.key) == (section, key):
+                entries.append(entry)
+                if not entry.value:
+                    entries.clear()
+        return entries
 
     def last(self, section: str, key: str) -> Entry | None:
         """The entry of a key that counts where only one does."""
-        found = self.of(section, key)
-        return found[-1] if found else None
+        entries = self.of(section, key)
+        return entries[-1] if entries else None
 
 
 class UnitLocator:
     """The places of the entries of one unit, as ``Locator`` has those of YAML."""
 
     def __init__(self, raw: bytes) -> None:
-        self._lines = {each.at: line for each, line in _entries(_text(raw), [])}
+        self._lines = {entry.at: line for entry, line in _list_entries(_decode_text(raw), [])}
 
     def of(self, _index: int) -> UnitLocator:
         """The places in a document: a unit is one."""
@@ -80,8 +80,8 @@ def drop_in_directories(path: str) -> list[str]:
     words = stem.split("-")
     above = ["-".join([*words[:count], ""]) for count in range(len(words) - 1, 0, -1)]
     template = [f"{stem.partition('@')[0]}@"] if "@" in stem[:-1] else []
-    names = [f"{each}{suffix}.d" for each in (stem, *template, *above)]
-    return [posixpath.join(folder, each) for each in (*names, f"{suffix[1:]}.d")]
+    names = [f"{text}{suffix}.d" for text in (stem, *template, *above)]
+    return [posixpath.join(folder, text) for text in (*names, f"{suffix[1:]}.d")]
 
 
 def with_drop_ins(unit: Unit, drop_ins: Mapping[str, Sequence[Unit]]) -> Unit:
@@ -89,11 +89,11 @@ def with_drop_ins(unit: Unit, drop_ins: Mapping[str, Sequence[Unit]]) -> Unit:
 
     ``drop_ins`` are those of all units by directory.
     """
-    found: dict[str, Unit] = {}
+    by_name: dict[str, Unit] = {}
     for directory in drop_in_directories(unit.path):
-        for each in drop_ins.get(directory, ()):
-            found.setdefault(each.name, each)
-    more = [entry for _, each in sorted(found.items()) for entry in each.entries]
+        for drop_in in drop_ins.get(directory, ()):
+            by_name.setdefault(drop_in.name, drop_in)
+    more = [entry for _, unit in sorted(by_name.items()) for entry in unit.entries]
     return unit._replace(entries=[*unit.entries, *more])
 
 
@@ -104,16 +104,16 @@ def read_unit(path: str, raw: bytes) -> Unit:
         raw.decode()
     except UnicodeDecodeError:
         faults.append(Fault("encoding", "a unit is text in UTF-8", 0, 0, "save it as UTF-8"))
-    entries = [each._replace(path=path) for each, _ in _entries(_text(raw), faults)]
+    entries = [entry._replace(path=path) for entry, _ in _list_entries(_decode_text(raw), faults)]
     stem, suffix = posixpath.splitext(posixpath.basename(path))
     return Unit(path, stem, suffix, entries, faults)
 
 
-def _text(raw: bytes) -> str:
+def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
-def _entries(text: str, faults: list[Fault]) -> Iterator[tuple[Entry, int]]:
+def _list_entries(text: str, faults: list[Fault]) -> Iterator[tuple[Entry, int]]:
     """Each entry with its line."""
     section, counts, count = "", dict[tuple[str, str], int](), 0
     for line, words in _logical_lines(text):

@@ -11,7 +11,7 @@ from yaml import YAMLError
 
 from reconciler.documents.editing.nodes import Entry, MappingNode, ScalarNode, SequenceNode, TextNode, read_node
 from reconciler.documents.fault_sink import LimitReached
-from reconciler.documents.writer import Style, scalar, write_lines, written
+from reconciler.documents.writer import Style, render_document, render_scalar, write_lines
 
 _UNSAFE_IN_FLOW = re.compile(r"[,\[\]{}]")
 """What a text cannot have everywhere between brackets, unless it is in quotes."""
@@ -44,9 +44,9 @@ def edit_text(text: str, old: Mapping[str, Any], new: Mapping[str, Any], read: R
             continue
         # A block before a comment, for one, keeps not every line of another text. In a field of texts, a number reads
         # as text.
-        if (after := read(edited)) == new or after == read(written(dict(new))):
+        if (after := read(edited)) == new or after == read(render_document(dict(new))):
             return edited
-    return written(dict(new))
+    return render_document(dict(new))
 
 
 class _Change(NamedTuple):
@@ -86,7 +86,7 @@ class _Editor:
         root = read_node(self._text)
         if not isinstance(root, MappingNode):
             raise _UnwrittenEditError
-        self._edit_mapping(root, old, new, _refuse)
+        self._edit_mapping(root, old, new, _refuse_value)
         return self._applied(0, len(self._text), self._changes)
 
     def _applied(self, start: int, end: int, changes: Sequence[_Change]) -> str:
@@ -139,7 +139,7 @@ class _Editor:
             key, (start, end) = entry.key, (entry.value.start, entry.value.end)
             lines = self._lines({"": value}, key.start)
             if start < end and entry.value.is_flow and (node.is_flow or len(lines) == 1):
-                self._change(start, end, _scalar_like(entry.value, value) or _flow(value))
+                self._change(start, end, _scalar_like(entry.value, value) or _format_flow(value))
             elif node.is_flow:
                 raise _UnwrittenEditError
             else:
@@ -183,11 +183,11 @@ class _Editor:
         )
         last = max(node.items[origin].end for origin in origins if origin is not None)
         added = [value for value, origin in zip(new, origins, strict=True) if origin is None]
-        self._change(last, last, "".join(f", {_flow(value)}" for value in added))
+        self._change(last, last, "".join(f", {_format_flow(value)}" for value in added))
 
     def _flow_writer(self, item: TextNode) -> Write:
         """What writes ``item`` between brackets."""
-        return lambda value: self._change(item.start, item.end, _scalar_like(item, value) or _flow(value))
+        return lambda value: self._change(item.start, item.end, _scalar_like(item, value) or _format_flow(value))
 
     def _remove_in_flow(self, members: Iterable[_Member]) -> None:
         """Remove members between brackets, each with a comma; at least one stays."""
@@ -208,22 +208,28 @@ class _Editor:
         items, end = list[_Item](), self._line_start(node.start)
         dash = re.compile(rf"^ {{{node.start - end}}}-(?=\s|\Z)", re.MULTILINE)
         for item in node.items:
-            found = dash.search(self._text, end, max(item.start, node.start + 1))
-            if found is None or (not items and found.end() != node.start + 1):
+            match = dash.search(self._text, end, max(item.start, node.start + 1))
+            if match is None or (not items and match.end() != node.start + 1):
                 return None
-            place, end = found.end() - 1, item.end
-            items.append(_Item(item, place, _Change(self._comment_start(place), self._line_end(max(item.end, place)))))
+            dash_position, end = match.end() - 1, item.end
+            items.append(
+                _Item(
+                    item,
+                    dash_position,
+                    _Change(self._comment_start(dash_position), self._line_end(max(item.end, dash_position))),
+                )
+            )
         return items
 
     def _edit_items(self, items: list[_Item], old: list[Any], new: list[Any], origins: list[int | None]) -> None:
         """Change items that stay in their order, remove others, and write new ones between them."""
-        place = items[0].lines.start
+        position = items[0].lines.start
         for value, origin in zip(new, origins, strict=True):
             if origin is None:
-                self._insert_lines(place, self._lines([value], items[0].dash))
+                self._insert_lines(position, self._lines([value], items[0].dash))
             else:
                 self._edit(items[origin].node, old[origin], value, self._item_writer(items[origin]))
-                place = items[origin].lines.end
+                position = items[origin].lines.end
         self._changes += [item.lines for number, item in enumerate(items) if number not in origins]
 
     def _reorder(self, items: list[_Item], old: list[Any], new: list[Any], origins: list[int | None]) -> None:
@@ -247,46 +253,46 @@ class _Editor:
         def write(value: Any) -> None:
             node, lines = item.node, self._lines([value], item.dash)
             if node.is_flow and node.start < node.end and len(lines) == 1:
-                self._change(node.start, node.end, _scalar_like(node, value) or _flow(value))
+                self._change(node.start, node.end, _scalar_like(node, value) or _format_flow(value))
             else:
                 self._change(item.dash + 1, max(node.end, item.dash + 1), "\n".join(lines).partition("-")[2])
 
         return write
 
-    def _lines(self, value: dict[str, Any] | list[Any], place: int) -> list[str]:
-        """The lines of ``value``, as deep as what is at ``place``."""
-        indent = " " * (place - self._line_start(place))
+    def _lines(self, value: dict[str, Any] | list[Any], position: int) -> list[str]:
+        """The lines of ``value``, as deep as what is at ``position``."""
+        indent = " " * (position - self._line_start(position))
         return [f"{indent}{line}" if line else "" for line in write_lines(value, self._style)]
 
-    def _insert_lines(self, place: int, lines: list[str]) -> None:
+    def _insert_lines(self, position: int, lines: list[str]) -> None:
         """Insert ``lines`` where a line begins, or at the end of the text."""
-        if self._text[:place].endswith("\n"):
-            self._change(place, place, "".join(f"{line}\n" for line in lines))
+        if self._text[:position].endswith("\n"):
+            self._change(position, position, "".join(f"{line}\n" for line in lines))
         else:
-            self._change(place, place, "".join(f"\n{line}" for line in lines))
+            self._change(position, position, "".join(f"\n{line}" for line in lines))
 
-    def _line_start(self, place: int) -> int:
-        return self._text.rfind("\n", 0, place) + 1
+    def _line_start(self, position: int) -> int:
+        return self._text.rfind("\n", 0, position) + 1
 
-    def _line_end(self, place: int) -> int:
-        """Where the line after the one of ``place`` begins; a block with blank lines at its end is there already."""
-        if place and self._text[place - 1] == "\n":
-            return place
-        return self._text.find("\n", place) + 1 or len(self._text)
+    def _line_end(self, position: int) -> int:
+        """Where the line after the one of ``position`` begins; a block with blank lines at its end is there already."""
+        if position and self._text[position - 1] == "\n":
+            return position
+        return self._text.find("\n", position) + 1 or len(self._text)
 
-    def _begins_line(self, place: int) -> bool:
-        return not self._text[self._line_start(place) : place].strip(" ")
+    def _begins_line(self, position: int) -> bool:
+        return not self._text[self._line_start(position) : position].strip(" ")
 
-    def _comment_start(self, place: int) -> int:
-        """Where the line of ``place`` begins, or the comment of the same depth right above it."""
-        start = self._line_start(place)
-        comment = f"{' ' * (place - start)}#"
+    def _comment_start(self, position: int) -> int:
+        """Where the line of ``position`` begins, or the comment of the same depth right above it."""
+        start = self._line_start(position)
+        comment = f"{' ' * (position - start)}#"
         while start and self._text.startswith(comment, above := self._line_start(start - 1)):
             start = above
         return start
 
 
-def _refuse(_: Any) -> None:
+def _refuse_value(_: Any) -> None:
     raise _UnwrittenEditError
 
 
@@ -296,21 +302,21 @@ def find_origins(old: list[Any], new: list[Any]) -> list[int | None]:
     Items with names, each another one, come from that of the same name. Others are those that are equal at the
     beginning and at the end; as many as are between them come from those.
     """
-    names = [_name(item) for item in new]
+    names = [_get_item_name(item) for item in new]
     if None not in names and len({*names}) == len(names):
-        places = {_name(item): place for place, item in enumerate(old)}
+        places = {_get_item_name(item): index for index, item in enumerate(old)}
         return [places.get(name) for name in names]
     shorter = min(len(old), len(new))
-    first = next((place for place in range(shorter) if old[place] != new[place]), shorter)
+    first = next((index for index in range(shorter) if old[index] != new[index]), shorter)
     rest = shorter - first
-    last = next((place for place in range(rest) if old[-1 - place] != new[-1 - place]), rest)
+    last = next((index for index in range(rest) if old[-1 - index] != new[-1 - index]), rest)
     between = len(new) - first - last
     is_same_number = len(old) == len(new)
     middle = [first + number if is_same_number else None for number in range(between)]
     return [*range(first), *middle, *range(len(old) - last, len(old))]
 
 
-def _name(item: Any) -> str | None:
+def _get_item_name(item: Any) -> str | None:
     name = item.get("name") if isinstance(item, dict) else None
     return name if isinstance(name, str) else None
 
@@ -329,17 +335,17 @@ def _in_quotes(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _flow(value: Any) -> str:
+def _format_flow(value: Any) -> str:
     """``value`` on one line, also between brackets."""
     if isinstance(value, dict):
         return "{" + ", ".join(_flow_entry(name, member) for name, member in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ", ".join(map(_flow, value)) + "]"
+        return "[" + ", ".join(map(_format_flow, value)) + "]"
     if isinstance(value, str):
-        text = scalar(value)
+        text = render_scalar(value)
         return _in_quotes(value) if text == value and _UNSAFE_IN_FLOW.search(value) else text
-    return written(value).removesuffix("\n")
+    return render_document(value).removesuffix("\n")
 
 
 def _flow_entry(name: str, value: Any) -> str:
-    return f"{_flow(str(name))}: {_flow(value)}"
+    return f"{_format_flow(str(name))}: {_format_flow(value)}"

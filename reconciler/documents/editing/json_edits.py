@@ -37,9 +37,9 @@ class Layout(NamedTuple):
         """The text between the brackets with ``members``, one at least."""
         last = len(members) - 1
         return ",".join(
-            f"{self.first if place == 0 else self.lead if lead == self.first else lead}{body}"
-            f"{self.close if place == last else self.trail if trail == self.close else trail}"
-            for place, (lead, body, trail) in enumerate(members)
+            f"{self.first if index == 0 else self.lead if lead == self.first else lead}{body}"
+            f"{self.close if index == last else self.trail if trail == self.close else trail}"
+            for index, (lead, body, trail) in enumerate(members)
         )
 
 
@@ -108,10 +108,10 @@ class JsonEditor:
         entries = node.by_name()
         spans = [(entry.key.start, entry.value.end) for entry in node.entries]
         members = split_members(self._text, node.start, node.end, spans)
-        layout, found = Layout.of(members), dict(zip(entries, members, strict=True))
+        layout, former = Layout.of(members), dict(zip(entries, members, strict=True))
         colon = self._text[node.entries[0].key.end : node.entries[0].value.start]
         written = [
-            found[name]._replace(
+            former[name]._replace(
                 body=self._text[key.start : value.start] + self._edited(value, old[name], new[name], layout.lead)
             )
             for name, (key, value) in entries.items()

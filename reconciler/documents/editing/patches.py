@@ -30,7 +30,7 @@ def assign_fields(manifest: Mapping[str, Any], texts: tuple[str, ...]) -> dict[s
         segments = _split_path(parsed["path"])
         is_text = segments[0] in ("description", "tags")
         value = parsed["value"] if is_text else _read_value(parsed["value"])
-        _assign(changed, segments, parsed["operator"], value, text)
+        _assign_value(changed, segments, parsed["operator"], value, text)
     return changed
 
 
@@ -87,10 +87,10 @@ def _split_path(path: str) -> list[str]:
     return [first, rest] if first == "tags" and rest else path.split(".")
 
 
-def _assign(manifest: dict[str, Any], segments: list[str], operator: str, value: Any, text: str) -> None:
+def _assign_value(manifest: dict[str, Any], segments: list[str], operator: str, value: Any, text: str) -> None:
     node: Any = manifest
     for segment in segments[:-1]:
-        node = _descend(node, segment, text)
+        node = _get_member(node, segment, text)
     last = segments[-1]
     if isinstance(node, list):
         if segments[-2] != _VARIABLES or operator != "=":
@@ -116,7 +116,7 @@ def _set_variable(variables: list[Any], name: str, value: str) -> None:
     variables.append({"name": name, "value": value})
 
 
-def _descend(node: Any, segment: str, text: str) -> Any:
+def _get_member(node: Any, segment: str, text: str) -> Any:
     if isinstance(node, list):
         named = next((item for item in node if isinstance(item, dict) and item.get("name") == segment), None)
         if named is None:
@@ -131,9 +131,9 @@ def _descend(node: Any, segment: str, text: str) -> Any:
 
 def _read_value(text: str) -> Any:
     """A text as YAML reads it; text that is no YAML stays text."""
-    from reconciler.documents.reader import read
+    from reconciler.documents.reader import parse_documents
 
-    reading = read(text.encode())
+    reading = parse_documents(text.encode())
     if not text or reading.faults or len(reading.documents) != 1:
         return text
     return reading.documents[0].value

@@ -67,7 +67,7 @@ class JsonEvents:
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
-        self._starts = [0, *(found.end() for found in _BREAK.finditer(text))]
+        self._starts = [0, *(match.end() for match in _BREAK.finditer(text))]
         self._opened: list[int] = []
         self.get_event = self._stream().__next__
 
@@ -175,20 +175,20 @@ class JsonEvents:
     def _scalar(self, sign: str) -> Any:
         if sign == '"':
             return self._quoted()
-        found = _WORD.match(self._text, self._at)
-        if found is None:
+        match = _WORD.match(self._text, self._at)
+        if match is None:
             if _INFINITE.match(self._text, self._at):
                 self._refuse("this is not a finite number", "write a finite number, or a text in quotes", "nan")
             self._refuse("here is no JSON value", "a text is in double quotes, a number in plain decimal")
         start = self._mark()
-        self._at = found.end()
-        return ScalarEvent(None, None, (True, False), found[0], start, self._mark(), None)
+        self._at = match.end()
+        return ScalarEvent(None, None, (True, False), match[0], start, self._mark(), None)
 
     def _quoted(self) -> Any:
         start = self._mark()
-        found = _TEXT.match(self._text, self._at)
-        if found is not None:
-            value, self._at = found[1], found.end()
+        match = _TEXT.match(self._text, self._at)
+        if match is not None:
+            value, self._at = match[1], match.end()
         else:
             value, self._at = self._escaped()
         return ScalarEvent(None, None, (False, True), value, start, self._mark(), '"')
@@ -210,11 +210,11 @@ class JsonEvents:
         return value, end
 
     def _check_characters(self) -> None:
-        found = _UNSEEN.search(self._text)
+        match = _UNSEEN.search(self._text)
         if self._text.startswith("\ufeff"):
             self._refuse("this file begins with a byte order mark", "save it as UTF-8 without one", "encoding")
-        if found is not None:
-            self._at = found.start()
+        if match is not None:
+            self._at = match.start()
             message = "this file has a character that is neither printable nor a tab or line break"
             self._refuse(message, "remove it", "control-character")
 

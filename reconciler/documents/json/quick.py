@@ -12,7 +12,7 @@ from json import JSONDecoder
 from typing import Any, NamedTuple, Never
 
 from reconciler.documents.limits import Limits
-from reconciler.documents.scalars import Problem, plain
+from reconciler.documents.scalars import Problem, parse_plain_scalar
 from reconciler.documents.types import Document
 
 _ODD = re.compile(r"[^\t\n\r\x20-\x7e]|\\[ubf]|\r(?!\n)")
@@ -41,8 +41,8 @@ def read_quickly(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> lis
     documents: list[Document] = []
     line, last = 1, 0
     try:
-        for value, start, end in _values(text):
-            _check(value, text[start:end], limits, text_fields)
+        for value, start, end in _decode_values(text):
+            _check_limits(value, text[start:end], limits, text_fields)
             line, last = line + text.count("\n", last, start), start
             documents.append(Document(value, len(documents), line))
     except (ValueError, RecursionError):
@@ -50,7 +50,7 @@ def read_quickly(raw: bytes, limits: Limits, text_fields: frozenset[str]) -> lis
     return documents if len(documents) <= limits.documents else None
 
 
-def _values(text: str) -> Iterator[_Written]:
+def _decode_values(text: str) -> Iterator[_Written]:
     """The value of ``text``, or each item of its list, with its begin and its end."""
     at = _after_space(text, 0)
     if text[at : at + 1] != "[":
@@ -78,30 +78,30 @@ def _after_space(text: str, at: int) -> int:
     return space.end()
 
 
-def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     filled = dict(members)
     if len(filled) < len(members) or not all(map(str.isprintable, filled)):
         raise _NotOrdinary
     return filled
 
 
-def _number(text: str) -> Any:
-    value = plain(text)
+def _parse_number(text: str) -> Any:
+    value = parse_plain_scalar(text)
     if type(value) is Problem:
         raise _NotOrdinary
     return value
 
 
-def _refuse(_: str) -> Never:
+def _refuse_constant(_: str) -> Never:
     raise _NotOrdinary
 
 
 _decode = JSONDecoder(
-    object_pairs_hook=_object, parse_int=_number, parse_float=_number, parse_constant=_refuse
+    object_pairs_hook=_build_object, parse_int=_parse_number, parse_float=_parse_number, parse_constant=_refuse_constant
 ).raw_decode
 
 
-def _check(value: Any, text: str, limits: Limits, text_fields: frozenset[str]) -> None:
+def _check_limits(value: Any, text: str, limits: Limits, text_fields: frozenset[str]) -> None:
     """Raise _NotOrdinary if a document may exceed a limit, or has numbers where they stay as written."""
     if len(text) > limits.document_bytes or _most_nodes(text) > limits.nodes:
         raise _NotOrdinary
@@ -110,7 +110,7 @@ def _check(value: Any, text: str, limits: Limits, text_fields: frozenset[str]) -
     for field in text_fields if type(value) is dict else ():
         inner = value.get(field)
         members = inner.values() if type(inner) is dict else inner if type(inner) is list else ()
-        if any(type(each) in (int, float, bool) for each in members):
+        if any(type(member) in (int, float, bool) for member in members):
             raise _NotOrdinary
 
 
@@ -124,6 +124,6 @@ def _is_deeper(value: Any, depth: int) -> bool:
     level = [value] if type(value) in _CONTAINERS else []
     while level and depth >= 0:
         depth -= 1
-        inner = (each.values() if type(each) is dict else each for each in level)
-        level = [each for members in inner for each in members if type(each) in _CONTAINERS]
+        inner = (value.values() if type(value) is dict else value for value in level)
+        level = [member for members in inner for member in members if type(member) in _CONTAINERS]
     return bool(level) or depth < 0

@@ -60,14 +60,14 @@ def is_json_manifest(raw: bytes) -> bool:
     if _MENTION.search(raw) is None:
         return False
     try:
-        return _declares(raw)
+        return _has_manifest(raw)
     except msgspec.ValidationError:
         return False
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return any(each.kind and each.name for each in named_in(raw))
+        return any(named.kind and named.name for named in named_in(raw))
 
 
-def _declares(raw: bytes) -> bool:
+def _has_manifest(raw: bytes) -> bool:
     if raw.lstrip()[:1] == b"[":
         return any(map(_is_manifest, _items(raw)))
     root = _document(raw)
@@ -95,7 +95,7 @@ def named_in(raw: bytes) -> Iterator[Named]:
         elif sign in ("}", "]"):
             depth -= 1
             if depth < root:
-                yield _named(fields)
+                yield _identify_manifest(fields)
                 fields = {}
         if depth == root and token[1] is not None:
             if key:
@@ -105,10 +105,10 @@ def named_in(raw: bytes) -> Iterator[Named]:
             key = word
         elif sign:
             word = key = ""
-    yield _named(fields)
+    yield _identify_manifest(fields)
 
 
-def _named(fields: dict[str, str]) -> Named:
+def _identify_manifest(fields: dict[str, str]) -> Named:
     kind = fields.get("kind", "")
     is_ours = kind in KINDS or ("sops" in fields and kind.startswith("ENC["))
     return Named(kind if is_ours else "", fields.get("name", ""), fields.get("gvc", ""))

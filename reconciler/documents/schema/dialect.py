@@ -18,31 +18,33 @@ from jsonschema.validators import extend
 
 
 @cache
-def compiled(pattern: str) -> re.Pattern[str]:
+def compile_pattern(pattern: str) -> re.Pattern[str]:
     """``pattern`` of a schema, compiled so that both validators agree."""
     # Python's ``$`` also matches before a closing newline, ECMA's and Rust's do not.
     return re.compile(pattern[:-1] + r"\Z" if pattern.endswith("$") else pattern)
 
 
-def _pattern(_: Validator, pattern: str, instance: object, schema: Any) -> Iterator[ValidationError]:
+def _check_pattern(_: Validator, pattern: str, instance: object, schema: Any) -> Iterator[ValidationError]:
     # For a text that is too long, the length is reported; a pattern of Python would need memory in proportion.
     if not isinstance(instance, str) or len(instance) > schema.get("maxLength", len(instance)):
         return
-    if not compiled(pattern).search(instance):
+    if not compile_pattern(pattern).search(instance):
         yield ValidationError(pattern)
 
 
-def _required(_: Validator, names: list[str], instance: object, __: Any) -> Iterator[ValidationError]:
+def _check_required(_: Validator, names: list[str], instance: object, __: Any) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
         yield from (ValidationError(name) for name in names if name not in instance)
 
 
-def _additional(validator: Validator, rest: Any, instance: object, schema: Any) -> Iterator[ValidationError]:
+def _check_additional_properties(
+    validator: Validator, rest: Any, instance: object, schema: Any
+) -> Iterator[ValidationError]:
     if not isinstance(instance, dict):
         return
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     for name in instance:
-        if name in known:
+        if name in properties:
             continue
         if rest is False:
             yield ValidationError(name, path=(name,))
@@ -59,16 +61,16 @@ def _property_names(validator: Validator, names: Any, instance: object, _: Any) 
 SchemaValidator = extend(  # type: ignore[no-untyped-call]
     Draft202012Validator,
     {
-        "pattern": _pattern,
-        "required": _required,
-        "additionalProperties": _additional,
+        "pattern": _check_pattern,
+        "required": _check_required,
+        "additionalProperties": _check_additional_properties,
         "propertyNames": _property_names,
     },
 )
 """The validator class that finds every error, slowly."""
 
 
-def _fits(schema: Any, value: Any) -> bool:
+def _accepts_value(schema: Any, value: Any) -> bool:
     """Whether jsonschema-rs accepts ``value``; ``schema`` is part of a cached one."""
     quick = _QUICK.get(id(schema))
     if quick is None:
@@ -81,41 +83,45 @@ def _fits(schema: Any, value: Any) -> bool:
 _QUICK: dict[int, Any] = {}
 
 
-def _properties(validator: Any, properties: dict[str, Any], instance: object, _: Any) -> Iterator[ValidationError]:
+def _check_properties(
+    validator: Any, properties: dict[str, Any], instance: object, _: Any
+) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
         for name, schema in properties.items():
-            if name in instance and not _fits(schema, instance[name]):
+            if name in instance and not _accepts_value(schema, instance[name]):
                 yield from validator.descend(instance[name], schema, path=name, schema_path=name)
 
 
-def _items(validator: Any, items: Any, instance: object, _: Any) -> Iterator[ValidationError]:
+def _check_items(validator: Any, items: Any, instance: object, _: Any) -> Iterator[ValidationError]:
     if isinstance(instance, list):
         for index, item in enumerate(instance):
-            if not _fits(items, item):
+            if not _accepts_value(items, item):
                 yield from validator.descend(item, items, path=index)
 
 
 def _sparing_additional(validator: Validator, rest: Any, instance: object, schema: Any) -> Iterator[ValidationError]:
     if rest is False or not isinstance(instance, dict):
-        yield from _additional(validator, rest, instance, schema)
+        yield from _check_additional_properties(validator, rest, instance, schema)
         return
-    known = schema.get("properties", {})
-    wrong = {name: value for name, value in instance.items() if name not in known and not _fits(rest, value)}
-    yield from _additional(validator, rest, wrong, schema)
+    properties = schema.get("properties", {})
+    wrong = {
+        name: value for name, value in instance.items() if name not in properties and not _accepts_value(rest, value)
+    }
+    yield from _check_additional_properties(validator, rest, wrong, schema)
 
 
 def _sparing_names(validator: Validator, names: Any, instance: object, schema: Any) -> Iterator[ValidationError]:
     if isinstance(instance, dict):
         yield from _property_names(
-            validator, names, {name: None for name in instance if not _fits(names, name)}, schema
+            validator, names, {name: None for name in instance if not _accepts_value(names, name)}, schema
         )
 
 
 Sparing = extend(  # type: ignore[no-untyped-call]
     SchemaValidator,
     {
-        "properties": _properties,
-        "items": _items,
+        "properties": _check_properties,
+        "items": _check_items,
         "additionalProperties": _sparing_additional,
         "propertyNames": _sparing_names,
     },
@@ -142,7 +148,7 @@ class SchemaError(NamedTuple):
     required: bool = False
 
 
-def breaches(validator: Validator, value: Any) -> Iterator[SchemaError]:
+def list_breaches(validator: Validator, value: Any) -> Iterator[SchemaError]:
     """All breaches by ``value`` of the schema of ``validator`` (``SchemaValidator`` or ``Sparing``)."""
     for error in validator.iter_errors(value):
         where: Any = error

@@ -20,7 +20,7 @@ SCHEMA_NAMES = (*KIND_NAMES, "settings", "status", "run-status")
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 
-def shipped(relative: str) -> Path:
+def find_shipped_path(relative: str) -> Path:
     """The file or directory ``relative`` (``schemas``, ``examples/repo``) that comes with the program.
 
     An installed wheel has it inside the package, a source tree beside it. Raises FileNotFoundError.
@@ -34,7 +34,7 @@ def shipped(relative: str) -> Path:
 
 def schema_path(name: str) -> Path:
     """The file of the schema ``name``. Raises FileNotFoundError."""
-    return shipped(f"schemas/{name}.json")
+    return find_shipped_path(f"schemas/{name}.json")
 
 
 @cache
@@ -44,31 +44,31 @@ def load_schema(name: str) -> dict[str, Any]:
     Keywords beside a ``$ref`` (title, description, default) take precedence. The result is shared: do not change it.
     Raises FileNotFoundError.
     """
-    inlined: dict[str, Any] = _inline(_raw(name), name)
+    inlined: dict[str, Any] = _inline_references(_load_raw_schema(name), name)
     inlined.pop("$defs", None)
     return inlined
 
 
 @cache
-def _raw(name: str) -> dict[str, Any]:
+def _load_raw_schema(name: str) -> dict[str, Any]:
     content: dict[str, Any] = msgspec.json.decode(schema_path(name).read_bytes())
     return content
 
 
-def _inline(node: Any, home: str) -> Any:
+def _inline_references(node: Any, home: str) -> Any:
     if isinstance(node, list):
-        return [_inline(item, home) for item in node]
+        return [_inline_references(item, home) for item in node]
     if not isinstance(node, dict):
         return node
-    own = {key: _inline(value, home) for key, value in node.items() if key not in ("$ref", "$defs")}
+    own = {key: _inline_references(value, home) for key, value in node.items() if key not in ("$ref", "$defs")}
     if "$ref" not in node:
         return own
     file, _, pointer = node["$ref"].partition("#")
     target = file.removesuffix(".json") or home
-    found: Any = _raw(target)
+    definition: Any = _load_raw_schema(target)
     for part in pointer.strip("/").split("/"):
-        found = found[part]
-    return {**_inline(found, target), **own}
+        definition = definition[part]
+    return {**_inline_references(definition, target), **own}
 
 
 @cache
@@ -82,7 +82,7 @@ def _field_names(schema: Any) -> Iterator[str]:
         for item in schema:
             yield from _field_names(item)
     elif isinstance(schema, dict):
-        known = schema.get("properties")
-        yield from known if isinstance(known, dict) else ()
+        properties = schema.get("properties")
+        yield from properties if isinstance(properties, dict) else ()
         for member in schema.values():
             yield from _field_names(member)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.documents.scalars import former_boolean
-from reconciler.documents.schema.dialect import SchemaValidator, compiled
+from reconciler.documents.schema.dialect import SchemaValidator, compile_pattern
 
 LONGEST = 60
 """Characters of a text that may be corrected; a longer one is no typing error."""
@@ -29,10 +29,10 @@ def suggest_fix(text: str, schema: dict[str, Any]) -> str:
     """
     if len(text) > LONGEST:
         return ""
-    pattern = compiled(schema.get("pattern", ""))
+    pattern = compile_pattern(schema.get("pattern", ""))
     check = SchemaValidator(schema)
-    guesses = filter(str.isprintable, _guesses(text, schema))
-    return next((each for each in guesses if pattern.search(each) and check.is_valid(each)), "")
+    guesses = filter(str.isprintable, _list_guesses(text, schema))
+    return next((guess for guess in guesses if pattern.search(guess) and check.is_valid(guess)), "")
 
 
 def suggest_spelling(text: str, schema: dict[str, Any]) -> str:
@@ -40,31 +40,31 @@ def suggest_spelling(text: str, schema: dict[str, Any]) -> str:
 
     Empty if the schema does not decide. Numbers are not quoted, since they may be secret.
     """
-    wanted, meant = schema.get("type"), former_boolean(text)
-    if wanted == "string":
+    kind, meant = schema.get("type"), former_boolean(text)
+    if kind == "string":
         if not SchemaValidator(schema).is_valid(text):
-            allowed = [f"`{each}`" for each in schema.get("enum", ())]
+            allowed = [f"`{value}`" for value in schema.get("enum", ())]
             if allowed:
                 return f"write one of {', '.join(allowed)}" if len(allowed) > 1 else ""
             return f"write {schema.get('x-pattern-words', 'another text')}"
         return "put it in quotes" if meant is None else f'write "{text}" in quotes'
-    if wanted == "boolean":
+    if kind == "boolean":
         return "write true or false" if meant is None else f"write {str(meant).lower()}"
-    if wanted in ("integer", "number"):
+    if kind in ("integer", "number"):
         return "write the number in plain decimal" if meant is None else "write a number"
-    return _CONTAINERS.get(wanted, "") if isinstance(wanted, str) else ""
+    return _CONTAINERS.get(kind, "") if isinstance(kind, str) else ""
 
 
-def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
+def _list_guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
     """Likely meanings, the smallest change first; ``pattern`` shows which form of text fits."""
     pattern = schema.get("pattern", "")
     bare = text.strip()
     path = bare.strip("/")
     if schema.get("x-image"):
-        yield from _images(bare)
+        yield from _guess_images(bare)
         return
     yield from (bare, bare.lower())
-    yield from _amounts(bare, pattern)
+    yield from _guess_amounts(bare, pattern)
     if not path:
         return
     yield from (f"//{kind}/{path}" for kind in schema.get("x-link", ()))
@@ -84,7 +84,7 @@ def _guesses(text: str, schema: dict[str, Any]) -> Iterator[str]:
         yield re.sub("[^a-z0-9]+", "-", bare.lower()).strip("-")
 
 
-def _images(bare: str) -> Iterator[str]:
+def _guess_images(bare: str) -> Iterator[str]:
     """An image without the scheme of an address, its repository in lower case; a tag stays unchanged."""
     image = bare.partition("://")[2] or bare
     start = image.rfind("/") + 1
@@ -94,12 +94,12 @@ def _images(bare: str) -> Iterator[str]:
     yield f"{image[:start].lower()}{name.lower()}{colon}{tag}"
 
 
-def _amounts(bare: str, pattern: str) -> Iterator[str]:
+def _guess_amounts(bare: str, pattern: str) -> Iterator[str]:
     """A number with a unit in the units that fields take: 0.5 as 500m, 128M as 128Mi, 7 days as 7d."""
-    found = _AMOUNT.fullmatch(bare)
-    if found is None:
+    match = _AMOUNT.fullmatch(bare)
+    if match is None:
         return
-    number, unit = found[1], found[2].lower()
+    number, unit = match[1], match[2].lower()
     if unit:
         yield f"{number}{unit[:1]}"
     if "m?" in pattern and unit in ("", "c", "core", "cores", "cpu", "cpus", "vcpu"):

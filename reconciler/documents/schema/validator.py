@@ -92,20 +92,20 @@ class Checker:
 
     def breaches(self, value: object, but: Callable[[Pointer], bool] = lambda _: False) -> list[SchemaError]:
         """The breaches by ``value``, at most ``MOST``, without those that ``but`` excludes."""
-        from reconciler.documents.schema.dialect import Sparing, breaches
+        from reconciler.documents.schema.dialect import Sparing, list_breaches
 
         if self._dialect is None:
             self._dialect = Sparing(self.schema)
-        return list(islice((each for each in breaches(self._dialect, value) if not but(each.path)), MOST))
+        return list(islice((breach for breach in list_breaches(self._dialect, value) if not but(breach.path)), MOST))
 
-    def phrased(self, found: list[SchemaError], places: Positions) -> list[Fault]:
+    def phrased(self, schema_errors: list[SchemaError], places: Positions) -> list[Fault]:
         """Breaches of this schema as faults, sorted by position."""
         from reconciler.documents.schema.messages import to_faults
 
-        return to_faults(found, self.schema, places)
+        return to_faults(schema_errors, self.schema, places)
 
-    def readvised(self, found: list[Fault], value: object, places: Positions) -> list[Fault]:
-        """``found`` in a partial document ``value``, with advice on ambiguous scalars that fits their fields."""
+    def readvised(self, faults: list[Fault], value: object, places: Positions) -> list[Fault]:
+        """``faults`` in a partial document ``value``, with advice on ambiguous scalars that fits their fields."""
         from reconciler.documents.schema.dialect import schemas_at
         from reconciler.documents.schema.suggestions import suggest_spelling
 
@@ -116,10 +116,10 @@ class Checker:
             if text is not None and len(reached) == len(at) + 1:
                 advice[places.value(at)] = suggest_spelling(text, schema)
         return [
-            replace(each, suggestion=advice.get((each.line, each.column)) or each.suggestion)
-            if each.rule == "ambiguous-scalar"
-            else each
-            for each in found
+            replace(fault, suggestion=advice.get((fault.line, fault.column)) or fault.suggestion)
+            if fault.rule == "ambiguous-scalar"
+            else fault
+            for fault in faults
         ]
 
     def faults(self, value: object, places: Positions) -> list[Fault]:
@@ -130,7 +130,7 @@ class Checker:
 def is_valid(name: str, value: object) -> bool:
     """Whether ``value`` fits the schema ``name``, which lists all fields of a mapping in ``properties``.
 
-    Compiles only what concerns the fields that ``value`` has: for one document, while ``checker`` is for many. Raises
+    Compiles only what concerns the fields of ``value``: for one document, while ``get_checker`` is for many. Raises
     FileNotFoundError if there is no such schema.
     """
     schema = load_schema(name)
@@ -150,6 +150,6 @@ def _compile_fields(name: str, fields: frozenset[str]) -> Any:
 
 
 @cache
-def checker(name: str) -> Checker:
+def get_checker(name: str) -> Checker:
     """The cached checker of the schema ``name``. Raises FileNotFoundError if there is none."""
     return Checker(name)

@@ -15,7 +15,7 @@ from reconciler.engines.execution.retry import RetryPolicy, wait_after
 from reconciler.engines.protocol import Engine, Outcome, Result
 from reconciler.errors import EngineError, RecordsError
 from reconciler.planning.plan import Step
-from reconciler.tracing import Attributes, span
+from reconciler.tracing import Attributes, record_span
 
 _PAUSE_SLICE = 0.5
 
@@ -112,4 +112,4 @@ class Attempts:
 
 def _step_span(step: Step) -> AbstractContextManager[Attributes]:
     facts = {"action": str(step.action), "key": str(step.key), "location": step.location}
-    return span("step", **{f"reconciler.{name}": value for name, value in facts.items()})
+    return record_span("step", **{f"reconciler.{name}": value for name, value in facts.items()})

@@ -74,9 +74,9 @@ class CommandQueue:
             if task.done():
                 del self._tasks[name]
                 self._record(command, task)
-        busy = {_target(command) for command, _ in self._tasks.values()}
+        busy = {_get_target(command) for command, _ in self._tasks.values()}
         for command in self._records.commands.open():
-            target, engine = _target(command), self._engines.get(command.location)
+            target, engine = _get_target(command), self._engines.get(command.location)
             if command.id in self._tasks or target in busy or not self._is_due(command):
                 continue
             if engine is None:
@@ -105,8 +105,8 @@ class CommandQueue:
         if source is None:
             self._finish(command, CommandStage.CANCELLED, f"{wait.source} is no longer in the settings")
         applied = self._records.applied.at(wait.key, command.location)
-        wanted, found = (each.digest if each is not None else "" for each in (desired, applied))
-        return source is not None and source.commit == wait.commit and found == wanted
+        desired_digest, text = (record.digest if record is not None else "" for record in (desired, applied))
+        return source is not None and source.commit == wait.commit and text == desired_digest
 
     def _count(self, location: str) -> int:
         return sum(command.location == location for command, _ in self._tasks.values())
@@ -116,7 +116,7 @@ class CommandQueue:
         try:
             with self._records.transaction():
                 if self._records.commands.start(command.id):
-                    self._complete(command, await _command(command, engine))
+                    self._complete(command, await _send_command(command, engine))
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - the operator gets an answer, and other commands go on
@@ -128,7 +128,7 @@ class CommandQueue:
         started = retry_with_reserve(records.reserve, starts) if command.type in MAKING_ROOM else starts()
         if not started:
             return
-        task = asyncio.create_task(_run(command, engine), name=f"{command.type} {command.key}")
+        task = asyncio.create_task(_execute_command(command, engine), name=f"{command.type} {command.key}")
         task.add_done_callback(lambda _: on_end())
         self._tasks[command.id] = command, task
 
@@ -160,10 +160,10 @@ class CommandQueue:
         self._finish(command, CommandStage.COMPLETED, message)
 
     def _fail(self, command: StoredCommand, error: BaseException) -> None:
-        known: EngineError | InternalError
-        known = error if isinstance(error, EngineError) else internal_error(error, f"command {command.type}")
-        self.calls[EngineCall(command.location, "command", str(known.reason))] += 1
-        self._finish_failed(command, known)
+        failure: EngineError | InternalError
+        failure = error if isinstance(error, EngineError) else internal_error(error, f"command {command.type}")
+        self.calls[EngineCall(command.location, "command", str(failure.reason))] += 1
+        self._finish_failed(command, failure)
 
     def _finish_failed(self, command: StoredCommand, error: EngineError | InternalError) -> None:
         self._finish(command, CommandStage.FAILED, f"{error.reason}: {error}")
@@ -178,19 +178,24 @@ class CommandQueue:
                 records.status_queue.add_many(record.source, [key])
 
 
-async def _run(command: StoredCommand, engine: Engine) -> _Result:
-    facts = await _command(command, engine)
+async def _execute_command(command: StoredCommand, engine: Engine) -> _Result:
+    facts = await _send_command(command, engine)
     seen: list[Observation] = []
     with suppress(EngineError):
         seen = await engine.observe()
-    return _Result(facts, next((each for each in seen if each.key == command.key and each.state != b"{}"), None))
+    return _Result(
+        facts,
+        next(
+            (observation for observation in seen if observation.key == command.key and observation.state != b"{}"), None
+        ),
+    )
 
 
-async def _command(command: StoredCommand, engine: Engine) -> dict[str, Any]:
+async def _send_command(command: StoredCommand, engine: Engine) -> dict[str, Any]:
     return await engine.command(command.key, command.type, command.spec, command.id)
 
 
-def _target(command: StoredCommand) -> _Target:
+def _get_target(command: StoredCommand) -> _Target:
     index = command.spec.get("volumeIndex")
     # A check may take an hour, and touches only a copy of the volume.
     return _Target(command.key, command.location, ("copy", index) if command.type == VERIFY else index)

@@ -17,7 +17,7 @@ from reconciler.planning.plan import Hold, Plan, StepId
 from reconciler.records.store import Records
 
 
-def _never() -> bool:
+def _return_false() -> bool:
     return False
 
 
@@ -59,7 +59,7 @@ class Executor:
         course.hold(plan.hold_digest)
         return await course.run()
 
-    async def replay(self, preempted: Callable[[], bool] = _never) -> list[Outcome]:
+    async def replay(self, preempted: Callable[[], bool] = _return_false) -> list[Outcome]:
         """Repeat the steps in the journal that have no outcome; returns one outcome for each such key and location.
 
         Must be called at the start and after a run that ended in RecordsError, before the next plan is made, so that
@@ -75,12 +75,12 @@ class Executor:
         for row, job in self._context.recorder.open_jobs():
             jobs[job.step.id] = job
             rows.setdefault(job.step.id, []).append(row)
-        bare = [_bare(job) for job in jobs.values()]
+        bare = [_clear_dependencies(job) for job in jobs.values()]
         course = PlanRun(self._context, bare, dict(enumerate(rows.values())), preempted)
         return await course.run()
 
 
-def _bare(job: StepRun) -> StepRun:
+def _clear_dependencies(job: StepRun) -> StepRun:
     """``job`` with a step that waits for nothing: it had begun, so its dependencies were met."""
     step = msgspec.structs.replace(job.step, waits_for=(), needs_healthy=(), hold=Hold.NONE)
     return msgspec.structs.replace(job, step=step)

@@ -30,10 +30,10 @@ _SHOWN_PATHS = 3
 def applied_message(step: Step) -> str:
     """The message of the event for an applied step."""
     done = APPLIED_REASON[step.action].lower()
-    place = f" at {step.location}" if step.location else ""
+    suffix = f" at {step.location}" if step.location else ""
     if step.action is Action.DELETE:
-        return f"{done}{place}"
-    text = f"{done}{place}, version {step.version}"
+        return f"{done}{suffix}"
+    text = f"{done}{suffix}, version {step.version}"
     paths = [change.path for change in step.changes]
     if step.action is Action.CREATE or not paths:
         return text

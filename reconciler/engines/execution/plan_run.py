@@ -175,10 +175,10 @@ class PlanRun:
     def _record_outcome(self, position: int, outcome: Outcome) -> None:
         self._outcomes[position] = outcome
         self._fresh.append(position)
-        for found in self._order.complete(position, outcome.result):
-            step, cause = self._jobs[found.position].step, self._jobs[found.cause].step
-            self._outcomes[found.position] = messages.blocked_outcome(step, cause, found.result)
-            self._fresh.append(found.position)
+        for blocked in self._order.complete(position, outcome.result):
+            step, cause = self._jobs[blocked.position].step, self._jobs[blocked.cause].step
+            self._outcomes[blocked.position] = messages.blocked_outcome(step, cause, blocked.result)
+            self._fresh.append(blocked.position)
 
     def _outcome(self, position: int) -> Outcome:
         outcome = self._outcomes[position]

@@ -153,8 +153,8 @@ class Recorder:
 
     def _add_failure(self, batch: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:
         step, key = job.step, str(job.step.key)
-        known = self._records.failures.get(step.key)
-        past = next((failure for failure in known if failure.location == step.location), None)
+        failures = self._records.failures.get(step.key)
+        past = next((failure for failure in failures if failure.location == step.location), None)
         attempts = past.attempts + 1 if past else 1
         since = past.since if past else now
         again = now + wait_after(self._retry, attempts, self._rng)

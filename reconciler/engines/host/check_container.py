@@ -31,9 +31,9 @@ def check_name(workload: Key) -> str:
     return f"{workload.name}-verify"
 
 
-def is_check(place: ContainerId) -> bool:
+def is_check(container_id: ContainerId) -> bool:
     """Whether a container runs a check, and is no part of a replica."""
-    return place.replica == check_name(place.key)
+    return container_id.replica == check_name(container_id.key)
 
 
 class CheckContainers:
@@ -51,30 +51,32 @@ class CheckContainers:
 
     async def run(self, check: CheckRun, timeout: float) -> ExecResult:
         """Run ``check`` to its end, for ``timeout`` seconds at most. Raises EngineError if it cannot start."""
-        place = ContainerId(check.workload, check_name(check.workload), check.container)
+        container_id = ContainerId(check.workload, check_name(check.workload), check.container)
         try:
-            await self._runtime.start(self._provisioner.launch_check(place, check))
-            path, form = self._runtime.output(place), self._runtime.output_form(place)
-            self._logs.watch(place, path, form)
-            ended = await self._wait(place, timeout)
+            await self._runtime.start(self._provisioner.launch_check(container_id, check))
+            path, form = self._runtime.output(container_id), self._runtime.output_form(container_id)
+            self._logs.watch(container_id, path, form)
+            ended = await self._wait(container_id, timeout)
             output = await asyncio.to_thread(_read_tail, path, form)
-            await self._logs.forget(place)
+            await self._logs.forget(container_id)
         finally:
-            await self._runtime.remove(place.key, place.replica)
-            await self._provisioner.release_check(place)
+            await self._runtime.remove(container_id.key, container_id.replica)
+            await self._provisioner.release_check(container_id)
         if ended is None:
             return ExecResult(1, output, timed_out=True)
         return ExecResult(1 if ended.code is None else ended.code, output)
 
-    async def _wait(self, place: ContainerId, timeout: float) -> RunningContainer | None:
+    async def _wait(self, container_id: ContainerId, timeout: float) -> RunningContainer | None:
         """The container once it has ended; None if it runs for longer. Raises EngineError if it is gone."""
         deadline = self._clock.monotonic() + timeout
         while self._clock.monotonic() < deadline:
-            found = next((each for each in await self._runtime.list() if each.place == place), None)
-            if found is None:
+            running_container = next(
+                (container for container in await self._runtime.list() if container.place == container_id), None
+            )
+            if running_container is None:
                 raise EngineError("its container was removed", reason=Reason.SNAPSHOT_VERIFICATION_FAILED)
-            if not found.alive:
-                return found
+            if not running_container.alive:
+                return running_container
             await self._clock.sleep(PACE)
         return None
 

@@ -22,7 +22,7 @@ from reconciler.engines.protocol import EngineEvent, Observation, Outcome, Repli
 from reconciler.engines.run_command import RunCronWorkload, parse_run
 from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.engines.volume_commands import parse_volume_command
-from reconciler.engines.volumes import rejection
+from reconciler.engines.volumes import make_rejection
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
@@ -72,7 +72,7 @@ class HostEngine:
         records = self._records_here()
         await self.location.open(records)
         controller = self.location.controller
-        for record in (each for each in records if each.key.kind is Kind.WORKLOAD):
+        for record in (record for record in records if record.key.kind is Kind.WORKLOAD):
             self._desired.want_recorded(record)
             if is_being_deleted(self.location.replicas(record.key)):
                 controller.end(record.key)
@@ -145,15 +145,19 @@ class HostEngine:
             return self._desired.perform(step)
         if step.key.kind is Kind.VOLUMESET:
             return await self.location.volume_sets.perform(step)
-        return Outcome(step.id, Result.APPLIED, seen=_plain(step) if step.action is not Action.DELETE else None)
+        return Outcome(
+            step.id, Result.APPLIED, seen=_make_observation(step) if step.action is not Action.DELETE else None
+        )
 
     async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
         """Start an execution on demand, or change a volume; returns it. Raises EngineError."""
         if key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
-            raise rejection(f"a {key.kind} takes no commands")
+            raise make_rejection(f"a {key.kind} takes no commands")
         ask = parse_run(name, spec) if key.kind is Kind.WORKLOAD else parse_volume_command(name, spec)
         if ask.location != self._context.location:
-            raise rejection(f"the command is for {ask.location or 'no location'}; this is {self._context.location}")
+            raise make_rejection(
+                f"the command is for {ask.location or 'no location'}; this is {self._context.location}"
+            )
         await self.open()
         if isinstance(ask, RunCronWorkload):
             return self._desired.run(key, ask, command_id)
@@ -162,9 +166,9 @@ class HostEngine:
     def _records_here(self) -> list[Record]:
         if self._context.decommissioning:
             return []
-        found = self._context.records.all_here(self.name)
-        return [record for record in found if record.key.kind in (Kind.WORKLOAD, Kind.VOLUMESET)]
+        records = self._context.records.all_here(self.name)
+        return [record for record in records if record.key.kind in (Kind.WORKLOAD, Kind.VOLUMESET)]
 
 
-def _plain(step: Step) -> Observation:
+def _make_observation(step: Step) -> Observation:
     return Observation(step.key, step.location, Health.HEALTHY, b"{}", step.digest, step.version)

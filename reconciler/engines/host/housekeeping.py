@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import HOLD, JUMP, Clock
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.host.part import LocationPart
@@ -69,7 +69,7 @@ class Housekeeping(LocationPart):
         trouble = ""
         while True:
             behind = False
-            with contained(f"logs of {self._key}"):
+            with contain_bugs(f"logs of {self._key}"):
                 done = await self._collector.collect()
                 if done.trouble and done.trouble != trouble:
                     self._signals.report(self._key, Reason.LOG_STORAGE_FAILED, done.trouble)
@@ -90,10 +90,11 @@ class Housekeeping(LocationPart):
         if now < self._next_report or not (dropped := self._collector.take_dropped()):
             return
         self._next_report = now + DROPS
-        for place, size in dropped:
-            text = f"{place.replica}: {size / (1 << 20):.0f} MiB of the output of {place.container} are dropped"
+        for container_id, size in dropped:
+            replica, container = container_id.replica, container_id.container
+            text = f"{replica}: {size / (1 << 20):.0f} MiB of the output of {container} are dropped"
             message = f"{text}: it writes faster than they can be stored"
-            self._signals.report(place.key, Reason.OUTPUT_DROPPED, message)
+            self._signals.report(container_id.key, Reason.OUTPUT_DROPPED, message)
 
     def _report_expired(self) -> None:
         for key, replicas in self._collector.take_expired().items():

@@ -141,9 +141,9 @@ class Location:
 
     def want(self, template: ReplicaTemplate) -> None:
         """Want the workload of a template: each part takes what the one before it returns. Raises EngineError."""
-        wanted = template.desired
+        spec = template.desired
         for part in self.parts:
-            wanted = part.want(template, wanted)
+            spec = part.want(template, spec)
 
     def end(self, key: Key) -> None:
         """Begin to end a workload."""

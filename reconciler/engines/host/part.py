@@ -45,9 +45,9 @@ class LocationPart:
     def read_manifest(self, key: Key, body: bytes, revision: str) -> None:
         """Take from the manifest of a workload what no template has, such as tags; ``revision`` is its commit."""
 
-    def want(self, _template: ReplicaTemplate, wanted: WorkloadSpec) -> WorkloadSpec:
+    def want(self, _template: ReplicaTemplate, spec: WorkloadSpec) -> WorkloadSpec:
         """Take what is wanted of a workload now, and return what the next part has to take. Raises EngineError."""
-        return wanted
+        return spec
 
     def end(self, key: Key) -> None:
         """Begin to end a workload that is being deleted or replaced."""

@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
 from reconciler.engines.host.decisions.execution_results import ExecutionCondition
-from reconciler.engines.host.decisions.progress import Progress, progress
+from reconciler.engines.host.decisions.progress import Progress, compute_progress
 from reconciler.engines.host.decisions.replica import Container, Hook, Replica
 from reconciler.engines.workload.deployment import (
     Deployment,
@@ -23,7 +23,7 @@ from reconciler.engines.workload.deployment import (
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 
 class ReplicaStatus(msgspec.Struct, frozen=True):
@@ -83,60 +83,62 @@ class StatusContext(msgspec.Struct, frozen=True):
 
 
 def workload_status(
-    wanted: WorkloadSpec, replicas: Sequence[Replica], context: StatusContext
+    spec: WorkloadSpec, replicas: Sequence[Replica], context: StatusContext
 ) -> tuple[Health, Deployment]:
     """Health and deployment of a wanted workload. Executions are no replicas to wait for."""
-    if wanted.type is Type.CRON:
-        return _deployment(wanted, (), replicas, context)
-    return _deployment(wanted, replicas, replicas, context)
+    if spec.type is Type.CRON:
+        return _build_deployment(spec, (), replicas, context)
+    return _build_deployment(spec, replicas, replicas, context)
 
 
-def _deployment(
-    wanted: WorkloadSpec, replicas: Sequence[Replica], listed: Sequence[Replica], context: StatusContext
+def _build_deployment(
+    spec: WorkloadSpec, replicas: Sequence[Replica], listed: Sequence[Replica], context: StatusContext
 ) -> tuple[Health, Deployment]:
-    current = progress(wanted, replicas, context.now)
+    current = compute_progress(spec, replicas, context.now)
     message = context.last_error or current.message
-    versions = _versions(wanted, replicas, context)
-    ready = not context.last_error and not current.rolling and all(each.ready for each in versions)
-    place, key = context.place, wanted.key
-    host = f"{key.name}-{place.alias}"
-    served = wanted.type is not Type.CRON and any(container.ports for container in wanted.containers)
-    health = health_of(wanted, replicas, current, context.last_error, context.now)
+    versions = _build_versions(spec, replicas, context)
+    ready = not context.last_error and not current.rolling and all(version.ready for version in versions)
+    target, key = context.place, spec.key
+    host = f"{key.name}-{target.alias}"
+    served = spec.type is not Type.CRON and any(container.ports for container in spec.containers)
+    health = health_of(spec, replicas, current, context.last_error, context.now)
     status = HostStatus(
-        endpoint=f"{host}.{place.location}.{place.endpoint_domain}" if served else "",
+        endpoint=f"{host}.{target.location}.{target.endpoint_domain}" if served else "",
         address=context.address,
         ready=ready,
         deploying=current.rolling,
-        last_processed_version=wanted.version,
-        expected_deployment_version=wanted.version,
+        last_processed_version=spec.version,
+        expected_deployment_version=spec.version,
         message=message,
         versions=versions,
-        replicas=tuple(_replica(each) for each in sorted(listed, key=lambda each: each.name)),
-        conditions=tuple(_conditions(context)),
+        replicas=tuple(_build_replica_status(member) for member in sorted(listed, key=lambda member: member.name)),
+        conditions=tuple(_list_conditions(context)),
         job_executions=context.executions,
     )
-    canonical = f"{host}.{place.endpoint_domain}" if served else ""
-    names = tuple(f"{key.name}-{index}.{key.name}" for index in range(wanted.replicas)) if wanted.stateful else ()
+    canonical = f"{host}.{target.endpoint_domain}" if served else ""
+    names = tuple(f"{key.name}-{index}.{key.name}" for index in range(spec.replicas)) if spec.stateful else ()
     live = sum(replica.ending is None for replica in listed)
     internal = f"{key.name}.{key.gvc}.platform.local"
     images = context.images if context.images is not None else msgspec.UNSET
     domains = context.domain_endpoints if served else ()
     own = WorkloadStatus(canonical, canonical, internal, names, str(health), live, domains, images)
-    return health, Deployment(place.location, status, own)
+    return health, Deployment(target.location, status, own)
 
 
-def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], current: Progress, error: str, now: float) -> Health:
+def health_of(spec: WorkloadSpec, replicas: Sequence[Replica], current: Progress, error: str, now: float) -> Health:
     """Healthy once all is as wanted; Unhealthy if something fails; Loading before that, a slow start included."""
     if not error and not current.rolling and current.available >= current.wanted and len(replicas) <= current.wanted:
         return Health.HEALTHY
-    failing = any(is_current(wanted, each) and is_failing(each) and not is_starting(each, now) for each in replicas)
+    failing = any(
+        is_current(spec, replica) and is_failing(replica) and not is_starting(replica, now) for replica in replicas
+    )
     return Health.UNHEALTHY if error or failing else Health.LOADING
 
 
-def workload_health(wanted: WorkloadSpec, replicas: Sequence[Replica], error: str, now: float) -> Health:
+def workload_health(spec: WorkloadSpec, replicas: Sequence[Replica], error: str, now: float) -> Health:
     """The health of a wanted workload, as ``workload_status`` has it."""
-    counted = () if wanted.type is Type.CRON else replicas
-    return health_of(wanted, counted, progress(wanted, counted, now), error, now)
+    counted = () if spec.type is Type.CRON else replicas
+    return health_of(spec, counted, compute_progress(spec, counted, now), error, now)
 
 
 def ending_message(error: str, location: str = "") -> str:
@@ -146,10 +148,10 @@ def ending_message(error: str, location: str = "") -> str:
 
 def with_condition(state: bytes, condition: DeploymentCondition) -> bytes:
     """``state``, the JSON of a deployment or a volume set, with one more condition."""
-    found: dict[str, Any] = msgspec.json.decode(state)
-    status = found.get("status", {})
-    found["status"] = {**status, "conditions": [*status.get("conditions", ()), condition]}
-    return msgspec.json.encode(found)
+    document: dict[str, Any] = msgspec.json.decode(state)
+    status = document.get("status", {})
+    document["status"] = {**status, "conditions": [*status.get("conditions", ()), condition]}
+    return msgspec.json.encode(document)
 
 
 def with_message(state: bytes, message: str) -> bytes:
@@ -159,64 +161,81 @@ def with_message(state: bytes, message: str) -> bytes:
     return msgspec.json.encode({**deployment, "status": {**status, "message": message}}) if status else state
 
 
-def _versions(wanted: WorkloadSpec, replicas: Sequence[Replica], context: StatusContext) -> tuple[Version, ...]:
-    groups: dict[tuple[int, int], list[Replica]] = {(wanted.version, wanted.gvc_version): []}
+def _build_versions(spec: WorkloadSpec, replicas: Sequence[Replica], context: StatusContext) -> tuple[Version, ...]:
+    groups: dict[tuple[int, int], list[Replica]] = {(spec.version, spec.gvc_version): []}
     for replica in replicas:
         if replica.ending is None:
             groups.setdefault((replica.version, replica.gvc_version), []).append(replica)
     return tuple(
-        _version(wanted, numbers, group, context) for numbers, group in sorted(groups.items(), key=lambda item: item[0])
+        _build_version(spec, numbers, group, context)
+        for numbers, group in sorted(groups.items(), key=lambda item: item[0])
     )
 
 
-def _version(wanted: WorkloadSpec, numbers: tuple[int, int], group: list[Replica], context: StatusContext) -> Version:
-    newest = numbers == (wanted.version, wanted.gvc_version)
-    containers = wanted.containers if newest or not group else tuple(each.wanted for each in group[0].containers)
-    count = max(wanted.replicas, len(group)) if newest else len(group)
-    shown = {each.name: _container(each, group, count, context) for each in containers}
+def _build_version(
+    spec: WorkloadSpec, numbers: tuple[int, int], group: list[Replica], context: StatusContext
+) -> Version:
+    newest = numbers == (spec.version, spec.gvc_version)
+    containers = (
+        spec.containers if newest or not group else tuple(container.wanted for container in group[0].containers)
+    )
+    count = max(spec.replicas, len(group)) if newest else len(group)
+    shown = {container.name: _build_container_status(container, group, count, context) for container in containers}
     message = next((entry["message"] for entry in shown.values() if entry["message"]), "")
     ready = all(entry["ready"] for entry in shown.values())
-    made = (replica.creation_timestamp or iso(replica.created + context.epoch) for replica in group)
-    created = context.created.get(numbers[0]) or min(made, default="")
-    return Version(f"{wanted.key.name}-{numbers[0]:05d}", created, numbers[0], numbers[1], ready, message, shown)
+    timestamps = (replica.creation_timestamp or format_iso_time(replica.created + context.epoch) for replica in group)
+    created = context.created.get(numbers[0]) or min(timestamps, default="")
+    return Version(f"{spec.key.name}-{numbers[0]:05d}", created, numbers[0], numbers[1], ready, message, shown)
 
 
-def _container(spec: ContainerSpec, group: list[Replica], count: int, context: StatusContext) -> dict[str, Any]:
-    members = [each for replica in group for each in replica.containers if each.name == spec.name]
+def _build_container_status(
+    spec: ContainerSpec, group: list[Replica], count: int, context: StatusContext
+) -> dict[str, Any]:
+    members = [container for replica in group for container in replica.containers if container.name == spec.name]
     ready = sum(replica.ready for replica in group)
-    message = next((text for each in members if (text := notice_of(each))), "")
-    resources = {"replicas": count, "replicasReady": ready, "cpu": f"{spec.cpu}m", "memory": _memory(spec.memory)}
+    message = next((text for member in members if (text := notice_of(member))), "")
+    resources = {
+        "replicas": count,
+        "replicasReady": ready,
+        "cpu": f"{spec.cpu}m",
+        "memory": _format_memory(spec.memory),
+    }
     advised = context.recommended.get(spec.name)
     if advised is not None:
-        resources["recommended"] = {"cpu": f"{advised[0]}m", "memory": _memory(advised[1])}
+        resources["recommended"] = {"cpu": f"{advised[0]}m", "memory": _format_memory(advised[1])}
     return {
         "name": spec.name,
         "image": spec.image,
         "ready": ready == count,
         "message": message,
         "resources": resources,
-        "restarts": _restarts(members, context.epoch),
+        "restarts": _summarize_restarts(members, context.epoch),
     }
 
 
-def _restarts(members: list[Container], epoch: float) -> dict[str, Any]:
-    count = sum(each.restarts for each in members)
-    ended = [each for each in members if each.last is not None]
+def _summarize_restarts(members: list[Container], epoch: float) -> dict[str, Any]:
+    count = sum(member.restarts for member in members)
+    ended = [member for member in members if member.last is not None]
     if not ended:
         return {"count": count}
-    container = max(ended, key=lambda each: each.last.at if each.last else 0.0)
+    container = max(ended, key=lambda candidate: candidate.last.at if candidate.last else 0.0)
     assert container.last is not None
     summary = {"count": count, "reason": container.last.reason, "exitCode": container.last.code}
-    return summary | ({"lastRestartTime": iso(container.started + epoch)} if container.restarts else {})
+    return summary | ({"lastRestartTime": format_iso_time(container.started + epoch)} if container.restarts else {})
 
 
-def _replica(replica: Replica) -> ReplicaStatus:
+def _build_replica_status(replica: Replica) -> ReplicaStatus:
     waits = next(
-        (text for each in replica.containers if (text := fault_of(each) or _hook_notice(each) or each.hook_error)), ""
+        (
+            text
+            for container in replica.containers
+            if (text := fault_of(container) or _hook_notice(container) or container.hook_error)
+        ),
+        "",
     )
     message = f"ending: {replica.reason}" if replica.ending is not None else waits
     ports = {str(declared): port for declared, port in sorted(replica.ports.items())}
-    restarts = sum(each.restarts for each in replica.containers)
+    restarts = sum(container.restarts for container in replica.containers)
     return ReplicaStatus(replica.name, replica.version, replica.ready, ports, message, restarts)
 
 
@@ -224,7 +243,7 @@ def _hook_notice(container: Container) -> str:
     return f"the postStart hook of {container.name} runs" if container.post_start is Hook.RUNNING else ""
 
 
-def _conditions(context: StatusContext) -> Iterable[DeploymentCondition]:
+def _list_conditions(context: StatusContext) -> Iterable[DeploymentCondition]:
     if context.limitations:
         message = " ".join(context.limitations)
         yield DeploymentCondition(ConditionType.NOT_ENFORCED, "True", Reason.NOT_ENFORCED, message)
@@ -234,9 +253,11 @@ def _conditions(context: StatusContext) -> Iterable[DeploymentCondition]:
         yield DeploymentCondition(
             ConditionType.SCALING_UNKNOWN, "True", Reason.SCALING_UNKNOWN, context.scaling_unknown
         )
-    for each in context.execution_conditions:
-        yield DeploymentCondition(each.type, "True", each.reason, each.message)
+    for execution_condition in context.execution_conditions:
+        yield DeploymentCondition(
+            execution_condition.type, "True", execution_condition.reason, execution_condition.message
+        )
 
 
-def _memory(amount: int) -> str:
+def _format_memory(amount: int) -> str:
     return f"{amount // 2**20}Mi"

@@ -15,7 +15,7 @@ from reconciler.engines.release_snapshots import snapshot_before, wants_snapshot
 from reconciler.engines.run_command import check_run, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.volume_commands import CloneVolumeSnapshot, apply_command, parse_volume_command
-from reconciler.engines.volumes import VolumeSetState, find_snapshot, read_volumes, rejection
+from reconciler.engines.volumes import VolumeSetState, find_snapshot, make_rejection, read_volumes
 from reconciler.engines.workload.deployment import DeploymentTarget, add_run, build_deployment, read_deployment
 from reconciler.engines.workload.names import make_alias
 from reconciler.errors import EngineError
@@ -26,7 +26,7 @@ from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action, Step
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 _encode = msgspec.json.Encoder().encode
 
@@ -91,7 +91,7 @@ class RecordedEngine:
                 return self._run(key, name, spec)
             if key.kind is Kind.VOLUMESET:
                 return self._on_volume(key, name, spec)
-        raise rejection(f"a {key.kind} takes no commands")
+        raise make_rejection(f"a {key.kind} takes no commands")
 
     def next_due(self) -> float | None:
         """When an execution is due next, in seconds since the epoch; None if none is."""
@@ -119,20 +119,23 @@ class RecordedEngine:
     def _deployment(self, step: Step, spec: Specification, past: Record | None) -> bytes:
         gvc = self._binding.shared(Key(Kind.GVC, "", step.key.gvc))
         alias = (gvc.alias if gvc else "") or step.alias or make_alias(self._org, step.key.gvc)
-        place = DeploymentTarget(self._location, alias, gvc.version if gvc else 1, self._endpoint_domain)
+        target = DeploymentTarget(self._location, alias, gvc.version if gvc else 1, self._endpoint_domain)
         before = read_deployment(past.state) if past else None
-        created = iso(self._clock.now())
-        return _encode(build_deployment(step.key, step.version, spec, place, created, before))
+        created = format_iso_time(self._clock.now())
+        return _encode(build_deployment(step.key, step.version, spec, target, created, before))
 
     def _affected_volumesets(
         self, step: Step, spec: Specification | None, past: Record | None
     ) -> Iterable[Observation]:
         """The volume sets that change with a workload: bound or released, with snapshots before a new version."""
-        changed = {each.key: each for each in self._binding.affected_volumesets(step, spec, past)}
+        changed = {
+            affected_volumeset.key: affected_volumeset
+            for affected_volumeset in self._binding.affected_volumesets(step, spec, past)
+        }
         if past is None or past.version >= step.version or not wants_snapshots(step.body):
             return changed.values()
         revision = self._binding.revision(past.source)
-        snapshot = snapshot_before(step.key, step.version, revision, iso(self._clock.now()))
+        snapshot = snapshot_before(step.key, step.version, revision, format_iso_time(self._clock.now()))
         for name in mounted_volumesets(read_specification(past.body)):
             key = Key(Kind.VOLUMESET, step.key.gvc, name)
             record = self._binding.record(key)
@@ -147,11 +150,11 @@ class RecordedEngine:
         record = self._target_record(key, ask.location)
         deployment = read_deployment(record.state)
         if deployment is None:
-            raise rejection(f"{key} is not deployed at {self._location}", Reason.NOT_FOUND)
+            raise make_rejection(f"{key} is not deployed at {self._location}", Reason.NOT_FOUND)
         limit = check_run(key, read_specification(record.body), ask)
-        deployment, execution = add_run(deployment, key, iso(self._clock.now()), limit)
+        deployment, execution = add_run(deployment, key, format_iso_time(self._clock.now()), limit)
         self._write(record, _encode(deployment))
-        return _plain(execution)
+        return _convert_to_json(execution)
 
     def _on_volume(self, key: Key, name: str, spec: dict[str, Any]) -> dict[str, Any]:
         ask = parse_volume_command(name, spec)
@@ -161,13 +164,13 @@ class RecordedEngine:
         if isinstance(ask, CloneVolumeSnapshot):
             source = read_volumes(self._target_record(ask.source_key, ask.location).state)
             find_snapshot(source or VolumeSetState(self._location), ask.volume_index, ask.snapshot_name)
-        state = apply_command(state, ask, capacity, iso(self._clock.now()))
+        state = apply_command(state, ask, capacity, format_iso_time(self._clock.now()))
         self._write(record, _encode(state))
-        return next(_plain(volume) for volume in state.volumes if volume.index == ask.volume_index)
+        return next(_convert_to_json(volume) for volume in state.volumes if volume.index == ask.volume_index)
 
     def _target_record(self, key: Key, location: str) -> Record:
         if location != self._location:
-            raise rejection(f"the command is for {location or 'no location'}; this is {self._location}")
+            raise make_rejection(f"the command is for {location or 'no location'}; this is {self._location}")
         record = self._binding.record(key)
         if record is None:
             raise EngineError(f"there is no {key} at {location}", reason=Reason.NOT_FOUND, retry=False)
@@ -184,7 +187,7 @@ def _as_recorded(record: Record) -> Observation:
     )
 
 
-def _plain(value: msgspec.Struct) -> dict[str, Any]:
+def _convert_to_json(value: msgspec.Struct) -> dict[str, Any]:
     """``value`` as plain JSON data."""
     plain: dict[str, Any] = msgspec.json.decode(_encode(value))
     return plain

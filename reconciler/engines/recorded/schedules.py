@@ -17,7 +17,7 @@ from reconciler.reasons import Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.events import NewEvent
 from reconciler.records.tables.schedules import SchedulePosition
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 _encode = msgspec.json.Encoder().encode
 
@@ -89,19 +89,19 @@ class RecordedSchedules:
         self._changed |= {*map(Key.parse, keys), *positions}
         return {key: _Schedule(position, 0) for key, position in positions.items()}
 
-    def _reread(self, known: dict[Key, _Schedule], minute: int) -> None:
-        found = self._records.applied.get_many(self._changed)
+    def _reread(self, schedules: dict[Key, _Schedule], minute: int) -> None:
+        many = self._records.applied.get_many(self._changed)
         removed, written = [], []
         for key in sorted(self._changed):
-            former = known.pop(key, None)
+            former = schedules.pop(key, None)
             if key in self._new:
                 former = None
-            record = next((each for each in found.get(str(key), ()) if self._is_here(each)), None)
-            schedule = _read(record, former, minute) if record is not None else None
+            record = next((record for record in many.get(str(key), ()) if self._is_here(record)), None)
+            schedule = _read_schedule(record, former, minute) if record is not None else None
             if schedule is None:
                 removed.append(key)
                 continue
-            known[key] = schedule
+            schedules[key] = schedule
             self._push(key, schedule.position)
             if former is None or former.position != schedule.position:
                 written.append((key, schedule.position))
@@ -116,26 +116,30 @@ class RecordedSchedules:
         if due is not None:
             heapq.heappush(self._due, (due, key))
 
-    def _take_due(self, known: dict[Key, _Schedule], minute: int) -> Iterator[tuple[Key, DueTimes]]:
+    def _take_due(self, schedules: dict[Key, _Schedule], minute: int) -> Iterator[tuple[Key, DueTimes]]:
         """What is due; a time of a schedule that has changed since is dropped."""
         while self._due and self._due[0][0] <= minute:
             _, key = heapq.heappop(self._due)
-            schedule = known.get(key)
+            schedule = schedules.get(key)
             times = due_times(*schedule.position, minute) if schedule is not None else None
             if times is not None:
                 yield key, times
 
-    def _record(self, known: dict[Key, _Schedule], due: dict[Key, DueTimes], now: float) -> None:
-        found = self._records.applied.get_many(due, bodies=False)
+    def _record(self, schedules: dict[Key, _Schedule], due: dict[Key, DueTimes], now: float) -> None:
+        many = self._records.applied.get_many(due, bodies=False)
         positions, events, changed = [], [], dict[str, list[Key]]()
         for key, times in due.items():
-            schedule = known[key]
+            schedule = schedules[key]
             position = SchedulePosition(schedule.position.schedule, times.newest)
-            known[key] = schedule._replace(position=position)
+            schedules[key] = schedule._replace(position=position)
             self._push(key, position)
             positions.append((key, position))
-            here = [*filter(self._is_here, found.get(str(key), ()))]
-            new = [each for each in here if self._add_execution(each, times.newest, iso(now), schedule.limit)]
+            here = [*filter(self._is_here, many.get(str(key), ()))]
+            new = [
+                record
+                for record in here
+                if self._add_execution(record, times.newest, format_iso_time(now), schedule.limit)
+            ]
             for record in new:
                 changed.setdefault(record.source, []).append(key)
             if (missed := missed_message(times, "runs")) and len(new) == len(here):
@@ -149,14 +153,14 @@ class RecordedSchedules:
         """Record the execution of a due minute; False if the clock was ahead then, and it has run already."""
         name, deployment = f"{record.key.name}-{minute}", read_deployment(record.state)
         if deployment is not None:
-            if any(each.name == name for each in deployment.status.job_executions):
+            if any(job_execution.name == name for job_execution in deployment.status.job_executions):
                 return False
             deployment, _ = add_execution(deployment, name, at, limit)
             self._records.applied.update_seen(record.key, record.location, record.health, _encode(deployment))
         return True
 
 
-def _read(record: Record, former: _Schedule | None, minute: int) -> _Schedule | None:
+def _read_schedule(record: Record, former: _Schedule | None, minute: int) -> _Schedule | None:
     """The schedule of a workload, which begins at ``minute`` unless it is the ``former`` one; None without a job."""
     spec = read_specification(record.body)
     if spec.job is None or spec.type != "cron":

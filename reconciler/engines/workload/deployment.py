@@ -114,36 +114,40 @@ def read_deployment(state: bytes) -> Deployment | None:
 
 
 def build_deployment(
-    key: Key, version: int, spec: Specification, place: DeploymentTarget, created: str, past: Deployment | None
+    key: Key, version: int, spec: Specification, target: DeploymentTarget, created: str, past: Deployment | None
 ) -> Deployment:
-    """The recorded deployment of ``key`` at ``place`` in ``version``, with all its replicas and none of them ready.
+    """The recorded deployment of ``key`` at ``target`` in ``version``, with all its replicas and none of them ready.
 
     Keeps from ``past`` the executions and the creation time of this version.
     """
-    replicas = replicas_at(spec, place.location)
+    replicas = replicas_at(spec, target.location)
     served = spec.type != "cron" and any(map(declared_ports, spec.containers))
-    host = f"{key.name}-{place.alias}"
-    endpoint = f"{host}.{place.location}.{place.endpoint_domain}" if served else ""
-    made = next((old.created for old in past.status.versions if old.workload == version), created) if past else created
-    containers = {container.name: _container(container, replicas) for container in spec.containers}
-    entry = Version(f"{key.name}-{version:05d}", made, version, place.gvc_version, not replicas, "", containers)
+    host = f"{key.name}-{target.alias}"
+    endpoint = f"{host}.{target.location}.{target.endpoint_domain}" if served else ""
+    creation_time = (
+        next((old.created for old in past.status.versions if old.workload == version), created) if past else created
+    )
+    containers = {container.name: _build_container_status(container, replicas) for container in spec.containers}
+    entry = Version(
+        f"{key.name}-{version:05d}", creation_time, version, target.gvc_version, not replicas, "", containers
+    )
     listed = past.status.job_executions if past and spec.job else ()
     # What another engine ran here does not run any more.
-    executions = tuple(each for each in listed if each.completion_time)
+    executions = tuple(execution for execution in listed if execution.completion_time)
     names = tuple(f"{key.name}-{index}.{key.name}" for index in range(replicas)) if spec.type == "stateful" else ()
-    canonical = f"{host}.{place.endpoint_domain}" if served else ""
+    canonical = f"{host}.{target.endpoint_domain}" if served else ""
     status = Status(endpoint, not replicas, False, version, version, NOTHING_RUNS, (entry,), executions)
     internal = f"{key.name}.{key.gvc}.platform.local"
     return Deployment(
-        place.location, status, WorkloadStatus(canonical, canonical, internal, names, str(Health.RECORDED), 0)
+        target.location, status, WorkloadStatus(canonical, canonical, internal, names, str(Health.RECORDED), 0)
     )
 
 
 def add_run(deployment: Deployment, key: Key, at: str, limit: int) -> tuple[Deployment, Execution]:
     """``deployment`` with a successful execution on demand at ``at``; the last ``limit`` executions remain."""
-    suffixes = (each.name.rpartition("-")[2] for each in deployment.status.job_executions)
+    suffixes = (job_execution.name.rpartition("-")[2] for job_execution in deployment.status.job_executions)
     # Executions at scheduled times end in their minute, which has more digits than a number.
-    numbers = (int(each) for each in suffixes if each.isdecimal() and len(each) < MINUTE_DIGITS)
+    numbers = (int(suffix) for suffix in suffixes if suffix.isdecimal() and len(suffix) < MINUTE_DIGITS)
     return add_execution(deployment, f"{key.name}-{max(numbers, default=0) + 1}", at, limit)
 
 
@@ -157,7 +161,7 @@ def add_execution(deployment: Deployment, name: str, at: str, limit: int) -> tup
     return msgspec.structs.replace(deployment, status=status), execution
 
 
-def _container(container: Container, replicas: int) -> dict[str, Any]:
+def _build_container_status(container: Container, replicas: int) -> dict[str, Any]:
     return {
         "name": container.name,
         "image": container.image,

@@ -62,7 +62,7 @@ class PlatformEnvContext(msgspec.Struct, frozen=True):
         return f"PlatformEnvContext(gvc={self.gvc!r}, workload={self.workload!r}, location={self.location!r})"
 
 
-def environment(
+def build_environment(
     container: Container, context: PlatformEnvContext, view: ContainerView, reveal: SecretReader
 ) -> dict[str, str]:
     """All variables of ``container``, sorted by name.
@@ -73,8 +73,8 @@ def environment(
     written = variables_of(container, context.gvc_env)
     secret = {name: env_value(value, reveal) for name, value in written.items() if value.startswith(SECRET_URI)}
     plain = {name: value for name, value in written.items() if name not in secret}
-    set_here = built_in_variables(context, container.image) | _paths(view)
-    fixed = {**_defaults(view), **secret, **set_here}
+    set_here = built_in_variables(context, container.image) | _build_path_variables(view)
+    fixed = {**_build_default_variables(view), **secret, **set_here}
     plain = {name: value for name, value in plain.items() if name not in set_here}
     declared = declared_ports(container)
     if declared:
@@ -89,13 +89,13 @@ def environment(
 def unset_variables(spec: Specification, context: PlatformEnvContext) -> Iterator[str]:
     """A sentence for each container that uses the address of the API, which is not set without an API."""
     names = {f"{spelling}_ENDPOINT" for spelling in (SPELLING.upper(), context.scheme.upper())}
-    for each in spec.containers if not context.api else ():
-        used = (each.command, *each.args, *variables_of(each, context.gvc_env).values())
-        if found := sorted(name for name in names if any(name in text for text in used)):
-            yield f"{found[0]} is not set in the container {each.name}: there is no API here."
+    for container in spec.containers if not context.api else ():
+        used = (container.command, *container.args, *variables_of(container, context.gvc_env).values())
+        if texts := sorted(name for name in names if any(name in text for text in used)):
+            yield f"{texts[0]} is not set in the container {container.name}: there is no API here."
 
 
-def _defaults(view: ContainerView) -> dict[str, str]:
+def _build_default_variables(view: ContainerView) -> dict[str, str]:
     """The variables that images usually set, and the port of each declared one."""
     return {**view.defaults, **{f"{PORT}_{number}": str(port) for number, port in view.ports.items()}}
 
@@ -108,7 +108,7 @@ def _check_lengths(env: Mapping[str, str]) -> None:
             raise EngineError(message, reason=Reason.VARIABLE_TOO_LONG, retry=False)
 
 
-def _paths(view: ContainerView) -> dict[str, str]:
+def _build_path_variables(view: ContainerView) -> dict[str, str]:
     return {"RECONCILER_ENDPOINTS": view.endpoints, "RECONCILER_VOLUMES": view.volumes}
 
 
@@ -117,7 +117,7 @@ def _assigned_port(asked: str, declared: tuple[int, ...], ports: Mapping[int, in
 
     Any other PORT is denied: docs/platform/workload.md#the-variable-port.
     """
-    number = next((each for each in declared if str(each) == asked), declared[0])
+    number = next((number for number in declared if str(number) == asked), declared[0])
     return ports.get(number, number)
 
 

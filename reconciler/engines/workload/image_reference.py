@@ -8,7 +8,7 @@ from typing import NoReturn
 import msgspec
 
 from reconciler.errors import EngineError
-from reconciler.printable import printable
+from reconciler.printable import escape_text
 from reconciler.reasons import Reason
 
 DOCKER_HUB = "docker.io"
@@ -89,34 +89,44 @@ def parse_reference(text: str, org: str, registry: str) -> ImageReference:
     Without a tag and a digest the tag is ``latest``. Raises ImageError, reason InvalidImageName.
     """
     if len(text) > LONGEST:
-        _refuse(text, f"it has {len(text)} characters, and at most {LONGEST} are possible")
+        _refuse_image(text, f"it has {len(text)} characters, and at most {LONGEST} are possible")
     own = _OF_ORG.fullmatch(text)
     if own is None:
         return _parse_full(text, text)
     if own["org"] not in (None, org):
-        _refuse(text, f"it belongs to the org {own['org']}: write the name that it has in the registry of that org")
+        _refuse_image(
+            text, f"it belongs to the org {own['org']}: write the name that it has in the registry of that org"
+        )
     if not registry:
-        _refuse(text, "no registry of the org is known: set `images.registry`, or write the registry before the name")
+        _refuse_image(
+            text, "no registry of the org is known: set `images.registry`, or write the registry before the name"
+        )
     return _parse_full(f"{registry}/{own['name']}", text)
 
 
 def _parse_full(full: str, text: str) -> ImageReference:
     rest, at, digest = full.partition("@")
     if at and not _DIGEST.fullmatch(digest):
-        _refuse(text, "after @ there is a digest: sha256: and 64 digits of 0 to 9 and a to f")
+        _refuse_image(text, "after @ there is a digest: sha256: and 64 digits of 0 to 9 and a to f")
     name, tag = rest, ""
     if ":" in rest[rest.rfind("/") + 1 :]:
         name, _, tag = rest.rpartition(":")
         if not _TAG.fullmatch(tag):
-            _refuse(text, "a tag has at most 128 letters, digits, `_`, `-` and `.`, and begins with neither - nor .")
+            _refuse_image(
+                text, "a tag has at most 128 letters, digits, `_`, `-` and `.`, and begins with neither - nor ."
+            )
     registry, slash, repository = name.partition("/")
     if not slash or not ("." in registry or ":" in registry or registry == LOCAL):
         _refuse_short(name, rest.removeprefix(name) + at + digest, text)
-    found = _REGISTRY.fullmatch(registry)
-    if found is None or int(found["port"] or 0) > _HIGHEST_PORT:
-        _refuse(text, "before the first / there is no name of a registry, such as registry.example or localhost:5000")
+    match = _REGISTRY.fullmatch(registry)
+    if match is None or int(match["port"] or 0) > _HIGHEST_PORT:
+        _refuse_image(
+            text, "before the first / there is no name of a registry, such as registry.example or localhost:5000"
+        )
     if not _REPOSITORY.fullmatch(repository) or len(name) > LONGEST_NAME:
-        _refuse(text, "the name after the registry has lower-case letters and digits, with single . or _ and - between")
+        _refuse_image(
+            text, "the name after the registry has lower-case letters and digits, with single . or _ and - between"
+        )
     registry = registry.lower()
     if registry in _HUB_NAMES:
         registry, repository = DOCKER_HUB, repository if "/" in repository else f"library/{repository}"
@@ -126,11 +136,11 @@ def _parse_full(full: str, text: str) -> ImageReference:
 def _refuse_short(name: str, rest: str, text: str) -> NoReturn:
     """Refuse a name without a registry: its meaning must not depend on the host."""
     if len(name) > LONGEST_NAME or not _REPOSITORY.fullmatch(name):
-        _refuse(text, "write REGISTRY/NAME:TAG, in lower case but for the tag")
+        _refuse_image(text, "write REGISTRY/NAME:TAG, in lower case but for the tag")
     full = f"{DOCKER_HUB}/{name if '/' in name else f'library/{name}'}{rest}"
-    _refuse(text, f"it names no registry: write {full} if it is that of Docker Hub")
+    _refuse_image(text, f"it names no registry: write {full} if it is that of Docker Hub")
 
 
-def _refuse(text: str, why: str) -> NoReturn:
-    shown = printable(text[:80]) + ("…" if len(text) > 80 else "")
+def _refuse_image(text: str, why: str) -> NoReturn:
+    shown = escape_text(text[:80]) + ("…" if len(text) > 80 else "")
     raise ImageError(f"the image `{shown}` is not valid: {why}", reason=Reason.INVALID_IMAGE_NAME, retry=False)

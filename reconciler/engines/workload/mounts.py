@@ -62,15 +62,15 @@ def plan_mounts(container: Container, reveal: SecretReader, scheme: str = SPELLI
     ``scheme`` is how manifests spell ``platform``. Raises EngineError if a secret cannot be used (SecretUnavailable,
     SecretUnusable) or if one volume would be inside another (MountRefused).
     """
-    found = tuple(
-        _plan(volume, reveal, scheme) for volume in container.volumes if not volume.uri.startswith(STORE_URIS)
+    planned = tuple(
+        _plan_mount(volume, reveal, scheme) for volume in container.volumes if not volume.uri.startswith(STORE_URIS)
     )
-    paths = sorted(f"{each.path}/" for each in found)
+    paths = sorted(f"{mount.path}/" for mount in planned)
     for outer, inner in pairwise(paths):
         if inner.startswith(outer):
             message = f"{inner[:-1]} lies inside {outer[:-1]}, where another volume is mounted"
             raise EngineError(message, reason=Reason.MOUNT_REFUSED, retry=False)
-    return found
+    return planned
 
 
 def normal_path(path: str) -> str:
@@ -78,18 +78,18 @@ def normal_path(path: str) -> str:
     return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
-def _plan(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:
+def _plan_mount(volume: Volume, reveal: SecretReader, scheme: str) -> Planned:
     path = normal_path(volume.path)
     if volume.uri.startswith(SECRET_URI):
-        return _secret(volume.uri, path, reveal, scheme)
+        return _build_secret_mount(volume.uri, path, reveal, scheme)
     if volume.uri.startswith(VOLUMESET_URI):
         return VolumeMount(path, volume.uri.removeprefix(VOLUMESET_URI))
     if volume.uri.startswith(SCRATCH_URI):
-        return ScratchMount(path, _folder(volume.uri.removeprefix(SCRATCH_URI), path))
+        return ScratchMount(path, _format_folder_name(volume.uri.removeprefix(SCRATCH_URI), path))
     raise EngineError(f"{volume.uri} is no volume that can be mounted", reason=Reason.MOUNT_REFUSED, retry=False)
 
 
-def _secret(uri: str, path: str, reveal: SecretReader, scheme: str) -> SecretMount:
+def _build_secret_mount(uri: str, path: str, reveal: SecretReader, scheme: str) -> SecretMount:
     key, part = parse_secret_uri(uri)
     secret = reveal(key)
     if part:
@@ -102,6 +102,6 @@ def _secret(uri: str, path: str, reveal: SecretReader, scheme: str) -> SecretMou
     return SecretMount(path, {name: secret_part(key, secret, name) for name in names} | whole)
 
 
-def _folder(name: str, path: str) -> str:
+def _format_folder_name(name: str, path: str) -> str:
     """A directory name, equal for the same scratch volume at the same path (docs/platform/workload.md#volumes)."""
     return f"{name}-{blake2b(path.encode(), digest_size=4).hexdigest()}"

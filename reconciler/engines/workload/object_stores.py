@@ -34,49 +34,56 @@ def cloud_access(
     spec: Specification, gvc: str, read: ReadBody, accounts: Mapping[str, CloudAccountSettings]
 ) -> dict[str, CloudAccess]:
     """The access of the identity of ``spec`` by provider, for the object stores that its containers mount."""
-    providers = {provider_of(volume) for volume in _stores(spec)}
-    body = read(Key(Kind.IDENTITY, gvc, _name(spec.identity_link))) if providers and spec.identity_link else None
+    providers = {provider_of(volume) for volume in _list_store_volumes(spec)}
+    body = (
+        read(Key(Kind.IDENTITY, gvc, _get_link_name(spec.identity_link))) if providers and spec.identity_link else None
+    )
     identity = msgspec.json.decode(body, type=Identity) if body is not None else Identity()
-    found = {}
+    provider_access = {}
     for provider, access in identity.accesses():
         if provider in providers:
-            found[provider] = _access(_name(access.cloud_account_link), read, accounts)
-    return found
+            provider_access[provider] = _find_cloud_access(_get_link_name(access.cloud_account_link), read, accounts)
+    return provider_access
 
 
 def store_secrets(access: Mapping[str, CloudAccess]) -> tuple[Key, ...]:
     """The secrets with the keys of object stores."""
-    return tuple(Key(Kind.SECRET, "", each.secret) for _, each in sorted(access.items()) if each.secret)
+    return tuple(
+        Key(Kind.SECRET, "", cloud_access.secret) for _, cloud_access in sorted(access.items()) if cloud_access.secret
+    )
 
 
 def unmounted_stores(spec: Specification, access: Mapping[str, CloudAccess]) -> Iterator[str]:
     """A sentence for each object store without keys."""
-    for volume in _stores(spec):
+    for volume in _list_store_volumes(spec):
         if not volume.uri.startswith(FILE_SHARE_URI) and (why := missing_access(volume, access)):
             yield f"{volume.uri} is not mounted at {volume.path}: {why}."
 
 
-def _access(account: str, read: ReadBody, accounts: Mapping[str, CloudAccountSettings]) -> CloudAccess:
+def _find_cloud_access(account: str, read: ReadBody, accounts: Mapping[str, CloudAccountSettings]) -> CloudAccess:
     bound = accounts.get(account, CloudAccountSettings())
     body = read(Key(Kind.CLOUDACCOUNT, "", account))
-    own = _name(msgspec.json.decode(body, type=CloudAccount).data.secret_link) if body is not None else ""
+    own = _get_link_name(msgspec.json.decode(body, type=CloudAccount).data.secret_link) if body is not None else ""
     return CloudAccess(account, bound.secret or own, bound.endpoint, bound.region)
 
 
 def missing_access(volume: Volume, access: Mapping[str, CloudAccess]) -> str:
     """Why a store cannot be mounted, whatever an engine can do; "" if it can."""
-    found = access.get(provider_of(volume))
+    cloud_access = access.get(provider_of(volume))
     if volume.uri.startswith(FILE_SHARE_URI):
         return "file shares are not supported"
-    if found is None:
+    if cloud_access is None:
         return f"the identity has no access to a cloud account of {provider_of(volume)}"
-    if not found.secret:
-        return f"nothing names the keys of cloudaccount/{found.account}; set cloudAccounts.{found.account}.secret"
+    if not cloud_access.secret:
+        account = cloud_access.account
+        return f"nothing names the keys of cloudaccount/{account}; set cloudAccounts.{account}.secret"
     return ""
 
 
-def _stores(spec: Specification) -> Iterator[Volume]:
-    return (volume for each in spec.containers for volume in each.volumes if volume.uri.startswith(STORE_URIS))
+def _list_store_volumes(spec: Specification) -> Iterator[Volume]:
+    return (
+        volume for container in spec.containers for volume in container.volumes if volume.uri.startswith(STORE_URIS)
+    )
 
 
 def provider_of(volume: Volume) -> str:
@@ -84,5 +91,5 @@ def provider_of(volume: Volume) -> str:
     return STORE_PROVIDERS[volume.uri.partition("://")[0]]
 
 
-def _name(link: str) -> str:
+def _get_link_name(link: str) -> str:
     return link.rpartition("/")[2]

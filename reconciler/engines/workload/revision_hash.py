@@ -21,14 +21,14 @@ def variables_of(container: Container, gvc: tuple[Variable, ...]) -> dict[str, s
 
     Its own variables override the GVC's of the same name: docs/platform/workload.md#variables-of-the-gvc.
     """
-    inherited = {each.name: each.value for each in gvc} if container.inherit_env else {}
-    return inherited | {each.name: each.value for each in container.env}
+    inherited = {variable.name: variable.value for variable in gvc} if container.inherit_env else {}
+    return inherited | {variable.name: variable.value for variable in container.env}
 
 
 def secrets_used(spec: Specification, gvc: tuple[Variable, ...]) -> tuple[Key, ...]:
     """The secrets that the containers read or mount, without duplicates, sorted; ``gvc`` are the GVC's variables."""
-    values = [value for each in spec.containers for value in variables_of(each, gvc).values()]
-    values += [volume.uri for each in spec.containers for volume in each.volumes]
+    values = [value for container in spec.containers for value in variables_of(container, gvc).values()]
+    values += [volume.uri for container in spec.containers for volume in container.volumes]
     names = {text[len(SECRET_URI) :].partition(".")[0] for text in values if text.startswith(SECRET_URI)}
     return tuple(Key(Kind.SECRET, "", name) for name in sorted(names))
 
@@ -55,7 +55,7 @@ def base_hash(secret_key: bytes, spec: Specification, location: str) -> str:
     Fields whose change creates no new version are left out.
     """
     plain = Specification()
-    containers = [replace(each, cpu="", memory="", min_cpu="", min_memory="") for each in spec.containers]
+    containers = [replace(container, cpu="", memory="", min_cpu="", min_memory="") for container in spec.containers]
     got = replace(
         plain,
         type=spec.type,
@@ -73,7 +73,9 @@ def config_hash(secret_key: bytes, spec: Specification, inputs: HashInputs) -> s
     It uses the key of the records, so that its inputs cannot be guessed.
     """
     gvc, secrets, restarts, runtime, images = inputs
-    inherited = [(each.name, each.value) for each in gvc] if any(c.inherit_env for c in spec.containers) else []
+    inherited = (
+        [(variable.name, variable.value) for variable in gvc] if any(c.inherit_env for c in spec.containers) else []
+    )
     digests = [[str(key), digest] for key, digest in sorted(secrets.items())]
     return blake2b(
         _encode([sorted(inherited), digests, restarts, runtime, *images]), key=secret_key[:64], digest_size=8

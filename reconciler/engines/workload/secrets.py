@@ -34,7 +34,7 @@ def secret_part(key: Key, secret: SecretValue, name: str) -> bytes:
     """
     content = secret.content
     if not isinstance(content, dict) or name not in secret_keys(secret):
-        raise unusable(f"{key} has no key {name[:60]!r}")
+        raise make_secret_error(f"{key} has no key {name[:60]!r}")
     value = content[name]
     text = value if isinstance(value, str) else _encode(value).decode()
     if content.get("encoding") != "base64" or ENCODED.get(secret.type) != name:
@@ -42,7 +42,7 @@ def secret_part(key: Key, secret: SecretValue, name: str) -> bytes:
     try:
         return binascii.a2b_base64("".join(text.split()), strict_mode=True)
     except ValueError:
-        raise unusable(f"the {name} of {key} is not base64, although its encoding is") from None
+        raise make_secret_error(f"the {name} of {key} is not base64, although its encoding is") from None
 
 
 def secret_whole(key: Key, secret: SecretValue) -> bytes:
@@ -73,10 +73,10 @@ def env_value(uri: str, reveal: SecretReader) -> str:
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        raise unusable(f"{uri} is not text, so it cannot be a variable; mount it as a file")
+        raise make_secret_error(f"{uri} is not text, so it cannot be a variable; mount it as a file")
     return text
 
 
-def unusable(message: str) -> EngineError:
+def make_secret_error(message: str) -> EngineError:
     """The error for a secret that cannot be used as requested."""
     return EngineError(message, reason=Reason.SECRET_UNUSABLE, retry=False)

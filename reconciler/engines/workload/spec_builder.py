@@ -19,7 +19,7 @@ from reconciler.model.kinds.workload import (
     options_at,
 )
 from reconciler.model.platform import SCRATCH_URI, STORE_URIS, VOLUMESET_URI
-from reconciler.model.quantity import memory_bytes, millicores
+from reconciler.model.quantity import memory_bytes, parse_millicores
 
 _WRITABLE = (SCRATCH_URI, VOLUMESET_URI)
 
@@ -46,29 +46,31 @@ def workload_spec(applied: AppliedWorkload, config_hash: str) -> WorkloadSpec:
         digest=applied.digest,
         config_hash=config_hash,
         replicas=0,
-        containers=tuple(_container(spec, each) for each in spec.containers),
+        containers=tuple(_build_container(spec, container) for container in spec.containers),
         options=options,
         gvc_version=applied.gvc_version,
         suspended=options.suspend or (spec.job is not None and spec.job.suspend),
         user=spec.security_options.run_as_user,
         group=spec.security_options.filesystem_group_id,
-        stores=tuple(at for each in spec.containers for at in each.volumes if at.uri.startswith(STORE_URIS)),
+        stores=tuple(at for container in spec.containers for at in container.volumes if at.uri.startswith(STORE_URIS)),
         dynamic_tags=spec.support_dynamic_tags,
         job=spec.job,
-        writes_volumes=any(at.uri.startswith(_WRITABLE) for each in spec.containers for at in each.volumes),
+        writes_volumes=any(at.uri.startswith(_WRITABLE) for container in spec.containers for at in container.volumes),
         firewall=spec.firewall_config,
-        tcp_ports=tuple(port.number for each in spec.containers for port in each.ports if port.protocol == "tcp"),
+        tcp_ports=tuple(
+            port.number for container in spec.containers for port in container.ports if port.protocol == "tcp"
+        ),
     )
     return at_scale(at_least, spec, options.autoscaling.min_scale)
 
 
-def at_scale(wanted: WorkloadSpec, spec: Specification, replicas: int) -> WorkloadSpec:
-    """``wanted``, made from ``spec``, with ``replicas`` and the rollout that follows from their number.
+def at_scale(workload_spec: WorkloadSpec, spec: Specification, replicas: int) -> WorkloadSpec:
+    """``workload_spec``, made from ``spec``, with ``replicas`` and the rollout that follows from their number.
 
     A suspended workload has no replicas, and a cron workload has executions instead.
     """
-    count = 0 if wanted.suspended or wanted.type is Type.CRON else replicas
-    return msgspec.structs.replace(wanted, replicas=count, rollout=rollout_of(spec, count))
+    count = 0 if workload_spec.suspended or workload_spec.type is Type.CRON else replicas
+    return msgspec.structs.replace(workload_spec, replicas=count, rollout=rollout_of(spec, count))
 
 
 def rollout_of(spec: Specification, replicas: int) -> Rollout:
@@ -82,12 +84,12 @@ def rollout_of(spec: Specification, replicas: int) -> Rollout:
     parallel = asked.scaling_policy == "Parallel"
     if spec.type == Type.STATEFUL:
         return Rollout(asked.min_ready_seconds, 0, 1, parallel)
-    surge = _count(asked.max_surge_replicas, replicas, up=True)
-    unavailable = _count(asked.max_unavailable_replicas, replicas, up=False)
+    surge = _compute_replica_count(asked.max_surge_replicas, replicas, up=True)
+    unavailable = _compute_replica_count(asked.max_unavailable_replicas, replicas, up=False)
     return Rollout(asked.min_ready_seconds, surge, unavailable or int(not surge), parallel)
 
 
-def _count(asked: int | str, replicas: int, *, up: bool) -> int:
+def _compute_replica_count(asked: int | str, replicas: int, *, up: bool) -> int:
     """``3``, ``"3"`` or ``"25%"`` of ``replicas`` as a number; a percentage refers to at least one replica."""
     if isinstance(asked, int) or not asked.endswith("%"):
         return int(asked)
@@ -95,7 +97,7 @@ def _count(asked: int | str, replicas: int, *, up: bool) -> int:
     return math.ceil(share / 100) if up else share // 100
 
 
-def _container(spec: Specification, container: Container) -> ContainerSpec:
+def _build_container(spec: Specification, container: Container) -> ContainerSpec:
     ports = declared_ports(container)
     readiness = container.readiness_probe
     if readiness is None and spec.type == Type.SERVERLESS and ports:
@@ -103,16 +105,16 @@ def _container(spec: Specification, container: Container) -> ContainerSpec:
     return ContainerSpec(
         name=container.name,
         image=container.image,
-        cpu=millicores(container.cpu),
+        cpu=parse_millicores(container.cpu),
         memory=memory_bytes(container.memory),
-        min_cpu=millicores(container.min_cpu) if container.min_cpu else 0,
+        min_cpu=parse_millicores(container.min_cpu) if container.min_cpu else 0,
         min_memory=memory_bytes(container.min_memory) if container.min_memory else 0,
         termination_seconds=spec.rollout_options.termination_grace_period_seconds,
         ports=ports,
         readiness=_with_port(readiness, ports),
         liveness=_with_port(container.liveness_probe, ports),
-        post_start=_command(container.lifecycle.post_start),
-        pre_stop=_command(container.lifecycle.pre_stop),
+        post_start=_get_hook_command(container.lifecycle.post_start),
+        pre_stop=_get_hook_command(container.lifecycle.pre_stop),
         mounts=tuple(volume.path for volume in container.volumes),
         metrics=container.metrics,
     )
@@ -131,5 +133,5 @@ def _with_port(probe: Probe | None, ports: tuple[int, ...]) -> Probe | None:
     return msgspec.structs.replace(probe, **aimed)
 
 
-def _command(hook: Hook | None) -> Command | None:
+def _get_hook_command(hook: Hook | None) -> Command | None:
     return hook.exec if hook is not None else None

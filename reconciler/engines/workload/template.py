@@ -23,7 +23,7 @@ from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.gvc import Specification as GvcSpecification
 from reconciler.model.kinds.workload import Specification
 from reconciler.settings import CloudAccountSettings, RestrictionSettings, UserNamespaceSettings
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 TokenOf = Callable[[Key], str]
 """The token of a workload, made if it has none. Raises EngineError."""
@@ -104,8 +104,8 @@ class TemplateBuilder:
         inputs = HashInputs(variables, digests, self._records.count_restarts(key), runtime, images)
         hashed = config_hash(self._records.secret_key, spec, inputs)
         applied = AppliedWorkload(key, fixed.location, spec, version, digest, gvc.version if gvc is not None else 1)
-        place = self._binding.shared(Key(Kind.LOCATION, "", fixed.location))
-        provider, region = provider_and_region(fixed.location, place.body if place is not None else None)
+        record = self._binding.shared(Key(Kind.LOCATION, "", fixed.location))
+        provider, region = provider_and_region(fixed.location, record.body if record is not None else None)
         context = PlatformEnvContext(
             org=fixed.org,
             gvc=key.gvc,
@@ -132,7 +132,7 @@ class TemplateBuilder:
         """``desired`` with what depends on the runtime of the location."""
         fixed = self._fixed
         base = base_hash(self._records.secret_key, spec, fixed.location) if fixed.resizes else ""
-        containers = tuple(replace(each, own_sleep=fixed.uses_images) for each in desired.containers)
+        containers = tuple(replace(container, own_sleep=fixed.uses_images) for container in desired.containers)
         return replace(desired, base_hash=base, containers=containers)
 
     def _creation_time(self, key: Key, version: int) -> str:
@@ -140,8 +140,8 @@ class TemplateBuilder:
         record = self._binding.record(key)
         deployment = read_deployment(record.state) if record is not None else None
         versions = deployment.status.versions if deployment is not None else ()
-        recorded = (each.created for each in versions if each.workload == version and each.created)
-        return next(recorded, "") or iso(self._clock.now())
+        recorded = (entry.created for entry in versions if entry.workload == version and entry.created)
+        return next(recorded, "") or format_iso_time(self._clock.now())
 
     def _body(self, key: Key) -> bytes | None:
         record = self._binding.shared(key)
@@ -159,18 +159,22 @@ def users_of(key: Key, settings: UserNamespaceSettings | None) -> tuple[str, ...
     """
     if settings is None:
         return ()
-    if settings.mode == "host" or _matches(key, settings.host_users):
+    if settings.mode == "host" or _matches_pattern(key, settings.host_users):
         return (_HOST_USERS,)
     return (f"ids={settings.first_id}",) if settings.first_id is not None else ()
 
 
-def _matches(key: Key, patterns: Iterable[str]) -> bool:
+def _matches_pattern(key: Key, patterns: Iterable[str]) -> bool:
     return any(fnmatchcase(f"{key.gvc}/{key.name}", text) for text in patterns)
 
 
 def restriction_of(key: Key, rules: Iterable[RestrictionSettings]) -> Restriction:
     """What the settings forbid to the containers of a workload."""
-    found = [each for each in rules if _matches(key, each.workloads)]
-    dropped = {name for each in found for name in each.drop_capabilities}
+    restriction_settingses = [rule for rule in rules if _matches_pattern(key, rule.workloads)]
+    dropped = {
+        name for restriction_settings in restriction_settingses for name in restriction_settings.drop_capabilities
+    }
     names = ("ALL",) if "ALL" in dropped else tuple(sorted(dropped))
-    return Restriction(any(each.read_only_root_filesystem for each in found), names)
+    return Restriction(
+        any(restriction_settings.read_only_root_filesystem for restriction_settings in restriction_settingses), names
+    )

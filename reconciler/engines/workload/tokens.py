@@ -23,8 +23,8 @@ class TokenOwner(NamedTuple):
 
 def make_token(location: str, key: Key) -> str:
     """A new token of the workload ``key`` at ``location``."""
-    place = f"{location}/{key.gvc}/{key.name}".encode()
-    name = base64.urlsafe_b64encode(place).decode().rstrip("=")
+    owner = f"{location}/{key.gvc}/{key.name}".encode()
+    name = base64.urlsafe_b64encode(owner).decode().rstrip("=")
     return f"{TOKEN_PREFIX}{name}.{token_urlsafe(32)}"
 
 
@@ -32,8 +32,8 @@ def parse_token(token: str) -> TokenOwner | None:
     """Whose token this claims to be, which only its engine can confirm; None if it has not the form of one."""
     name = token.removeprefix(TOKEN_PREFIX).partition(".")[0]
     try:
-        place = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
-        location, gvc, workload = place.split("/")
+        owner = base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode()
+        location, gvc, workload = owner.split("/")
     except ValueError:
         return None
     if not all(map(_NAME.fullmatch, (location, gvc, workload))):

@@ -22,22 +22,22 @@ def expand_variables(written: Mapping[str, str], fixed: Mapping[str, str]) -> di
     references. Inserted values are not expanded again. Raises EngineError, reason VariableTooLong, for a value that is
     too long to start a program.
     """
-    waits = {name: _names(value, written) for name, value in written.items()}
+    waits = {name: _find_referenced_names(value, written) for name, value in written.items()}
     wanted_by: dict[str, list[str]] = defaultdict(list)
     for name, others in waits.items():
         for other in others:
             wanted_by[other].append(name)
-    known = {name: value for name, value in fixed.items() if name not in written}
+    values = {name: value for name, value in fixed.items() if name not in written}
     ready = [name for name, others in waits.items() if not others]
     while ready:
         name = ready.pop()
-        known[name] = _expand(name, written[name], known)
+        values[name] = _expand_value(name, written[name], values)
         for other in wanted_by[name]:
             waits[other].discard(name)
             if not waits[other]:
                 ready.append(other)
-    circular = {name: _expand(name, written[name], known) for name in written if name not in known}
-    return {name: known[name] if name in known else circular[name] for name in written}
+    circular = {name: _expand_value(name, written[name], values) for name in written if name not in values}
+    return {name: values[name] if name in values else circular[name] for name in written}
 
 
 def expand_arguments(texts: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
@@ -51,26 +51,26 @@ def expand_arguments(texts: Sequence[str], env: Mapping[str, str]) -> tuple[str,
 
 def _expand_argument(text: str, env: Mapping[str, str]) -> str:
     try:
-        return _expand("", text, env)
+        return _expand_value("", text, env)
     except EngineError:
         message = f"an argument would be longer than {MAX_VARIABLE_BYTES >> 10} KiB with all that it embeds"
         raise EngineError(message, reason=Reason.ARGUMENT_TOO_LONG, retry=False) from None
 
 
-def _names(value: str, written: Mapping[str, str]) -> set[str]:
+def _find_referenced_names(value: str, written: Mapping[str, str]) -> set[str]:
     """The names in ``written`` that a value refers to."""
     return {name for name in _EMBEDDED.findall(value) if name in written} if "$(" in value else set()
 
 
-def _expand(name: str, value: str, known: Mapping[str, str]) -> str:
+def _expand_value(name: str, value: str, values: Mapping[str, str]) -> str:
     if "$" not in value:
         return value
     parts: list[str] = []
     size, end = len(name), 0
-    for found in _EMBEDDED.finditer(value):
-        text = "$" if found[1] is None else known.get(found[1], found[0])
-        parts += (value[end : found.start()], text)
-        end = found.end()
+    for match in _EMBEDDED.finditer(value):
+        text = "$" if match[1] is None else values.get(match[1], match[0])
+        parts += (value[end : match.start()], text)
+        end = match.end()
         size += len(parts[-2]) + len(text)
         if size >= MAX_VARIABLE_BYTES:
             message = f"the variable {name} would be longer than {MAX_VARIABLE_BYTES >> 10} KiB with all that it embeds"

@@ -50,11 +50,11 @@ def cross_check_rules() -> frozenset[str]:
 def trivially_passes(question: LookupRequest, world: RuleContext) -> bool:
     """Whether ``question`` certainly has no finding, whichever resource asks; False if it may have one."""
     rule_modules()
-    found = TRIVIAL.get(question.rule)
-    return found is not None and found(question, world)
+    predicate = TRIVIAL.get(question.rule)
+    return predicate is not None and predicate(question, world)
 
 
-def rules() -> dict[str, Rule]:
+def load_rules() -> dict[str, Rule]:
     """Every rule that is a generator, by id."""
     rule_modules()
     return RULES
@@ -63,25 +63,29 @@ def rules() -> dict[str, Rule]:
 @cache
 def rule_modules() -> tuple[ModuleType, ...]:
     """Every module in the folders of this package, in order of its name. A module registers its rules when it loads."""
-    found = walk_packages(__path__, f"{__name__}.")
-    names = sorted(each.name for each in found if not each.ispkg and each.name.count(".") > __name__.count(".") + 1)
+    module_infos = walk_packages(__path__, f"{__name__}.")
+    names = sorted(
+        module_info.name
+        for module_info in module_infos
+        if not module_info.ispkg and module_info.name.count(".") > __name__.count(".") + 1
+    )
     return tuple(import_module(name) for name in names)
 
 
 def schema_rules() -> dict[Rule, Section]:
     """Every rule that a schema names, with its section."""
-    found = (module for module in rule_modules() if hasattr(module, "SCHEMA_RULES"))
-    return {rule: _section(module) for module in found for rule in module.SCHEMA_RULES}
+    module_types = (module for module in rule_modules() if hasattr(module, "SCHEMA_RULES"))
+    return {rule: _find_section(module) for module in module_types for rule in module.SCHEMA_RULES}
 
 
 def generated_rules() -> dict[Rule, Section]:
     """Every rule that is a generator, with its section."""
-    homes = {module.__name__: _section(module) for module in rule_modules()}
-    found = {entry.rule: entry.check.__module__ for entries in CHECKS.values() for entry in entries}
-    return {rule: homes[module] for rule, module in found.items() if module in homes}
+    homes = {module.__name__: _find_section(module) for module in rule_modules()}
+    modules = {entry.rule: entry.check.__module__ for entries in CHECKS.values() for entry in entries}
+    return {rule: homes[module] for rule, module in modules.items() if module in homes}
 
 
-def _section(module: ModuleType) -> Section:
+def _find_section(module: ModuleType) -> Section:
     """The section of the rules of ``module``, set by the module or by its folder."""
     folder = import_module(module.__name__.rpartition(".")[0])
     section: Section = getattr(module, "SECTION", None) or folder.SECTION

@@ -10,7 +10,7 @@ from reconciler.manifests.links import LinkError, parse_link
 from reconciler.manifests.rules.context import RuleContext
 from reconciler.model.kinds.workload import Workload
 from reconciler.model.resource import GVC_PLACEHOLDER
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 View = TypeVar("View")
 
@@ -23,7 +23,7 @@ _FEW = 50
 def target_of(link: str, gvc: str = "") -> str:
     """The key, as text, of the target of ``link`` in a resource of ``gvc`` ("" for the org); "" if it is no link.
 
-    A link into another org gives the key there: ``linked`` distinguishes the two.
+    A link into another org gives the key there: ``read_linked_view`` distinguishes the two.
     """
     parts = link.split("/", 3)
     owner = parts[2] if len(parts) == 4 and parts[1] == "org" else ""
@@ -47,13 +47,13 @@ def place_of(gvc: str) -> str:
     return gvc or GVC_PLACEHOLDER
 
 
-def linked(world: RuleContext, subject: str, target: str, view: type[View]) -> View | None:
+def read_linked_view(world: RuleContext, subject: str, target: str, view: type[View]) -> View | None:
     """``target`` as ``subject`` refers to it; None if it is unknown or belongs to another org."""
-    found = world.bodies.typed(target, view)
-    return found if found is not None and target in _targets(world, subject) else None
+    body = world.bodies.typed(target, view)
+    return body if body is not None and target in _list_targets(world, subject) else None
 
 
-def _targets(world: RuleContext, subject: str) -> Container[str]:
+def _list_targets(world: RuleContext, subject: str) -> Container[str]:
     """The keys that ``subject`` refers to."""
     references = world.index.references(subject)
     if len(references) < _FEW:
@@ -62,13 +62,15 @@ def _targets(world: RuleContext, subject: str) -> Container[str]:
     return world.memoized(("targets", subject), lambda: {reference.target for reference in references})
 
 
-def nearest(word: str, known: Collection[str], otherwise: str) -> str:
-    """A suggestion: the most similar name in ``known``, or ``otherwise`` and the first few names.
+def suggest_nearest_name(word: str, candidates: Collection[str], otherwise: str) -> str:
+    """A suggestion: the most similar name in ``candidates``, or ``otherwise`` and the first few names.
 
     It compares with few names only, since thousands of calls may have thousands of names.
     """
-    names = nsmallest(MOST_COMPARED, known)
-    near = closest(word[:100], names)
+    names = nsmallest(MOST_COMPARED, candidates)
+    near = find_closest_word(word[:100], names)
     if near:
         return f"did you mean {near}?"
-    return f"{otherwise} {', '.join(names[:MOST_LISTED])}{', …' if len(known) > MOST_LISTED else ''}" if names else ""
+    return (
+        f"{otherwise} {', '.join(names[:MOST_LISTED])}{', …' if len(candidates) > MOST_LISTED else ''}" if names else ""
+    )

@@ -53,7 +53,9 @@ TRIVIAL: dict[str, TriviallyPasses] = {}
 """Functions that decide whether a question certainly has no finding, by the rule's id; one answer serves thousands."""
 
 
-def rule(name: str, source: str, *kinds: Kind, severity: Severity = Severity.ERROR) -> Callable[[_Check], _Check]:
+def register_rule(
+    name: str, source: str, *kinds: Kind, severity: Severity = Severity.ERROR
+) -> Callable[[_Check], _Check]:
     """Register a generator over the typed view of ``kinds`` as the rule ``name``; the page ``source`` documents it.
 
     The first paragraph of its docstring states the rule, the rest the reason. It yields a Flaw for each breach, and a
@@ -72,14 +74,14 @@ def rule(name: str, source: str, *kinds: Kind, severity: Severity = Severity.ERR
     return register
 
 
-def warning(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
-    """``rule`` with the severity warning."""
-    return rule(name, source, *kinds, severity=Severity.WARNING)
+def register_warning(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
+    """``register_rule`` with the severity warning."""
+    return register_rule(name, source, *kinds, severity=Severity.WARNING)
 
 
-def notice(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
-    """``rule`` with the severity notice."""
-    return rule(name, source, *kinds, severity=Severity.NOTICE)
+def register_notice(name: str, source: str, *kinds: Kind) -> Callable[[_Check], _Check]:
+    """``register_rule`` with the severity notice."""
+    return register_rule(name, source, *kinds, severity=Severity.NOTICE)
 
 
 def cross_rule(name: str, quiet: TriviallyPasses | None = None) -> Callable[[_Check], _Check]:

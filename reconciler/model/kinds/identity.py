@@ -32,5 +32,5 @@ class Identity(Envelope, frozen=True):
 
     def accesses(self) -> list[tuple[str, Access]]:
         """Each existing access, with its provider."""
-        each = zip(PROVIDERS, (self.aws, self.gcp, self.azure, self.ngs), strict=True)
-        return [(provider, access) for provider, access in each if access is not None]
+        pairs = zip(PROVIDERS, (self.aws, self.gcp, self.azure, self.ngs), strict=True)
+        return [(provider, access) for provider, access in pairs if access is not None]

@@ -56,8 +56,8 @@ def host_places(form: str, content: Any) -> dict[Pointer, HostPlace]:
     if not isinstance(content, dict):
         return {}
     members = {(): content} if form in TEXTS else {(name,): value for name, value in content.items()}
-    found = {("data", *at): _host_place(value) for at, value in members.items()}
-    return {at: place for at, place in found.items() if place is not None}
+    candidates = {("data", *at): _host_place(value) for at, value in members.items()}
+    return {at: host_place for at, host_place in candidates.items() if host_place is not None}
 
 
 def may_name_host_places(form: Any, patch: Any) -> bool:

@@ -106,21 +106,21 @@ class KindTraits(msgspec.Struct, frozen=True):
     data: DataPrivacy = DataPrivacy.NONE
 
 
-def _permissions(*plain: str, **implying: str) -> Permissions:
+def _make_permissions(*plain: str, **implying: str) -> Permissions:
     """Permissions that imply nothing, and those that do; spaces separate the implied ones."""
     table = dict.fromkeys(plain, ()) | {name: tuple(words.split()) for name, words in implying.items()}
     return table | {MANAGE: tuple(sorted({*table, MANAGE}))}
 
 
-_PLAIN = _permissions("create", "delete", "view", edit="view")
-_USED = _permissions("create", "delete", "view", edit="view", use="view")
+_PLAIN = _make_permissions("create", "delete", "view", edit="view")
+_USED = _make_permissions("create", "delete", "view", edit="view", use="view")
 _RUNS = "exec.runCronWorkload"
 _VOLUMES = ("exec.createVolumeSnapshot", "exec.deleteVolume", "exec.deleteVolumeSnapshot", "exec.expandVolume",
             "exec.restoreVolume")  # fmt: skip
 
 TABLE: Mapping[Kind, KindTraits] = {
     Kind.ORG: KindTraits(
-        _permissions(
+        _make_permissions(
             *("approve", "exec", "readMetrics", "readUsage", "view", "viewAccessReport"), edit="view", readLogs="view"
         ),
         view="Org",
@@ -128,14 +128,14 @@ TABLE: Mapping[Kind, KindTraits] = {
     ),
     Kind.GVC: KindTraits(_PLAIN, view="Gvc", rank=5),
     Kind.WORKLOAD: KindTraits(
-        _permissions("connect", "create", "delete", "view", _RUNS, edit="view", exec=_RUNS, readLogs="view"),
+        _make_permissions("connect", "create", "delete", "view", _RUNS, edit="view", exec=_RUNS, readLogs="view"),
         view="Workload",
         in_gvc=True,
         placed=True,
         rank=9,
     ),
     Kind.VOLUMESET: KindTraits(
-        _permissions("create", "delete", "view", *_VOLUMES, edit="view", exec=" ".join(_VOLUMES)),
+        _make_permissions("create", "delete", "view", *_VOLUMES, edit="view", exec=" ".join(_VOLUMES)),
         view="VolumeSet",
         in_gvc=True,
         placed=True,
@@ -144,29 +144,29 @@ TABLE: Mapping[Kind, KindTraits] = {
     Kind.IDENTITY: KindTraits(_USED, view="Identity", in_gvc=True, rank=6),
     Kind.POLICY: KindTraits(_PLAIN, view="Policy", rank=8),
     Kind.SECRET: KindTraits(
-        _permissions("create", "delete", "view", edit="view reveal", reveal="view", use="view"),
+        _make_permissions("create", "delete", "view", edit="view reveal", reveal="view", use="view"),
         view="Secret",
         rank=2,
         data=DataPrivacy.SECRET,
     ),
     Kind.LOCATION: KindTraits(_USED, view="Location", rank=4),
     Kind.CLOUDACCOUNT: KindTraits(
-        _permissions("create", "delete", "view", browse="view", edit="view browse"),
+        _make_permissions("create", "delete", "view", browse="view", edit="view browse"),
         view="CloudAccount",
         rank=3,
         data=DataPrivacy.PUBLIC,
     ),
     Kind.AGENT: KindTraits(_USED, rank=1),
-    Kind.AUDITCTX: KindTraits(_permissions("create", "view", edit="view", readAudit="view", writeAudit="view")),
+    Kind.AUDITCTX: KindTraits(_make_permissions("create", "view", edit="view", readAudit="view", writeAudit="view")),
     Kind.GROUP: KindTraits(_PLAIN, view="Group"),
-    Kind.SERVICEACCOUNT: KindTraits(_permissions("addKey", "create", "delete", "view", edit="view")),
-    Kind.USER: KindTraits(_permissions("delete", "impersonate", "invite", "view", edit="view"), listed=False),
-    Kind.DOMAIN: KindTraits(_permissions("create", "delete", "view", edit="view use", use="view"), view="Domain"),
+    Kind.SERVICEACCOUNT: KindTraits(_make_permissions("addKey", "create", "delete", "view", edit="view")),
+    Kind.USER: KindTraits(_make_permissions("delete", "impersonate", "invite", "view", edit="view"), listed=False),
+    Kind.DOMAIN: KindTraits(_make_permissions("create", "delete", "view", edit="view use", use="view"), view="Domain"),
     Kind.IMAGE: KindTraits(
-        _permissions("delete", "view", create="pull", edit="view", pull="view"),
+        _make_permissions("delete", "view", create="pull", edit="view", pull="view"),
         listed=False,
     ),
-    Kind.QUOTA: KindTraits(_permissions("create", "view", edit="view")),
+    Kind.QUOTA: KindTraits(_make_permissions("create", "view", edit="view")),
     Kind.IPSET: KindTraits(_PLAIN),
     Kind.MK8S: KindTraits(_PLAIN),
 }
@@ -190,14 +190,14 @@ def view_of(kind: Kind) -> type[Envelope]:
 
 
 @lru_cache(maxsize=1024)  # thousands of policies name the same permissions
-def expanded(kind: Kind, permissions: tuple[str, ...]) -> frozenset[str]:
+def expand_permissions(kind: Kind, permissions: tuple[str, ...]) -> frozenset[str]:
     """``permissions`` on ``kind`` with all that they imply, directly or indirectly; unknown ones imply nothing."""
     implied = TABLE[kind].permissions
-    found: set[str] = set()
+    names: set[str] = set()
     fresh = list(permissions)
     while fresh:
         name = fresh.pop()
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             fresh.extend(implied.get(name, ()))
-    return frozenset(found)
+    return frozenset(names)

@@ -6,7 +6,7 @@ import re
 
 from reconciler.errors import UsageError
 from reconciler.platform_cli.durations import future_time
-from reconciler.platform_cli.output import at
+from reconciler.platform_cli.output import make_field_getter
 from reconciler.platform_cli.session import Session
 
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+")
@@ -29,7 +29,7 @@ def get_keys(session: Session, kind: str, ref: str) -> None:
     """List the keys of a service account, without their texts."""
     answer = session.client.get(f"{session.path(kind, ref)}/-key")
     columns = {
-        "ID": at("name"), "DESCRIPTION": at("description"),
+        "ID": make_field_getter("name"), "DESCRIPTION": make_field_getter("description"),
         "CREATED": lambda item: session.output.time(str(item.get("created") or "")),
         "LAST USED": lambda item: session.output.time(str(item.get("lastUsed") or "")),
         "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")),

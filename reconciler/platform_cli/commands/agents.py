@@ -30,10 +30,10 @@ def print_manifest(
     session: Session, kind: str, bootstrap_file: str, namespace: str, replicas: str, **options: Any
 ) -> None:
     """Print the manifests for a cluster: a namespace, the bootstrap file as a secret, and a deployment."""
-    bootstrap, image = _bootstrap(bootstrap_file), _image(options["image"])
+    bootstrap, image = _read_bootstrap(bootstrap_file), _require_image(options["image"])
     if not _NAMESPACE.fullmatch(namespace):
         raise UsageError(f"--namespace {namespace}: a name is lower-case letters, digits and hyphens, at most 63")
-    name = _name(bootstrap)
+    name = _format_agent_name(bootstrap)
     labels = {"app.kubernetes.io/name": kind, "app.kubernetes.io/instance": name}
     metadata = {"name": f"{kind}-{name}"[:63].rstrip("-."), "namespace": namespace, "labels": labels}
     variables = {_VARIABLE: BOOTSTRAP} | ({"CLUSTER": options["cluster"]} if options["cluster"] else {})
@@ -66,15 +66,15 @@ def print_manifest(
 
 def run_agent(session: Session, kind: str, bootstrap_file: str, background: bool, image: str | None, net: str) -> int:
     """Run an agent in a container of this machine, and return its exit code; 0 in the ``background``."""
-    bootstrap, agent_image = _bootstrap(bootstrap_file), _image(image)
+    bootstrap, agent_image = _read_bootstrap(bootstrap_file), _require_image(image)
     if bootstrap_file == STDIN:
         raise UsageError("the container reads the bootstrap file later: save it, and name the file")
-    program = next((found for each in _PROGRAMS if (found := shutil.which(each))), None)
+    program = next((path for text in _PROGRAMS if (path := shutil.which(text))), None)
     if program is None:
         raise RefusedError("neither docker nor podman is installed here; in a cluster: platform agent manifest")
     mount = f"type=bind,source={os.path.abspath(bootstrap_file)},target={BOOTSTRAP},readonly"
     # The token is in the file alone: other users can see the words of a command.
-    words = [program, "run", "--name", f"{kind}-{_name(bootstrap)}", "--network", net, "--mount", mount,
+    words = [program, "run", "--name", f"{kind}-{_format_agent_name(bootstrap)}", "--network", net, "--mount", mount,
              "--env", f"{_VARIABLE}={BOOTSTRAP}"]  # fmt: skip
     words += ["--detach", "--restart", "unless-stopped"] if background else ["--rm"]
     sys.stdout.flush()
@@ -82,11 +82,11 @@ def run_agent(session: Session, kind: str, bootstrap_file: str, background: bool
     if code:
         raise RefusedError(f"{os.path.basename(program)} ended with exit code {code}")
     if background:
-        session.output.note(f"to see it: {os.path.basename(program)} logs {kind}-{_name(bootstrap)}")
+        session.output.note(f"to see it: {os.path.basename(program)} logs {kind}-{_format_agent_name(bootstrap)}")
     return 0
 
 
-def _bootstrap(path: str) -> dict[str, Any]:
+def _read_bootstrap(path: str) -> dict[str, Any]:
     """The fields of a bootstrap file. Raises UsageError."""
     fields = read_object(path)
     if missing := [name for name in FIELDS if name not in fields]:
@@ -96,13 +96,13 @@ def _bootstrap(path: str) -> dict[str, Any]:
     return {name: fields[name] for name in FIELDS}
 
 
-def _name(bootstrap: dict[str, Any]) -> str:
+def _format_agent_name(bootstrap: dict[str, Any]) -> str:
     """The name of the agent, as names of containers and objects of Kubernetes may be."""
     name = str(bootstrap["agentLink"]).rpartition("/")[2]
     return re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-") or "agent"
 
 
-def _image(image: str | None) -> str:
+def _require_image(image: str | None) -> str:
     """The image that was named. Raises UsageError: none is published."""
     if not image:
         raise UsageError(

@@ -20,8 +20,8 @@ def run_command(session: Session, kind: str, ref: str, command: tuple[str, ...],
     """Run a command in a container of a workload, and return its exit code."""
     tty = options["tty"]
     on_terminal = has_terminal() if tty is None else tty
-    opening = partial(open_session, session.client, session.path(kind, ref), command, _names(options))
-    code = _run(opening, on_terminal=on_terminal, with_input=on_terminal or bool(options["stdin"]))
+    opening = partial(open_session, session.client, session.path(kind, ref), command, _select_named_options(options))
+    code = _run_remote_session(opening, on_terminal=on_terminal, with_input=on_terminal or bool(options["stdin"]))
     if code not in (0, LOST) and not options["quiet"]:
         session.output.note(f"the command ended with exit code {code}")
     return code
@@ -32,15 +32,15 @@ def open_shell(session: Session, kind: str, ref: str, shell: str | None, **optio
     client, path, words = session.client, session.path(kind, ref), () if shell is None else (shell,)
 
     async def opened(size: TerminalSize | None) -> RemoteSession:
-        found = await open_session(client, path, words, _names(options), size)
+        remote_session = await open_session(client, path, words, _select_named_options(options), size)
         if not options["quiet"]:
             session.output.note(f"connected to {ref}; `exit` ends the shell")
-        return found
+        return remote_session
 
-    return _run(opened, on_terminal=has_terminal(), with_input=True)
+    return _run_remote_session(opened, on_terminal=has_terminal(), with_input=True)
 
 
-def _run(opening: Open, *, on_terminal: bool, with_input: bool) -> int:
+def _run_remote_session(opening: Open, *, on_terminal: bool, with_input: bool) -> int:
     """The exit code of the program; ``LOST`` without one, after the reason was shown."""
     try:
         return run_program(opening, on_terminal=on_terminal, with_input=with_input)
@@ -49,6 +49,6 @@ def _run(opening: Open, *, on_terminal: bool, with_input: bool) -> int:
         return LOST
 
 
-def _names(options: Mapping[str, Any]) -> dict[str, str]:
+def _select_named_options(options: Mapping[str, Any]) -> dict[str, str]:
     """Which replica and container are named."""
     return {name: options[name] for name in ("replica", "container", "location") if options[name]}

@@ -12,7 +12,7 @@ from reconciler.input_files import shown_name
 from reconciler.platform_cli.commands.placing import WAIT_SECONDS, read_deployments, run_command
 from reconciler.platform_cli.documents import read_value
 from reconciler.platform_cli.durations import parse_length
-from reconciler.platform_cli.output import at
+from reconciler.platform_cli.output import make_field_getter
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
 
@@ -26,18 +26,20 @@ _STARTED = "the execution "
 
 def get_executions(session: Session, kind: str, ref: str, location: str | None) -> None:
     """Show the executions of a cron workload, oldest first."""
-    found = [
-        {"location": each["name"], **execution}
-        for each in read_deployments(session, kind, ref)
-        if location in (None, each["name"])
-        for execution in each["status"].get("jobExecutions", ())
+    executions = [
+        {"location": read_deployment["name"], **execution}
+        for read_deployment in read_deployments(session, kind, ref)
+        if location in (None, read_deployment["name"])
+        for execution in read_deployment["status"].get("jobExecutions", ())
     ]
     columns = {
-        "LOCATION": at("location"), "NAME": at("name"), "STATUS": at("status"),
+        "LOCATION": make_field_getter("location"),
+        "NAME": make_field_getter("name"),
+        "STATUS": make_field_getter("status"),
         "STARTED": lambda item: session.output.time(str(item.get("startTime") or "")),
         "COMPLETED": lambda item: session.output.time(str(item.get("completionTime") or "")),
-    }  # fmt: skip
-    session.output.documents([found], columns, "execution")
+    }
+    session.output.documents([executions], columns, "execution")
 
 
 def start_cron(session: Session, kind: str, ref: str, location: str | None, file: str | None, **how: Any) -> None:
@@ -63,12 +65,16 @@ def _wait_for_executions(
 
     The last lines of their logs are shown, on stderr. Raises RefusedError if one failed, or goes on.
     """
-    started = {name: str(each["spec"].get("location", "")) for each in commands if (name := _execution(each))}
+    started = {
+        name: str(command["spec"].get("location", ""))
+        for command in commands
+        if (name := _find_execution_name(command))
+    }
     ends = dict.fromkeys(started, "")
     while True:
-        found = _statuses(session, kind, ref, started)
+        statuses = _list_execution_statuses(session, kind, ref, started)
         # One that was never listed is about to be; one that is gone again was followed by too many others.
-        ends = {name: found.get(name) or (last and LOST) for name, last in ends.items()}
+        ends = {name: statuses.get(name) or (last and LOST) for name, last in ends.items()}
         if all(status not in ("", ACTIVE) for status in ends.values()):
             break
         if time.monotonic() > deadline:
@@ -82,19 +88,19 @@ def _wait_for_executions(
         raise RefusedError("; ".join(bad))
 
 
-def _execution(command: Mapping[str, Any]) -> str:
+def _find_execution_name(command: Mapping[str, Any]) -> str:
     """The name of the execution that a command has started; "" if none is named."""
     messages = (command.get("status") or {}).get("messages") or ()
-    return next((each.removeprefix(_STARTED) for each in messages if each.startswith(_STARTED)), "")
+    return next((message.removeprefix(_STARTED) for message in messages if message.startswith(_STARTED)), "")
 
 
-def _statuses(session: Session, kind: str, ref: str, started: Mapping[str, str]) -> dict[str, str]:
+def _list_execution_statuses(session: Session, kind: str, ref: str, started: Mapping[str, str]) -> dict[str, str]:
     """The status of each execution that the deployments list."""
     return {
-        each["name"]: str(each["status"])
+        value["name"]: str(value["status"])
         for deployment in read_deployments(session, kind, ref)
-        for each in deployment["status"].get("jobExecutions", ())
-        if started.get(each["name"]) in ("", deployment["name"])
+        for value in deployment["status"].get("jobExecutions", ())
+        if started.get(value["name"]) in ("", deployment["name"])
     }
 
 

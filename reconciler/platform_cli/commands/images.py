@@ -24,8 +24,8 @@ def docker_login(session: Session, kind: str, registry: str | None, username: st
         raise UsageError("the settings of the daemon name no registry of images: add --registry HOST[:PORT]")
     if username:
         credential = Credential(host, username, read_hidden("Password"))
-        with Store(store_path(session.environ)).changing() as found:
-            found[host] = credential
+        with Store(store_path(session.environ)).changing() as credentials:
+            credentials[host] = credential
     path = _configure_docker(session, host)
     session.output.line(f"{path} has the helper for {host}")
     if not username:
@@ -39,7 +39,7 @@ def _configure_docker(session: Session, host: str) -> Path:
     directory = session.environ.get("DOCKER_CONFIG")
     path = Path(directory) if directory else Path.home() / ".docker"
     path = (path / "config.json").resolve()
-    configuration = _read(path)
+    configuration = _read_docker_config(path)
     helpers = configuration.setdefault("credHelpers", {})
     if not isinstance(helpers, dict):
         raise UsageError(f"credHelpers in {path} is no object; correct it, and try again")
@@ -52,15 +52,15 @@ def _configure_docker(session: Session, host: str) -> Path:
     return path
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_docker_config(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_bytes() or b"{}")
+        content = json.loads(path.read_bytes() or b"{}")
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        content = None
+    if not isinstance(content, dict):
         raise UsageError(f"{path} is not an object in JSON; correct it, and try again")
-    return found
+    return content

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import RefusedError, UsageError
 from reconciler.platform_cli.client import default_socket
-from reconciler.platform_cli.commands.profile import forget
+from reconciler.platform_cli.commands.profile import delete_tokens
 from reconciler.platform_cli.documents import read_hidden
 from reconciler.platform_cli.keyring import KeyringError
 from reconciler.platform_cli.profiles import DEFAULT, Profile
@@ -46,7 +46,7 @@ def log_in(
     bootstrap: bool | None,
 ) -> None:
     """Log in, and store the result as a profile; with --org, --gvc and --endpoint as its defaults."""
-    name, address = _destination(session, ref)
+    name, address = _resolve_login_target(session, ref)
     if keyring and not session.keyring.is_there():
         raise UsageError("there is no keyring: it needs secret-tool (libsecret-tools) and DBUS_SESSION_BUS_ADDRESS")
     session.use_profile(name)
@@ -63,25 +63,25 @@ def log_in(
         profile = with_token(profile, _by_device(session) if device else _by_browser(session, endpoint))
     profile = replace(profile, org=_verified_org(session, profile))
     in_file = _in_file(session, name, profile, keyring)
-    session.change_profiles(lambda found: found.having(name, in_file))
+    session.change_profiles(lambda profiles: profiles.having(name, in_file))
     session.output.line(f"logged in; the profile {name} is stored")
 
 
-def _in_file(session: Session, name: str, profile: Profile, wanted: bool | None) -> Profile:
-    """The profile as its file has it; its tokens go into the keyring if that is ``wanted``, or (None) can be."""
-    if wanted is False or not session.keyring.is_there():
-        forget(session, name)
+def _in_file(session: Session, name: str, profile: Profile, keyring: bool | None) -> Profile:
+    """The profile as its file has it; its tokens go into the keyring if that is ``keyring``, or (None) can be."""
+    if keyring is False or not session.keyring.is_there():
+        delete_tokens(session, name)
         return profile
     try:
         return session.keyring.put(name, profile)
     except KeyringError as error:
-        if wanted:
+        if keyring:
             raise
         session.output.note(f"{error}. The tokens are in {session.profiles_file} now")
         return profile
 
 
-def _destination(session: Session, ref: str | None) -> tuple[str, str]:
+def _resolve_login_target(session: Session, ref: str | None) -> tuple[str, str]:
     """The name of the profile, and the address if ``ref`` is one. Raises UsageError before anything is asked for."""
     name = session.by_flag("profile") or DEFAULT
     if ref and ref.startswith(_ADDRESSES):
@@ -92,9 +92,9 @@ def _destination(session: Session, ref: str | None) -> tuple[str, str]:
     if not _NAME.fullmatch(name):
         raise UsageError(f"{name!r} is neither a profile nor an address; a name has letters, digits and -._@")
     if not (session.by_flag("endpoint") or session.environ.get("PLATFORM_ENDPOINT") or default_socket()):
-        known = ", ".join(sorted(session.profiles.profiles)) or "none"
+        names = ", ".join(sorted(session.profiles.profiles)) or "none"
         raise UsageError(
-            f"there is no profile {name!r} (there are: {known}). To make it: platform login {name} --endpoint "
+            f"there is no profile {name!r} (there are: {names}). To make it: platform login {name} --endpoint "
             "https://HOST:PORT"
         )
     return name, ""
@@ -135,9 +135,9 @@ def log_out(session: Session, ref: str | None) -> None:
         # A key of a service account is no session, and an ended session is what was wanted.
         if error.status not in (400, 401):
             session.output.note(f"the server did not end the login: {error}")
-    forget(session, name)
+    delete_tokens(session, name)
     bare = replace(profile, token="", refresh_token="", expires=0.0, keyring=False)
-    session.change_profiles(lambda found: found.having(name, bare))
+    session.change_profiles(lambda profiles: profiles.having(name, bare))
     session.output.line(f"logged out of the profile {name}")
 
 
@@ -175,9 +175,9 @@ def _by_browser(session: Session, endpoint: str) -> dict[str, Any]:
         url = f"{endpoint}/login?{urlencode(query)}"
         session.output.note(f"Log in with the browser: {url}")
         webbrowser.open(url)
-        found = waiting.answer(state)
+        text = waiting.answer(state)
     form = {
-        "grant_type": "authorization_code", "code": found, "redirect_uri": redirect_uri, "code_verifier": verifier,
+        "grant_type": "authorization_code", "code": text, "redirect_uri": redirect_uri, "code_verifier": verifier,
     }  # fmt: skip
     answer: dict[str, Any] = session.client.request("POST", "/login/token", body=form).body
     return answer

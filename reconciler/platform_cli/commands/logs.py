@@ -21,7 +21,7 @@ def show(session: Session, query: str, follow: bool | None, **options: str | Non
     """
     if WORD.fullmatch(query):
         workload_logs(session, "workload", query, follow, **options)
-    elif not _shown(session, query, follow, options):
+    elif not _print_lines(session, query, follow, options):
         session.output.note("no lines")
 
 
@@ -29,18 +29,18 @@ def workload_logs(session: Session, kind: str, ref: str, follow: bool | None, **
     """Print the newest lines of a workload; one that is gone can have some. Raises ApiError if it never existed."""
     path = session.path(kind, ref)
     *_, gvc, _, name = map(unquote, path.split("/"))
-    if not _shown(session, f"{kind}/{gvc}/{name}", follow, options):
+    if not _print_lines(session, f"{kind}/{gvc}/{name}", follow, options):
         session.client.get(path)
         session.output.note("no lines")
 
 
-def _shown(session: Session, query: str, follow: bool | None, options: Mapping[str, str | None]) -> int:
+def _print_lines(session: Session, query: str, follow: bool | None, options: Mapping[str, str | None]) -> int:
     """How many lines there were, which are printed."""
-    wanted = {"query": query, **{name: value for name, value in options.items() if value}}
-    wanted["lines"] = str(session.max or _MOST)
+    parameters = {"query": query, **{name: value for name, value in options.items() if value}}
+    parameters["lines"] = str(session.max or _MOST)
     if follow:
-        wanted["follow"] = "true"
+        parameters["follow"] = "true"
     count = 0
-    for count, each in enumerate(session.client.lines(f"/org/{session.org}/-log", wanted), 1):  # noqa: B007
-        session.output.line(session.output.log_line(each) if session.output.is_text else json.dumps(each))
+    for count, line in enumerate(session.client.lines(f"/org/{session.org}/-log", parameters), 1):  # noqa: B007
+        session.output.line(session.output.log_line(line) if session.output.is_text else json.dumps(line))
     return count

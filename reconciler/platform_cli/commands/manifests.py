@@ -17,13 +17,13 @@ from reconciler.input_files import ProjectFiles, read_beside, read_files, shown_
 from reconciler.model.record import Health
 from reconciler.platform_cli.advice import with_local_commands
 from reconciler.platform_cli.commands.operating import SOMETHING_TO_DO
-from reconciler.platform_cli.commands.resources import described, resource_key
+from reconciler.platform_cli.commands.resources import describe_change, resource_key
 from reconciler.platform_cli.documents import Input, read_documents
-from reconciler.platform_cli.output import slim
+from reconciler.platform_cli.output import slim_manifest
 from reconciler.platform_cli.refusals import ApiError, refused_change
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
-from reconciler.printable import printable, printable_lines
+from reconciler.printable import escape_text, printable_lines
 from reconciler.reasons import ConditionType
 from reconciler.terminal.live_display import Live
 
@@ -71,54 +71,54 @@ def apply(
     digest: str | None,
 ) -> None:
     """Create and change the resources of the manifests, all in one commit or none."""
-    documents = _documents(session, file, k8s=bool(k8s))
+    documents = _load_documents(session, file, k8s=bool(k8s))
     if dry_run:
         if ready:
             raise UsageError("--dry-run changes nothing, so nothing becomes ready: leave --ready out")
-        _show_difference(session, _changed(session, documents, dry=True, digest=digest or ""))
+        _show_difference(session, _request_change(session, documents, dry=True, digest=digest or ""))
     else:
         apply_documents(session, documents, ready=bool(ready), digest=digest or "")
 
 
 def diff(session: Session, file: tuple[str, ...], k8s: bool | None, detailed_exitcode: bool | None) -> int:
     """Show what `apply` would change: the files, and the plan with its digest. Returns the exit code."""
-    answer = _changed(session, _documents(session, file, k8s=bool(k8s)), dry=True)
+    answer = _request_change(session, _load_documents(session, file, k8s=bool(k8s)), dry=True)
     _show_difference(session, answer)
     return SOMETHING_TO_DO if detailed_exitcode and answer["change"] else 0
 
 
 def apply_documents(session: Session, documents: Sequence[Input], *, ready: bool, digest: str = "") -> None:
     """Create and change the resources of ``documents``, and wait for them if ``ready``. Raises RefusedError."""
-    manifests, failed = _manifests(session, documents)
-    manifests.sort(key=lambda manifest: _rank(manifest.kind))
-    answer = _send(session, manifests, failed, digest=digest)
+    manifests, failed = _parse_manifests(session, documents)
+    manifests.sort(key=lambda manifest: _get_kind_rank(manifest.kind))
+    answer = _send_change(session, manifests, failed, digest=digest)
     _show_actions(session, answer, manifests)
     if ready and session.reviews:
         raise RefusedError("what waits for a review does not become ready: merge it, and apply the files again")
     if ready:
         changed = {item["link"] for item in answer["items"] if item["action"] != "unchanged"}
         revision = ((answer["change"] or {}).get("plan") or {}).get("revision", "")
-        _wait_until_ready(session, {each: revision if each.path in changed else None for each in manifests})
+        _wait_until_ready(session, {manifest: revision if manifest.path in changed else None for manifest in manifests})
 
 
 def delete(session: Session, file: tuple[str, ...], k8s: bool | None) -> None:
     """Delete the resources of the manifests, all in one commit or none; one that does not exist is no error."""
-    delete_documents(session, _documents(session, file, k8s=bool(k8s)))
+    delete_documents(session, _load_documents(session, file, k8s=bool(k8s)))
 
 
 def delete_documents(session: Session, documents: Sequence[Input]) -> None:
     """Delete the resources of ``documents``. Raises RefusedError."""
-    manifests, failed = _manifests(session, documents)
-    answer = _send(session, manifests, failed, deletes=True)
+    manifests, failed = _parse_manifests(session, documents)
+    answer = _send_change(session, manifests, failed, deletes=True)
     _show_actions(session, answer, manifests)
 
 
-def _changed(session: Session, documents: Sequence[Input], *, dry: bool, digest: str = "") -> dict[str, Any]:
-    manifests, failed = _manifests(session, documents)
-    return _send(session, manifests, failed, dry=dry, digest=digest)
+def _request_change(session: Session, documents: Sequence[Input], *, dry: bool, digest: str = "") -> dict[str, Any]:
+    manifests, failed = _parse_manifests(session, documents)
+    return _send_change(session, manifests, failed, dry=dry, digest=digest)
 
 
-def _send(
+def _send_change(
     session: Session,
     manifests: Sequence[Manifest],
     failed: int,
@@ -132,8 +132,12 @@ def _send(
     Raises RefusedError.
     """
     inverse = -1 if deletes else 1
-    ordered = sorted(manifests, key=lambda manifest: inverse * _rank(manifest.kind))
-    body = {"delete": [each.path for each in ordered]} if deletes else {"items": [each.body for each in ordered]}
+    ordered = sorted(manifests, key=lambda manifest: inverse * _get_kind_rank(manifest.kind))
+    body = (
+        {"delete": [manifest.path for manifest in ordered]}
+        if deletes
+        else {"items": [manifest.body for manifest in ordered]}
+    )
     query = {"dryRun": "true"} if dry or failed else {}
     query |= {"digest": digest} if digest else {}
     answer: dict[str, Any] = {}
@@ -144,15 +148,15 @@ def _send(
         if not error.findings:
             raise
         faulty = _note_findings(session, error, manifests)
-        raise RefusedError(_refusal(failed + faulty)) from None
+        raise RefusedError(_format_refusal(failed + faulty)) from None
     if failed:
-        raise RefusedError(_refusal(failed))
+        raise RefusedError(_format_refusal(failed))
     return answer
 
 
 def _note_findings(session: Session, error: ApiError, manifests: Sequence[Manifest]) -> int:
     """Show the findings of a refused change at their manifests; returns how many of these there are."""
-    by_key = {each.key: each for each in manifests}
+    by_key = {manifest.key: manifest for manifest in manifests}
     grouped: dict[str, list[Mapping[str, Any]]] = {}
     for finding in error.findings:
         grouped.setdefault(str(finding.get("key") or ""), []).append(finding)
@@ -162,7 +166,7 @@ def _note_findings(session: Session, error: ApiError, manifests: Sequence[Manife
     return len(grouped)
 
 
-def _refusal(failed: int) -> str:
+def _format_refusal(failed: int) -> str:
     return f"{failed} document{'s' if failed > 1 else ''} failed; nothing was changed"
 
 
@@ -171,13 +175,13 @@ def _show_actions(session: Session, answer: Mapping[str, Any], manifests: Sequen
     if not session.output.is_text:
         session.output.value(answer)
         return
-    titles = {each.path: each.title for each in manifests}
+    titles = {manifest.path: manifest.title for manifest in manifests}
     for item in answer.get("items", ()):
         action = {"updated": "changed", "unchanged": "is unchanged"}.get(item["action"], item["action"])
         if action != "missing":
             session.output.line(f"{titles.get(item['link'], item['link'])} {action}")
     if answer.get("change"):
-        session.output.line(described(answer["change"]))
+        session.output.line(describe_change(answer["change"]))
 
 
 def _show_difference(session: Session, answer: Mapping[str, Any]) -> None:
@@ -191,9 +195,9 @@ def _show_difference(session: Session, answer: Mapping[str, Any]) -> None:
         plan = change["plan"]
         session.output.text(printable_lines(change["diff"]))
         for step in plan["steps"]:
-            place = f" at {step['location']}" if step["location"] else ""
+            where = f" at {step['location']}" if step["location"] else ""
             waits = ", and waits for an approval" if step["hold"] else ""
-            session.output.line(f"{step['action']} {step['key']}{place}{waits}")
+            session.output.line(f"{step['action']} {step['key']}{where}{waits}")
         session.output.line(f"plan {plan['digest']} (to apply no other: --digest {plan['digest']})")
 
 
@@ -202,10 +206,10 @@ def convert(
 ) -> None:
     """Print the manifests that files of Kubernetes, Kamal or Podman become; remarks go to stderr."""
     words = (protocol or "", destination or "")
-    session.output.manifests(_converted(session, file, words, allow_outside=bool(allow_outside)))
+    session.output.manifests(_convert_to_manifests(session, file, words, allow_outside=bool(allow_outside)))
 
 
-def _converted(
+def _convert_to_manifests(
     session: Session, files: Sequence[str], words: tuple[str, str] = ("", ""), *, allow_outside: bool = False
 ) -> list[dict[str, Any]]:
     """The manifests that files of other tools become; ``words`` are protocol and destination.
@@ -220,13 +224,13 @@ def _converted(
         wanted_gvc(session), *words, lambda directory: ProjectFiles(directory, allow_outside=allow_outside).read
     )
     options.check()
-    found = read_beside(
+    beside = read_beside(
         read_files(files, UNIT_SUFFIXES, Recogniser(CONVERTIBLE, "platform").advice), drop_in_directories
     )
-    contents = options.without_destinations(found)
+    contents = options.without_destinations(beside)
     refuse_others(contents, "platform")
     converted = convert_files(contents, options)
-    report(session, converted.findings)
+    report_findings(session, converted.findings)
     if not converted.drafts and not converted.findings:
         raise UsageError(_NOTHING.format(", ".join(map(shown_name, files))))
     return [draft.body for draft in converted.drafts]
@@ -240,21 +244,21 @@ def wanted_gvc(session: Session) -> str:
     return gvc
 
 
-def report(session: Session, findings: Sequence[Finding]) -> None:
+def report_findings(session: Session, findings: Sequence[Finding]) -> None:
     """Show what a conversion finds. Raises RefusedError if any of it is an error."""
-    for each in findings:
-        hint = f"; {each.suggestion}" if each.suggestion else ""
-        place = f"{each.path}:{each.line}:{each.column}"
-        session.output.note(f"{place}: {each.severity}: {each.message}{hint} [{each.rule}]")
-    if any(each.severity == "error" for each in findings):
+    for entry in findings:
+        hint = f"; {entry.suggestion}" if entry.suggestion else ""
+        position = f"{entry.path}:{entry.line}:{entry.column}"
+        session.output.note(f"{position}: {entry.severity}: {entry.message}{hint} [{entry.rule}]")
+    if any(finding.severity == "error" for finding in findings):
         raise RefusedError("the files have errors, so nothing is converted")
 
 
-def _documents(session: Session, files: Sequence[str], *, k8s: bool) -> list[Input]:
+def _load_documents(session: Session, files: Sequence[str], *, k8s: bool) -> list[Input]:
     from reconciler.documents.recognition import MANIFESTS, Recogniser
 
     if k8s:
-        return [Input(", ".join(files), 1, each) for each in _converted(session, files)]
+        return [Input(", ".join(files), 1, mapping) for mapping in _convert_to_manifests(session, files)]
     recogniser = Recogniser(MANIFESTS, "platform")
     contents = read_files(files, advice=recogniser.advice)
     recogniser.refuse_others(contents)
@@ -264,47 +268,51 @@ def _documents(session: Session, files: Sequence[str], *, k8s: bool) -> list[Inp
     return documents
 
 
-def _manifests(session: Session, documents: Sequence[Input]) -> tuple[list[Manifest], int]:
+def _parse_manifests(session: Session, documents: Sequence[Input]) -> tuple[list[Manifest], int]:
     """The manifests of ``documents``, and how many of these are unusable: these are reported."""
-    found, failed = [], 0
-    for each in _flattened(documents):
+    manifests, failed = [], 0
+    for entry in _flatten_lists(documents):
         try:
-            found.append(_manifest(session, each))
+            manifests.append(_parse_manifest(session, entry))
         except UsageError:
             raise
         except ReconcilerError as error:
-            session.output.note(f"error: {each.place}: {error}")
+            session.output.note(f"error: {entry.place}: {error}")
             failed += 1
-    if not found and not failed:
-        raise UsageError(_NOTHING.format(", ".join(sorted({each.path for each in documents}))))
-    return found, failed
+    if not manifests and not failed:
+        raise UsageError(_NOTHING.format(", ".join(sorted({document.path for document in documents}))))
+    return manifests, failed
 
 
-def _flattened(documents: Sequence[Input]) -> list[Input]:
+def _flatten_lists(documents: Sequence[Input]) -> list[Input]:
     """The documents, and the items of those that are lists, as `get -o yaml` prints them."""
-    found: list[Input] = []
-    for each in documents:
-        items = each.value.get("items") if isinstance(each.value, dict) and each.value.get("kind") == "list" else None
-        values, at = (each.value, ()) if isinstance(each.value, list) else (items, ("items",))
+    flat: list[Input] = []
+    for document in documents:
+        items = (
+            document.value.get("items")
+            if isinstance(document.value, dict) and document.value.get("kind") == "list"
+            else None
+        )
+        values, at = (document.value, ()) if isinstance(document.value, list) else (items, ("items",))
         if values is None:
-            found.append(each)
+            flat.append(document)
         else:
-            found += [each._replace(value=item, at=(*at, number)) for number, item in enumerate(values)]
-    return found
+            flat += [document._replace(value=item, at=(*at, number)) for number, item in enumerate(values)]
+    return flat
 
 
-def _manifest(session: Session, document: Input) -> Manifest:
+def _parse_manifest(session: Session, document: Input) -> Manifest:
     """The manifest of a document. Raises RefusedError if it is none, UsageError if ``--gvc`` contradicts it."""
     if document.fault:
         raise RefusedError(document.fault)
-    body = slim(document.value)
+    body = slim_manifest(document.value)
     kind, name = (body.get("kind"), body.get("name")) if isinstance(body, dict) else (None, None)
     if not isinstance(kind, str) or not isinstance(name, str) or not name:
         raise RefusedError("a manifest has a kind and a name")
     if kind not in KINDS:
-        from reconciler.model.suggest import closest
+        from reconciler.model.suggest import find_closest_word
 
-        near = closest(kind, KINDS)
+        near = find_closest_word(kind, KINDS)
         raise RefusedError(f"there is no kind {kind!r}" + (f"; did you mean {near!r}?" if near else ""))
     if not KINDS[kind].in_gvc:
         return Manifest(document, kind, body, session.path(kind, name))
@@ -313,11 +321,11 @@ def _manifest(session: Session, document: Input) -> Manifest:
         raise UsageError(
             f"{document.place}: the {kind} {name} is in the GVC {gvc}, and --gvc is {session.by_flag('gvc')}"
         )
-    place = f"/org/{session.org}/gvc/{gvc or session.gvc}/{kind}"
-    return Manifest(document, kind, {**body, "gvc": gvc or session.gvc}, f"{place}/{name}")
+    collection = f"/org/{session.org}/gvc/{gvc or session.gvc}/{kind}"
+    return Manifest(document, kind, {**body, "gvc": gvc or session.gvc}, f"{collection}/{name}")
 
 
-def _rank(kind: str) -> int:
+def _get_kind_rank(kind: str) -> int:
     return ORDER.index(kind) if kind in ORDER else len(ORDER)
 
 
@@ -326,8 +334,10 @@ def _wait_until_ready(session: Session, applied: Mapping[Manifest, str | None]) 
     deadline, passes = time.monotonic() + READY_SECONDS, 0
     with _waiting_view(session) as show:
         while True:
-            found = {each.title: _obstacle(session, each, former) for each, former in applied.items()}
-            waiting = {title: obstacle for title, obstacle in found.items() if obstacle}
+            obstacles = {
+                manifest.title: _describe_obstacle(session, manifest, former) for manifest, former in applied.items()
+            }
+            waiting = {title: obstacle for title, obstacle in obstacles.items() if obstacle}
             passes = 0 if waiting else passes + 1
             if passes == READY_PASSES:
                 break
@@ -345,7 +355,7 @@ def _waiting_view(session: Session) -> Iterator[Callable[[Mapping[str, str]], No
     """Shows what is not ready, and why: in place on a terminal, else as a line whenever others are waited for."""
     if sys.stderr.isatty():
         with Live(sys.stderr) as live:
-            yield lambda waiting: live.draw([printable(f"{name}  {text}") for name, text in waiting.items()])
+            yield lambda waiting: live.draw([escape_text(f"{name}  {text}") for name, text in waiting.items()])
             live.clear()
         return
     shown: list[str] = []
@@ -358,7 +368,7 @@ def _waiting_view(session: Session) -> Iterator[Callable[[Mapping[str, str]], No
     yield note
 
 
-def _obstacle(session: Session, manifest: Manifest, former: str | None) -> str:
+def _describe_obstacle(session: Session, manifest: Manifest, former: str | None) -> str:
     """Why a resource is not ready: its health, or that its change of the revision ``former`` waits; "" if it is."""
     try:
         status = session.client.get(manifest.path).get("status", {})
@@ -371,6 +381,6 @@ def _obstacle(session: Session, manifest: Manifest, former: str | None) -> str:
     if status.get("health") in _READY:
         return ""
     message = next(
-        (each.get("message") for each in status.get("conditions", ()) if each["type"] == ConditionType.READY), ""
+        (value.get("message") for value in status.get("conditions", ()) if value["type"] == ConditionType.READY), ""
     )
     return with_local_commands(f"{status.get('health') or Health.UNKNOWN}: {message}")

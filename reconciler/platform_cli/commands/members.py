@@ -7,44 +7,44 @@ from typing import Any
 from urllib.parse import unquote
 
 from reconciler.errors import RefusedError, UsageError
-from reconciler.platform_cli.commands.resources import patch_with, read
+from reconciler.platform_cli.commands.resources import patch_with, read_resource
 from reconciler.platform_cli.session import Session
 
 
 def add_member(session: Session, kind: str, ref: str, email: str | None, serviceaccount: str | None) -> None:
     """Add a user or a service account to a group."""
-    _change_members(session, kind, ref, _member(session, email, serviceaccount), added=True)
+    _change_members(session, kind, ref, _get_member_link(session, email, serviceaccount), added=True)
 
 
 def remove_member(session: Session, kind: str, ref: str, email: str | None, serviceaccount: str | None) -> None:
     """Remove a user or a service account from a group."""
-    _change_members(session, kind, ref, _member(session, email, serviceaccount), added=False)
+    _change_members(session, kind, ref, _get_member_link(session, email, serviceaccount), added=False)
 
 
-def _member(session: Session, email: str | None, serviceaccount: str | None) -> str:
+def _get_member_link(session: Session, email: str | None, serviceaccount: str | None) -> str:
     if bool(email) == bool(serviceaccount):
         raise UsageError("name the member: --email EMAIL or --serviceaccount NAME")
-    return _user(session, email) if email else f"/org/{session.org}/serviceaccount/{serviceaccount}"
+    return _find_user_link(session, email) if email else f"/org/{session.org}/serviceaccount/{serviceaccount}"
 
 
-def _user(session: Session, email: str) -> str:
+def _find_user_link(session: Session, email: str) -> str:
     """The link to the user with an address."""
     query = {"kind": "user", "spec": {"match": "all", "terms": [{"property": "email", "op": "=", "value": email}]}}
-    found = next(
-        (each for page in session.client.items(f"/org/{session.org}/user/-query", 1, query) for each in page), None
+    user = next(
+        (value for page in session.client.items(f"/org/{session.org}/user/-query", 1, query) for value in page), None
     )
-    if found is None:
+    if user is None:
         raise RefusedError(f"no user has the address {email}; first: platform user invite --email {email}")
-    return f"/org/{session.org}/user/{found['name']}"
+    return f"/org/{session.org}/user/{user['name']}"
 
 
 def _change_members(session: Session, kind: str, ref: str, link: str, *, added: bool) -> None:
     patch_with(session, kind, ref, {f"${'add' if added else 'remove'}/memberLinks": [link]})
 
 
-def _full(session: Session, links: Iterable[str]) -> list[str]:
+def _expand_links(session: Session, links: Iterable[str]) -> list[str]:
     """Links in full form."""
-    return [f"/org/{session.org}/{each[2:]}" if each.startswith("//") else each for each in links]
+    return [f"/org/{session.org}/{link[2:]}" if link.startswith("//") else link for link in links]
 
 
 def add_location(session: Session, kind: str, ref: tuple[str, ...], location: tuple[str, ...]) -> None:
@@ -60,52 +60,52 @@ def remove_location(session: Session, kind: str, ref: tuple[str, ...], location:
 def _change_locations(
     session: Session, kind: str, ref: tuple[str, ...], location: tuple[str, ...], *, added: bool
 ) -> None:
-    links = [each if "/" in each else f"/org/{session.org}/location/{each}" for each in location]
+    links = [text if "/" in text else f"/org/{session.org}/location/{text}" for text in location]
     change = {f"${'add' if added else 'remove'}/locationLinks": links}
-    for each in ref:
-        patch_with(session, kind, each, {"spec": {"staticPlacement": change}})
+    for gvc_ref in ref:
+        patch_with(session, kind, gvc_ref, {"spec": {"staticPlacement": change}})
 
 
 def delete_all_workloads(session: Session, kind: str, ref: str) -> None:
     """Delete every workload of a GVC; silent on success."""
-    place = session.path(kind, ref)
-    names = [each["name"] for page in session.client.items(f"{place}/workload") for each in page]
+    path = session.path(kind, ref)
+    names = [value["name"] for page in session.client.items(f"{path}/workload") for value in page]
     for name in names:
-        session.change("DELETE", f"{place}/workload/{name}")
+        session.change("DELETE", f"{path}/workload/{name}")
 
 
 def add_binding(session: Session, kind: str, ref: str, permission: tuple[str, ...], **principals: Any) -> None:
     """Grant permissions to principals."""
-    links = _principals(session, **principals)
-    bindings = read(session, kind, ref).get("bindings") or []
-    wanted = {"permissions": [*permission], "principalLinks": links}
-    patch_with(session, kind, ref, {"bindings": [*bindings, *([] if wanted in bindings else [wanted])]})
+    links = _list_principals(session, **principals)
+    bindings = read_resource(session, kind, ref).get("bindings") or []
+    binding = {"permissions": [*permission], "principalLinks": links}
+    patch_with(session, kind, ref, {"bindings": [*bindings, *([] if binding in bindings else [binding])]})
 
 
 def remove_binding(session: Session, kind: str, ref: str, permission: tuple[str, ...], **principals: Any) -> None:
     """Revoke permissions of principals; what else their bindings grant stays."""
-    links = _principals(session, **principals)
+    links = _list_principals(session, **principals)
     rest: list[dict[str, Any]] = []
-    for binding in read(session, kind, ref).get("bindings") or []:
-        granted, holders = binding["permissions"], _full(session, binding["principalLinks"])
-        others = [each for each in holders if each not in links]
-        hit = [each for each in holders if each in links]
-        left = [each for each in granted if each not in permission]
+    for binding in read_resource(session, kind, ref).get("bindings") or []:
+        granted, holders = binding["permissions"], _expand_links(session, binding["principalLinks"])
+        others = [holder for holder in holders if holder not in links]
+        hit = [holder for holder in holders if holder in links]
+        left = [value for value in granted if value not in permission]
         rest += [{"permissions": granted, "principalLinks": others}] if others else []
         rest += [{"permissions": left, "principalLinks": hit}] if hit and left else []
     patch_with(session, kind, ref, {"bindings": rest})
 
 
-def _principals(
+def _list_principals(
     session: Session,
     email: tuple[str, ...],
     group: tuple[str, ...],
     serviceaccount: tuple[str, ...],
     identity: tuple[str, ...],
 ) -> list[str]:
-    found = [_user(session, each) for each in email]
+    texts = [_find_user_link(session, text) for text in email]
     for kind, refs in (("group", group), ("serviceaccount", serviceaccount), ("identity", identity)):
-        found += [unquote(session.path(kind, each)) for each in refs]
-    if not found:
+        texts += [unquote(session.path(kind, ref)) for ref in refs]
+    if not texts:
         raise UsageError("name a principal: --email, --group, --serviceaccount or --identity")
-    return found
+    return texts

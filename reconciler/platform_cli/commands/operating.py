@@ -12,7 +12,7 @@ from reconciler.platform_cli.client import TEXT
 from reconciler.platform_cli.commands.placing import REPLICA_COLUMNS
 from reconciler.platform_cli.durations import future_time, parse_length
 from reconciler.platform_cli.option_values import whole_number
-from reconciler.platform_cli.output import at
+from reconciler.platform_cli.output import make_field_getter
 from reconciler.platform_cli.references import SOURCE
 from reconciler.platform_cli.session import Session
 
@@ -25,7 +25,7 @@ SOMETHING_TO_DO = 3
 
 def approve(session: Session, digest: str) -> None:
     """Approve the steps of a plan that wait."""
-    _request(session, f"/org/{session.org}/-approve", {"digest": digest})
+    _send_operator_request(session, f"/org/{session.org}/-approve", {"digest": digest})
 
 
 def plan(session: Session, source: str | None, revision: str | None, digest: str | None, **how: Any) -> int:
@@ -36,7 +36,9 @@ def plan(session: Session, source: str | None, revision: str | None, digest: str
     if digest:
         paths = [f"/org/{session.org}/-plan/{digest}"]
     else:
-        paths = [f"{session.path_of_target(each)}/-plan" for each in ([source] if source else _sources(session))]
+        paths = [
+            f"{session.path_of_target(text)}/-plan" for text in ([source] if source else _list_source_names(session))
+        ]
     counts = _show_plans(session, paths, query, how["format_"])
     if any(errors for _, errors in counts):
         return 1
@@ -47,29 +49,29 @@ def _show_plans(session: Session, paths: list[str], query: Mapping[str, str], fo
     """Print plans; returns how many steps each has, and how many errors its revision."""
     if session.output.is_text:
         texts = [session.client.text(path, _MARKDOWN if form == "markdown" else TEXT, **query) for path in paths]
-        session.output.text("\n".join(with_local_commands(each.text) for each in texts))
-        headers = [each.headers for each in texts]
+        session.output.text("\n".join(with_local_commands(text.text) for text in texts))
+        headers = [text.headers for text in texts]
     else:
         answers = [session.client.request("GET", path, query=query) for path in paths]
-        bodies = [each.body for each in answers]
+        bodies = [answer.body for answer in answers]
         session.output.value(bodies if len(bodies) > 1 else bodies[0])
-        headers = [each.headers for each in answers]
-    return [(int(each.get(_CHANGES, "0")), int(each.get(_ERRORS, "0"))) for each in headers]
+        headers = [answer.headers for answer in answers]
+    return [(int(header.get(_CHANGES, "0")), int(header.get(_ERRORS, "0"))) for header in headers]
 
 
-def _sources(session: Session) -> list[str]:
-    return [each["name"] for each in session.client.get(f"/org/{session.org}/{SOURCE}")["items"]]
+def _list_source_names(session: Session) -> list[str]:
+    return [value["name"] for value in session.client.get(f"/org/{session.org}/{SOURCE}")["items"]]
 
 
 def suspend(session: Session, target: str, reason: str | None, until: str | None) -> None:
     """Suspend a source or a resource."""
     body = {"reason": reason or "", "until": future_time(until, "--until") if until else ""}
-    _request(session, f"{session.path_of_target(target)}/-suspend", body)
+    _send_operator_request(session, f"{session.path_of_target(target)}/-suspend", body)
 
 
 def resume(session: Session, target: str) -> None:
     """End a suspension, or a rollback."""
-    _request(session, f"{session.path_of_target(target)}/-resume")
+    _send_operator_request(session, f"{session.path_of_target(target)}/-resume")
 
 
 def roll_back(
@@ -79,17 +81,17 @@ def roll_back(
     if bool(previous) == bool(revision):
         raise UsageError("name either a revision or --previous")
     body = {"revision": revision or "", "reason": reason or "", "force": bool(force)}
-    _request(session, f"{session.path_of_target(source)}/-rollback", body)
+    _send_operator_request(session, f"{session.path_of_target(source)}/-rollback", body)
 
 
 def retry(session: Session, target: str) -> None:
     """Retry the failed steps of a resource."""
-    _request(session, f"{session.find(target, 'workload').path}/-retry")
+    _send_operator_request(session, f"{session.find(target, 'workload').path}/-retry")
 
 
 def sync(session: Session, source: str) -> None:
     """Make the daemon fetch and run a source."""
-    _request(session, f"{session.path_of_target(source)}/-sync")
+    _send_operator_request(session, f"{session.path_of_target(source)}/-sync")
 
 
 def hold(session: Session, target: str, for_: str | None, reason: str | None, release: bool) -> None:
@@ -98,12 +100,14 @@ def hold(session: Session, target: str, for_: str | None, reason: str | None, re
         raise UsageError("write either --for TIME or --release")
     path = f"{session.find(target, 'workload').path}/-hold"
     if for_:
-        _request(session, path, {"seconds": parse_length(for_, "--for"), "reason": reason or ""})
+        _send_operator_request(session, path, {"seconds": parse_length(for_, "--for"), "reason": reason or ""})
     else:
-        _request(session, path, method="DELETE")
+        _send_operator_request(session, path, method="DELETE")
 
 
-def _request(session: Session, path: str, body: Mapping[str, Any] | None = None, method: str = "POST") -> None:
+def _send_operator_request(
+    session: Session, path: str, body: Mapping[str, Any] | None = None, method: str = "POST"
+) -> None:
     """Send a request of an operator, and print what was recorded."""
     answer = session.client.request(method, path, body=body or {} if method == "POST" else None).body
     if session.output.is_text:
@@ -119,8 +123,8 @@ def show_status(session: Session, kind: str | None, name: str | None) -> None:
     query = {word: value for word, value in query.items() if value}
     if not session.output.is_text:
         form = session.output.format
-        found = session.client.text(path, "application/json" if form.startswith("json") else _YAML, **query)
-        session.output.text(found.text)
+        text = session.client.text(path, "application/json" if form.startswith("json") else _YAML, **query)
+        session.output.text(text.text)
         return
     table = session.client.text(path, **query).text
     session.output.text(table)
@@ -132,11 +136,11 @@ def show_status(session: Session, kind: str | None, name: str | None) -> None:
 
 def describe(session: Session, target: str) -> None:
     """Show all that is known about a resource or a source, as text."""
-    found = session.client.text(f"/org/{session.org}/-describe", key=_key(session, target))
-    session.output.text(with_local_commands(found.text))
+    text = session.client.text(f"/org/{session.org}/-describe", key=_get_target_key(session, target))
+    session.output.text(with_local_commands(text.text))
 
 
-def _key(session: Session, target: str) -> str:
+def _get_target_key(session: Session, target: str) -> str:
     """``source/NAME``, or the key of a resource."""
     return target if target.startswith(f"{SOURCE}/") else session.find(target, "workload").key
 
@@ -144,40 +148,44 @@ def _key(session: Session, target: str) -> str:
 def show_events(session: Session, target: str | None, follow: bool | None, last: str) -> None:
     """Show past events, and then new ones as they come if ``follow``; one object a line unless as text."""
     query = {"last": str(whole_number(last, "--last"))} | ({"follow": "true"} if follow else {})
-    query |= {"key": _key(session, target)} if target else {}
-    for each in session.client.lines(f"/org/{session.org}/-events", query):
-        session.output.line(_event(session, each) if session.output.is_text else json.dumps(each))
+    query |= {"key": _get_target_key(session, target)} if target else {}
+    for line in session.client.lines(f"/org/{session.org}/-events", query):
+        session.output.line(_format_event(session, line) if session.output.is_text else json.dumps(line))
 
 
-def _event(session: Session, event: Mapping[str, Any]) -> str:
+def _format_event(session: Session, event: Mapping[str, Any]) -> str:
     """Time, type, reason, place and message, as `reconciler events` prints them."""
     location = event.get("location") or ""
-    place = f"{event.get('key') or '-'}{'@' if location else ''}{location}"
+    target = f"{event.get('key') or '-'}{'@' if location else ''}{location}"
     message = with_local_commands(str(event.get("message", "")))
     time = session.output.time(str(event.get("time", "")))
-    return f"{time} {event.get('type', ''):<7} {event.get('reason', ''):<16} {place}: {message}"
+    return f"{time} {event.get('type', ''):<7} {event.get('reason', ''):<16} {target}: {message}"
 
 
 def show_history(session: Session, source: str | None, last: str) -> None:
     """Show past runs, newest first."""
     query = {"last": str(whole_number(last, "--last"))} | ({"source": source} if source else {})
     columns = {
-        "STARTED": lambda item: session.output.time(str(item.get("started") or "")), "SOURCE": at("source"),
+        "STARTED": lambda item: session.output.time(str(item.get("started") or "")),
+        "SOURCE": make_field_getter("source"),
         "COMMIT": lambda item: str(item["revision"]).rpartition(":")[2][:12],
-        "OUTCOME": lambda item: item["outcome"] or "unfinished", "TOOK": _length,
-        "CHANGES": _changes,
-        "AUTHOR": at("author"), "SUBJECT": at("subject"), "DIGEST": lambda item: str(item["digest"] or "")[:12],
-    }  # fmt: skip
+        "OUTCOME": lambda item: item["outcome"] or "unfinished",
+        "TOOK": _format_run_length,
+        "CHANGES": _describe_run_changes,
+        "AUTHOR": make_field_getter("author"),
+        "SUBJECT": make_field_getter("subject"),
+        "DIGEST": lambda item: str(item["digest"] or "")[:12],
+    }
     session.output.documents([session.client.get(f"/org/{session.org}/-runs", **query)["items"]], columns, "run")
 
 
-def _changes(run: Mapping[str, Any]) -> str:
+def _describe_run_changes(run: Mapping[str, Any]) -> str:
     """What a run did, or why it failed."""
     counts = ", ".join(f"{count} {word}" for word, count in run["counts"].items())
     return counts or with_local_commands(str(run["message"] or ""))
 
 
-def _length(run: Mapping[str, Any]) -> str:
+def _format_run_length(run: Mapping[str, Any]) -> str:
     """How long a run took; "-" while it runs."""
     return "-" if run["seconds"] is None else f"{run['seconds']:.1f} s"
 
@@ -189,21 +197,21 @@ def show_top(session: Session) -> None:
     if not replicas and session.output.is_text:
         session.output.note("no replicas run there")
         return
-    session.output.documents([replicas], {"WORKLOAD": at("workload"), **REPLICA_COLUMNS}, "replica")
+    session.output.documents([replicas], {"WORKLOAD": make_field_getter("workload"), **REPLICA_COLUMNS}, "replica")
 
 
 def show_drift(session: Session, target: str | None) -> None:
     """Show what differs at its location, as the last check of the daemon found it."""
     answer = session.client.get(f"/org/{session.org}/-drift")
-    key = _key(session, target) if target else ""
-    rows = [each for each in answer["items"] if key in ("", each["key"])]
+    key = _get_target_key(session, target) if target else ""
+    rows = [value for value in answer["items"] if key in ("", value["key"])]
     if not rows and session.output.is_text:
         session.output.note("nothing was checked yet" if answer["checked"] is None else "nothing differs")
         return
     columns = {
-        "KEY": at("key"), "LOCATION": at("location"), "WHAT": at("what"),
+        "KEY": make_field_getter("key"), "LOCATION": make_field_getter("location"), "WHAT": make_field_getter("what"),
         "SINCE": lambda item: session.output.time(str(item.get("since") or "")),
-        "FIELDS": lambda item: [each["path"] for each in item.get("changes") or ()],
+        "FIELDS": lambda item: [value["path"] for value in item.get("changes") or ()],
     }  # fmt: skip
     session.output.documents([rows], columns, "drift")
 
@@ -213,10 +221,15 @@ def show_snapshots(session: Session, target: str | None, deleted: bool | None) -
     query = {"key": session.find(target, "volumeset").key} if target else {}
     query |= {"deleted": "true"} if deleted else {}
     columns = {
-        "KEY": at("key"), "LOCATION": at("location"), "VOLUME": at("volumeIndex"), "NAME": at("name"),
-        "CREATED": lambda item: session.output.time(str(item.get("created") or "")), "GB": at("size"),
-        "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")), "TAGS": at("tags"),
-    }  # fmt: skip
+        "KEY": make_field_getter("key"),
+        "LOCATION": make_field_getter("location"),
+        "VOLUME": make_field_getter("volumeIndex"),
+        "NAME": make_field_getter("name"),
+        "CREATED": lambda item: session.output.time(str(item.get("created") or "")),
+        "GB": make_field_getter("size"),
+        "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")),
+        "TAGS": make_field_getter("tags"),
+    }
     session.output.documents(
         [session.client.get(f"/org/{session.org}/-snapshot", **query)["items"]], columns, "snapshot"
     )

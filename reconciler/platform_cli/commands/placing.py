@@ -9,65 +9,73 @@ from typing import Any
 from reconciler.errors import RefusedError
 from reconciler.model.platform import DEPLOY_TIMESTAMP_TAG
 from reconciler.platform_cli.advice import with_local_commands
-from reconciler.platform_cli.commands.resources import patch_with, read, tags_of
+from reconciler.platform_cli.commands.resources import patch_with, read_resource, tags_of
 from reconciler.platform_cli.option_values import whole_number
-from reconciler.platform_cli.output import Columns, advice, at
+from reconciler.platform_cli.output import Columns, make_advice_getter, make_field_getter
 from reconciler.platform_cli.session import Session
-from reconciler.times import age, iso
+from reconciler.times import format_iso_time, format_short_duration
 
 WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.2
 _ENDED = ("completed", "failed", "cancelled")
 
 
-def _measured(value: float | None, unit: str, size: int = 1) -> str:
+def _format_measurement(value: float | None, unit: str, size: int = 1) -> str:
     """``value`` in units of ``size``; "-" if it was not measured."""
     return "-" if value is None else f"{round(value / size)}{unit}"
 
 
 REPLICA_COLUMNS: Columns = {
-    "LOCATION": at("location"), "NAME": at("replica"), "VERSION": at("version"), "STATE": at("state"),
-    "RESTARTS": at("restarts"), "CPU": lambda item: _measured(item["cpuMillicores"], "m"),
-    "MEMORY": lambda item: _measured(item["memoryBytes"], "Mi", 2**20),
-    "AGE": lambda item: age(item["ageSeconds"]), "MESSAGE": advice("message"),
-}  # fmt: skip
+    "LOCATION": make_field_getter("location"),
+    "NAME": make_field_getter("replica"),
+    "VERSION": make_field_getter("version"),
+    "STATE": make_field_getter("state"),
+    "RESTARTS": make_field_getter("restarts"),
+    "CPU": lambda item: _format_measurement(item["cpuMillicores"], "m"),
+    "MEMORY": lambda item: _format_measurement(item["memoryBytes"], "Mi", 2**20),
+    "AGE": lambda item: format_short_duration(item["ageSeconds"]),
+    "MESSAGE": make_advice_getter("message"),
+}
 """What is shown of replicas."""
 
 
 def get_deployments(session: Session, kind: str, ref: str) -> None:
     """Show the deployments of a workload, one for each location."""
     columns = {
-        "LOCATION": at("name"), "READY": at("status.ready"), "VERSION": at("status.expectedDeploymentVersion"),
-        "ENDPOINT": at("status.endpoint"), "MESSAGE": advice("status.message"),
-    }  # fmt: skip
+        "LOCATION": make_field_getter("name"),
+        "READY": make_field_getter("status.ready"),
+        "VERSION": make_field_getter("status.expectedDeploymentVersion"),
+        "ENDPOINT": make_field_getter("status.endpoint"),
+        "MESSAGE": make_advice_getter("status.message"),
+    }
     session.output.documents([read_deployments(session, kind, ref)], columns, "deployment")
 
 
 def get_replicas(session: Session, kind: str, ref: str, location: str | None) -> None:
     """Show the replicas of a workload, with what they use."""
     query = {"location": location} if location else {}
-    found = session.client.get(f"{session.path(kind, ref)}/-replica", **query)["items"]
-    session.output.documents([found], REPLICA_COLUMNS, "replica")
+    replicas = session.client.get(f"{session.path(kind, ref)}/-replica", **query)["items"]
+    session.output.documents([replicas], REPLICA_COLUMNS, "replica")
 
 
 def read_deployments(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
     """The deployments of a workload. Raises ApiError."""
-    found: list[dict[str, Any]] = session.client.get(f"{session.path(kind, ref)}/deployment")["items"]
-    return found
+    deployments: list[dict[str, Any]] = session.client.get(f"{session.path(kind, ref)}/deployment")["items"]
+    return deployments
 
 
 def start(session: Session, kind: str, ref: str) -> None:
     """End the suspension of a workload."""
-    _suspend(session, kind, ref, suspended=False)
+    _set_suspension(session, kind, ref, suspended=False)
 
 
 def stop(session: Session, kind: str, ref: str) -> None:
     """Suspend a workload: it has no replicas until it is started."""
-    _suspend(session, kind, ref, suspended=True)
+    _set_suspension(session, kind, ref, suspended=True)
 
 
-def _suspend(session: Session, kind: str, ref: str, *, suspended: bool) -> None:
-    workload = read(session, kind, ref)
+def _set_suspension(session: Session, kind: str, ref: str, *, suspended: bool) -> None:
+    workload = read_resource(session, kind, ref)
     if workload["spec"].get("type") == "cron":
         patch_with(session, kind, ref, {"spec": {"job": {"suspend": suspended}}})
     else:
@@ -76,13 +84,13 @@ def _suspend(session: Session, kind: str, ref: str, *, suspended: bool) -> None:
 
 def force_redeployment(session: Session, kind: str, ref: str) -> None:
     """Replace all replicas, although nothing else changes."""
-    patch_with(session, kind, ref, {"tags": {DEPLOY_TIMESTAMP_TAG: iso(time.time())}})
+    patch_with(session, kind, ref, {"tags": {DEPLOY_TIMESTAMP_TAG: format_iso_time(time.time())}})
 
 
 def expand_volume(session: Session, kind: str, ref: str, new_capacity: str, wait: bool, **volume: str) -> None:
     """Enlarge a volume."""
-    spec = {**_volume(**volume), "newStorageCapacity": whole_number(new_capacity, "--new-capacity")}
-    _run(session, kind, ref, "expandVolume", spec, wait)
+    spec = {**_build_volume_spec(**volume), "newStorageCapacity": whole_number(new_capacity, "--new-capacity")}
+    _execute_command(session, kind, ref, "expandVolume", spec, wait)
 
 
 def create_snapshot(
@@ -91,81 +99,92 @@ def create_snapshot(
     """Take a snapshot of a volume; it is permanent without an ``expiration``."""
     expiration = snapshot.pop("expiration")
     extra = {"snapshotExpirationDate": expiration} if expiration else {}
-    spec = {**_snapshot(**{name: value or "" for name, value in snapshot.items()}), **extra, **tags_of(tag)}
-    _run(session, kind, ref, "createVolumeSnapshot", spec, wait)
+    spec = {**_build_snapshot_spec(**{name: value or "" for name, value in snapshot.items()}), **extra, **tags_of(tag)}
+    _execute_command(session, kind, ref, "createVolumeSnapshot", spec, wait)
 
 
 def delete_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
     """Delete a snapshot of a volume."""
-    _run(session, kind, ref, "deleteVolumeSnapshot", _snapshot(**snapshot), wait)
+    _execute_command(session, kind, ref, "deleteVolumeSnapshot", _build_snapshot_spec(**snapshot), wait)
 
 
 def restore_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
     """Restore a volume from a snapshot; what it replaces becomes a snapshot."""
-    _run(session, kind, ref, "restoreVolume", _snapshot(**snapshot), wait)
+    _execute_command(session, kind, ref, "restoreVolume", _build_snapshot_spec(**snapshot), wait)
 
 
 def verify_snapshot(session: Session, kind: str, ref: str, wait: bool, **snapshot: str) -> None:
     """Restore a snapshot to a copy, and check that as the workload says."""
-    _run(session, kind, ref, "verifyVolumeSnapshot", _snapshot(**snapshot), wait)
+    _execute_command(session, kind, ref, "verifyVolumeSnapshot", _build_snapshot_spec(**snapshot), wait)
 
 
 def clone_snapshot(session: Session, kind: str, ref: str, source: str, wait: bool, **snapshot: str) -> None:
     """Make a snapshot of ``source`` one of this volume set; restore it then."""
     link = f"/{session.path(kind, source).removeprefix(f'/org/{session.org}')}"
-    _run(session, kind, ref, "cloneVolumeSnapshot", {**_snapshot(**snapshot), "source": link}, wait)
+    _execute_command(
+        session, kind, ref, "cloneVolumeSnapshot", {**_build_snapshot_spec(**snapshot), "source": link}, wait
+    )
 
 
 def delete_volume(session: Session, kind: str, ref: str, location: str, volume_index: str, wait: bool) -> None:
     """Delete a volume; its replica gets an empty one."""
-    _run(session, kind, ref, "deleteVolume", _volume(location, volume_index), wait)
+    _execute_command(session, kind, ref, "deleteVolume", _build_volume_spec(location, volume_index), wait)
 
 
 def get_volumes(session: Session, kind: str, ref: str) -> None:
     """List the volumes of a volume set."""
     columns = {
-        "LOCATION": at("location"), "INDEX": at("index"), "LIFECYCLE": at("lifecycle"), "GB": at("currentSize"),
-        "USED GB": at("usedStorage"), "NEWEST SNAPSHOT": lambda item: session.output.time(_newest_snapshot(item)),
+        "LOCATION": make_field_getter("location"),
+        "INDEX": make_field_getter("index"),
+        "LIFECYCLE": make_field_getter("lifecycle"),
+        "GB": make_field_getter("currentSize"),
+        "USED GB": make_field_getter("usedStorage"),
+        "NEWEST SNAPSHOT": lambda item: session.output.time(_newest_snapshot(item)),
         "LAST PROVEN": lambda item: session.output.time(str(item.get("lastProven") or "")),
-    }  # fmt: skip
-    session.output.documents([_volumes(session, kind, ref)], columns, "volume")
+    }
+    session.output.documents([_list_volumes(session, kind, ref)], columns, "volume")
 
 
 def get_snapshots(session: Session, kind: str, ref: str) -> None:
     """List the snapshots of the volumes of a volume set."""
-    found = [
-        {"location": each["location"], "index": each["index"], **snapshot}
-        for each in _volumes(session, kind, ref)
-        for snapshot in each.get("volumeSnapshots", ())
+    snapshots = [
+        {"location": volume["location"], "index": volume["index"], **snapshot}
+        for volume in _list_volumes(session, kind, ref)
+        for snapshot in volume.get("volumeSnapshots", ())
     ]
     columns = {
-        "LOCATION": at("location"), "INDEX": at("index"), "NAME": at("name"),
+        "LOCATION": make_field_getter("location"),
+        "INDEX": make_field_getter("index"),
+        "NAME": make_field_getter("name"),
         "CREATED": lambda item: session.output.time(str(item.get("created") or "")),
-        "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")), "GB": at("size"),
+        "EXPIRES": lambda item: session.output.time(str(item.get("expires") or "")),
+        "GB": make_field_getter("size"),
         "PROVEN": lambda item: session.output.time(str(item["tags"].get("reconciler/proven", ""))),
-    }  # fmt: skip
-    session.output.documents([found], columns, "snapshot")
+    }
+    session.output.documents([snapshots], columns, "snapshot")
 
 
-def _volumes(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
-    status = read(session, kind, ref).get("status", {})
-    return [{"location": each["name"], **volume} for each in status.get("locations", ()) for volume in each["volumes"]]
+def _list_volumes(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
+    status = read_resource(session, kind, ref).get("status", {})
+    return [
+        {"location": value["name"], **volume} for value in status.get("locations", ()) for volume in value["volumes"]
+    ]
 
 
 def _newest_snapshot(volume: dict[str, Any]) -> str:
     """When the newest snapshot of a volume was taken; "" if it has none."""
-    return max((str(each.get("created") or "") for each in volume.get("volumeSnapshots", ())), default="")
+    return max((str(value.get("created") or "") for value in volume.get("volumeSnapshots", ())), default="")
 
 
-def _volume(location: str, volume_index: str) -> dict[str, Any]:
+def _build_volume_spec(location: str, volume_index: str) -> dict[str, Any]:
     return {"location": location, "volumeIndex": whole_number(volume_index, "--volume-index")}
 
 
-def _snapshot(location: str, volume_index: str, snapshot_name: str) -> dict[str, Any]:
-    return {**_volume(location, volume_index), "snapshotName": snapshot_name}
+def _build_snapshot_spec(location: str, volume_index: str, snapshot_name: str) -> dict[str, Any]:
+    return {**_build_volume_spec(location, volume_index), "snapshotName": snapshot_name}
 
 
-def _run(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool) -> None:
+def _execute_command(session: Session, kind: str, ref: str, type_: str, spec: dict[str, Any], wait: bool) -> None:
     """Request a command, and wait for its end. Raises RefusedError if it fails."""
     run_command(session, session.path(kind, ref), type_, spec, WAIT_SECONDS if wait else 0.0)
 
@@ -175,17 +194,19 @@ def run_command(session: Session, path: str, type_: str, spec: dict[str, Any], s
 
     Returns a command for each location. Raises RefusedError if one fails, or takes longer.
     """
-    place = f"{path}/-command"
+    command_path = f"{path}/-command"
     # Repeating the request could request it twice.
-    answer = session.client.request("POST", place, body={"type": type_, "spec": spec}).body
+    answer = session.client.request("POST", command_path, body={"type": type_, "spec": spec}).body
     commands: list[dict[str, Any]] = answer.get("items", [answer])
     deadline = time.monotonic() + seconds
-    while seconds and (open_ := [each for each in commands if each["lifecycleStage"] not in _ENDED]):
+    while seconds and (open_ := [command for command in commands if command["lifecycleStage"] not in _ENDED]):
         if time.monotonic() > deadline:
-            raise RefusedError(f"{len(open_)} commands are not done after {seconds:.0f} s: platform rest get {place}")
+            raise RefusedError(
+                f"{len(open_)} commands are not done after {seconds:.0f} s: platform rest get {command_path}"
+            )
         time.sleep(_POLL_SECONDS)
-        commands = [session.client.get(f"{place}/{each['id']}") for each in commands]
-    ends = {each["id"]: (each["lifecycleStage"], _messages(each)) for each in commands}
+        commands = [session.client.get(f"{command_path}/{command['id']}") for command in commands]
+    ends = {command["id"]: (command["lifecycleStage"], _format_messages(command)) for command in commands}
     if session.output.is_text:
         for name, (stage, text) in ends.items():
             session.output.line(with_local_commands(f"{name} {type_} {stage}{text}"))
@@ -196,7 +217,7 @@ def run_command(session: Session, path: str, type_: str, spec: dict[str, Any], s
     return commands
 
 
-def _messages(command: Mapping[str, Any]) -> str:
+def _format_messages(command: Mapping[str, Any]) -> str:
     """``: MESSAGE; MESSAGE`` of a command; "" if it has none."""
     text = "; ".join((command.get("status") or {}).get("messages") or ())
     return f": {text}" if text else ""

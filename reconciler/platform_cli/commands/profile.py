@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import UsageError
 from reconciler.platform_cli.keyring import KeyringError
-from reconciler.platform_cli.output import at
+from reconciler.platform_cli.output import make_field_getter
 from reconciler.platform_cli.profiles import Profile, Profiles
 from reconciler.platform_cli.session import Session
 
@@ -21,15 +21,19 @@ def get(session: Session, ref: tuple[str, ...]) -> None:
     """List profiles, or show some; tokens are not shown."""
     names = ref or tuple(sorted(session.profiles.profiles))
     columns = {
-        "NAME": at("name"), "ORG": at("org"), "GVC": at("gvc"), "ENDPOINT": at("endpoint"), "TOKEN": at("token"),
-        "DEFAULT": at("default"),
-    }  # fmt: skip
-    session.output.documents([[_shown(session, name) for name in names]], columns, "profile")
+        "NAME": make_field_getter("name"),
+        "ORG": make_field_getter("org"),
+        "GVC": make_field_getter("gvc"),
+        "ENDPOINT": make_field_getter("endpoint"),
+        "TOKEN": make_field_getter("token"),
+        "DEFAULT": make_field_getter("default"),
+    }
+    session.output.documents([[_build_profile_item(session, name) for name in names]], columns, "profile")
 
 
-def _shown(session: Session, name: str) -> dict[str, Any]:
+def _build_profile_item(session: Session, name: str) -> dict[str, Any]:
     profile = find_profile(session, name)
-    shown = {"name": name, **{each: getattr(profile, each) for each in SETTABLE}}
+    shown = {"name": name, **{text: getattr(profile, text) for text in SETTABLE}}
     return {**shown, "token": _HIDDEN if profile.has_token else "", "default": name == session.profiles.current}
 
 
@@ -38,9 +42,9 @@ def update(session: Session, ref: str) -> None:
     changed: dict[str, Any] = {name: value for name in SETTABLE if (value := session.by_flag(name))}
     login = {"refresh_token": "", "expires": 0.0, "keyring": False} if "token" in changed else {}
     if login:
-        forget(session, ref)
+        delete_tokens(session, ref)
     session.change_profiles(
-        lambda found: found.having(ref, replace(found.profiles.get(ref, Profile()), **changed, **login))
+        lambda profiles: profiles.having(ref, replace(profiles.profiles.get(ref, Profile()), **changed, **login))
     )
     session.output.line(f"profile {ref}: {', '.join(changed) or 'nothing'} set")
 
@@ -48,7 +52,7 @@ def update(session: Session, ref: str) -> None:
 def set_default(session: Session, ref: str) -> None:
     """Choose the profile for commands that name none."""
     find_profile(session, ref)
-    session.change_profiles(lambda found: replace(found, current=ref))
+    session.change_profiles(lambda profiles: replace(profiles, current=ref))
     session.output.line(f"the default profile is {ref}")
 
 
@@ -56,8 +60,8 @@ def delete(session: Session, ref: tuple[str, ...]) -> None:
     """Delete profiles with their tokens; silent on success."""
     for name in ref:
         find_profile(session, name)
-        forget(session, name)
-    session.change_profiles(lambda found: reduce(Profiles.without, ref, found))
+        delete_tokens(session, name)
+    session.change_profiles(lambda profiles: reduce(Profiles.without, ref, profiles))
 
 
 def token(session: Session, ref: str | None) -> None:
@@ -65,13 +69,13 @@ def token(session: Session, ref: str | None) -> None:
     name = ref or session.profile_name
     find_profile(session, name)
     session.use_profile(name)
-    found = session.stored_token()
-    if not found:
+    text = session.stored_token()
+    if not text:
         raise UsageError(f"the profile {name!r} has no token: platform login {name}")
-    session.output.line(found)
+    session.output.line(text)
 
 
-def forget(session: Session, name: str) -> None:
+def delete_tokens(session: Session, name: str) -> None:
     """Remove the tokens of a profile from the keyring, if it has them."""
     if session.profiles.profiles.get(name, Profile()).keyring:
         try:
@@ -82,11 +86,11 @@ def forget(session: Session, name: str) -> None:
 
 def find_profile(session: Session, name: str) -> Profile:
     """The profile with a name. Raises UsageError if there is none."""
-    found = session.profiles.profiles.get(name)
-    if found is None:
-        from reconciler.model.suggest import closest
+    profile = session.profiles.profiles.get(name)
+    if profile is None:
+        from reconciler.model.suggest import find_closest_word
 
-        near = closest(name, session.profiles.profiles)
+        near = find_closest_word(name, session.profiles.profiles)
         hint = f"; did you mean {near!r}?" if near else f". Make it: platform profile update {name} --org ORG"
         raise UsageError(f"there is no profile {name!r}{hint}")
-    return found
+    return profile

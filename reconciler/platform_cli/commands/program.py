@@ -9,9 +9,9 @@ from typing import Any
 from click.shell_completion import get_completion_class
 
 from reconciler.errors import RefusedError, UsageError
-from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, program
+from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, make_program
 from reconciler.platform_cli.documents import read_value
-from reconciler.platform_cli.output import at
+from reconciler.platform_cli.output import make_field_getter
 from reconciler.platform_cli.session import Session
 
 SHELLS = {
@@ -53,22 +53,22 @@ def rest(session: Session, method: str, path: str, file: str | None = None) -> N
 
 def whoami(session: Session) -> None:
     """Show the principal of this credential, and its groups."""
-    found: dict[str, Any] = session.client.get("/whoami")
-    session.output.value(found)
+    principal: dict[str, Any] = session.client.get("/whoami")
+    session.output.value(principal)
 
 
 def get_accounts(session: Session, ref: tuple[str, ...]) -> None:
     """List the one account that a daemon has: its org."""
     org: dict[str, Any] = session.client.get(session.path("org"))
-    if others := [each for each in ref if each != org["name"]]:
+    if others := [text for text in ref if text != org["name"]]:
         raise RefusedError(f"there is no account {others[0]!r}; this daemon serves the org {org['name']}")
     account = {**org, "kind": "account"}
-    columns = {"NAME": at("name"), "DESCRIPTION": at("description")}
+    columns = {"NAME": make_field_getter("name"), "DESCRIPTION": make_field_getter("description")}
     session.output.documents([[account]], columns, "account")
 
 
 def _completion_script(shell: str) -> str:
     """The script that lets ``shell`` ask this command."""
-    found = get_completion_class(shell)
-    assert found is not None
-    return found(program(), {}, "platform", COMPLETE_VARIABLE).source()
+    completion_class = get_completion_class(shell)
+    assert completion_class is not None
+    return completion_class(make_program(), {}, "platform", COMPLETE_VARIABLE).source()

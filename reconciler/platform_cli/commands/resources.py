@@ -14,8 +14,8 @@ from reconciler.documents.editing.patches import assign_fields, make_patch
 from reconciler.errors import ReconcilerError, RefusedError, UsageError
 from reconciler.input_files import read_files
 from reconciler.platform_cli.documents import read_documents, read_object
-from reconciler.platform_cli.option_values import pairs
-from reconciler.platform_cli.output import Columns, advice, at, slim
+from reconciler.platform_cli.option_values import parse_pairs
+from reconciler.platform_cli.output import Columns, make_advice_getter, make_field_getter, slim_manifest
 from reconciler.platform_cli.refusals import UNUSABLE, ApiError
 from reconciler.platform_cli.session import Session
 from reconciler.platform_cli.table.kinds import KINDS
@@ -27,12 +27,15 @@ _INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 
 def columns_of(session: Session, kind: str) -> Columns:
     """The columns of a listing of ``kind``."""
-    own = {heading: at(path) for heading, path in KINDS[kind].columns.items()}
-    modified = at("lastModified")
+    own = {heading: make_field_getter(path) for heading, path in KINDS[kind].columns.items()}
+    modified = make_field_getter("lastModified")
     return {
-        "NAME": at("name"), **own, "VERSION": at("version"),
-        "LAST MODIFIED": lambda item: session.output.time(str(modified(item) or "")), "DESCRIPTION": at("description"),
-    }  # fmt: skip
+        "NAME": make_field_getter("name"),
+        **own,
+        "VERSION": make_field_getter("version"),
+        "LAST MODIFIED": lambda item: session.output.time(str(modified(item) or "")),
+        "DESCRIPTION": make_field_getter("description"),
+    }
 
 
 def get(session: Session, kind: str, ref: tuple[str, ...]) -> None:
@@ -41,7 +44,7 @@ def get(session: Session, kind: str, ref: tuple[str, ...]) -> None:
     if kind == "org" and not ref:
         ref = (session.org,)
     if len(ref) == 1:
-        session.output.document(read(session, kind, ref[0]), columns)
+        session.output.document(read_resource(session, kind, ref[0]), columns)
     elif ref:
         _get_several(session, kind, ref, columns)
     else:
@@ -50,16 +53,16 @@ def get(session: Session, kind: str, ref: tuple[str, ...]) -> None:
 
 def _get_several(session: Session, kind: str, refs: tuple[str, ...], columns: Columns) -> None:
     """Print those of ``refs`` that exist. Raises ApiError for the last one that does not."""
-    found, errors = [], []
-    for each in refs:
+    resources, errors = [], []
+    for ref in refs:
         try:
-            found.append(read(session, kind, each))
+            resources.append(read_resource(session, kind, ref))
         except ApiError as error:
             if error.status in UNUSABLE:
                 raise
             errors.append(error)
-    if found:
-        session.output.documents([found], columns, kind)
+    if resources:
+        session.output.documents([resources], columns, kind)
     _raise_last(session, errors)
 
 
@@ -116,22 +119,22 @@ def edit(session: Session, kind: str, ref: str, replace: bool) -> None:
     """Open a manifest in the editor of this user, and merge or replace what it has become."""
     import tempfile
 
-    from reconciler.documents.writer import written
+    from reconciler.documents.writer import render_document
 
-    editor = _editor(session)
+    editor = _get_editor(session)
     answer = session.client.request("GET", session.path(kind, ref))
-    before = slim(answer.body)
+    before = slim_manifest(answer.body)
     descriptor, name = tempfile.mkstemp(prefix=f"{kind}-", suffix=".yaml")
-    text = written(before)
+    text = render_document(before)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     try:
-        _open(editor, name)
+        _open_editor(editor, name)
         after = read_object(name)
         if after == before:
             session.output.note("nothing was changed")
         elif replace:
-            put(session, kind, ref, after, seen=answer.headers.get("etag", ""))
+            replace_resource(session, kind, ref, after, seen=answer.headers.get("etag", ""))
         else:
             patch_with(session, kind, ref, make_patch(before, after))
     except ReconcilerError as error:
@@ -157,7 +160,7 @@ def _has_changed(path: str, text: str) -> bool:
     return changed
 
 
-def _editor(session: Session) -> str:
+def _get_editor(session: Session) -> str:
     """The editor of this user. Raises UsageError without one."""
     editor = session.environ.get("VISUAL") or session.environ.get("EDITOR") or ("vi" if sys.stdout.isatty() else "")
     if not editor:
@@ -165,7 +168,7 @@ def _editor(session: Session) -> str:
     return editor
 
 
-def _open(editor: str, path: str) -> None:
+def _open_editor(editor: str, path: str) -> None:
     """Let a person change a file. Raises UsageError, RefusedError and KeyboardInterrupt if that fails."""
     try:
         code = run_editor(shlex.split(editor), Path(path))
@@ -182,21 +185,21 @@ def patch(session: Session, kind: str, ref: str, file: str) -> None:
     """Merge an object from a file into a resource."""
     from reconciler.documents.recognition import MANIFESTS, Recogniser
 
-    patch_with(session, kind, ref, slim(read_object(file, Recogniser(MANIFESTS, "platform"))))
+    patch_with(session, kind, ref, slim_manifest(read_object(file, Recogniser(MANIFESTS, "platform"))))
 
 
 def tag(session: Session, kind: str, ref: tuple[str, ...], tag: tuple[str, ...], remove: tuple[str, ...]) -> None:
     """Attach, replace and remove tags."""
-    change: dict[str, Any] = {**dict.fromkeys(remove), **pairs(tag, "--tag")}
+    change: dict[str, Any] = {**dict.fromkeys(remove), **parse_pairs(tag, "--tag")}
     if not change:
         raise UsageError("name a tag: --tag KEY=VALUE or --remove KEY")
-    for each in ref:
-        patch_with(session, kind, each, {"tags": change})
+    for text in ref:
+        patch_with(session, kind, text, {"tags": change})
 
 
 def update(session: Session, kind: str, ref: str, set_: tuple[str, ...]) -> None:
     """Set single properties."""
-    before = slim(read(session, kind, ref))
+    before = slim_manifest(read_resource(session, kind, ref))
     try:
         change = make_patch(before, assign_fields(before, set_))
     except UsageError as error:
@@ -209,10 +212,10 @@ def update(session: Session, kind: str, ref: str, set_: tuple[str, ...]) -> None
 
 def clone(session: Session, kind: str, ref: str, name: str, description: str | None, tag: tuple[str, ...]) -> None:
     """Create a resource with the fields of another, without its description and tags."""
-    source = slim(read(session, kind, ref))
+    source = slim_manifest(read_resource(session, kind, ref))
     fields = {key: value for key, value in source.items() if key not in ("name", "description", "tags")}
     text = f"{name} (clone of {source['name']})" if description is None else description
-    create(session, kind, {**fields, "name": name, "description": text, **tags_of(tag)})
+    create_resource(session, kind, {**fields, "name": name, "description": text, **tags_of(tag)})
 
 
 def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = False) -> None:
@@ -224,9 +227,9 @@ def delete(session: Session, kind: str, ref: tuple[str, ...], force: bool = Fals
         session.use_approval()
     query = {"force": "true"} if force else {}
     errors = []
-    for each in ref:
+    for text in ref:
         try:
-            session.change("DELETE", session.path(kind, each), **query)
+            session.change("DELETE", session.path(kind, text), **query)
         except ApiError as error:
             if error.status in UNUSABLE:
                 raise
@@ -239,9 +242,11 @@ def eventlog(session: Session, kind: str, ref: str) -> None:
     """Show the events of a resource."""
     answer = session.client.get(f"{session.path(kind, ref)}/-eventlog", last=str(session.max or 1000))
     columns = {
-        "TIME": lambda item: session.output.time(str(item.get("at", ""))), "TYPE": at("type"), "REASON": at("reason"),
-        "MESSAGE": advice("message"),
-    }  # fmt: skip
+        "TIME": lambda item: session.output.time(str(item.get("at", ""))),
+        "TYPE": make_field_getter("type"),
+        "REASON": make_field_getter("reason"),
+        "MESSAGE": make_advice_getter("message"),
+    }
     session.output.documents([answer["items"]], columns, "event")
 
 
@@ -252,10 +257,14 @@ def show_report(session: Session, kind: str, ref: str) -> None:
 
 def permissions(session: Session, kind: str) -> None:
     """List the permissions of ``kind``, and those that each implies."""
-    place = f"/org/{session.org}" if kind == "org" else f"/org/{session.org}/{kind}"
-    answer = session.client.get(f"{place}/-schema/permissions")
-    items = [{**each, "implies": answer["implied"].get(each["name"], [])} for each in answer["items"]]
-    columns = {"PERMISSION": at("name"), "DESCRIPTION": at("description"), "IMPLIES": at("implies")}
+    path = f"/org/{session.org}" if kind == "org" else f"/org/{session.org}/{kind}"
+    answer = session.client.get(f"{path}/-schema/permissions")
+    items = [{**value, "implies": answer["implied"].get(value["name"], [])} for value in answer["items"]]
+    columns = {
+        "PERMISSION": make_field_getter("name"),
+        "DESCRIPTION": make_field_getter("description"),
+        "IMPLIES": make_field_getter("implies"),
+    }
     session.output.documents([items], columns, "permission")
 
 
@@ -266,53 +275,57 @@ def access_report(session: Session, kind: str, ref: str) -> None:
         session.output.value(answer)
         return
     rows = [
-        {"permission": each["name"], "principal": binding["principalLink"], "granted": binding["grantedPermissions"]}
-        for each in answer["permissions"]
-        for binding in each["bindings"]
+        {"permission": value["name"], "principal": binding["principalLink"], "granted": binding["grantedPermissions"]}
+        for value in answer["permissions"]
+        for binding in value["bindings"]
     ]
-    columns = {"PERMISSION": at("permission"), "PRINCIPAL": _whole("principal"), "GRANTED": at("granted")}
+    columns = {
+        "PERMISSION": make_field_getter("permission"),
+        "PRINCIPAL": _make_text_getter("principal"),
+        "GRANTED": make_field_getter("granted"),
+    }
     session.output.documents([rows], columns, "permission")
 
 
-def _whole(name: str) -> Any:
+def _make_text_getter(name: str) -> Any:
     return lambda item: str(item[name])
 
 
-def read(session: Session, kind: str, ref: str) -> dict[str, Any]:
+def read_resource(session: Session, kind: str, ref: str) -> dict[str, Any]:
     """A resource as the server shows it. Raises ApiError."""
-    found: dict[str, Any] = session.client.get(session.path(kind, ref))
-    return found
+    resource: dict[str, Any] = session.client.get(session.path(kind, ref))
+    return resource
 
 
-def create(session: Session, kind: str, manifest: dict[str, Any], *, show: bool = True) -> dict[str, Any]:
+def create_resource(session: Session, kind: str, manifest: dict[str, Any], *, show: bool = True) -> dict[str, Any]:
     """Create a resource, and print it if ``show``. Raises ApiError."""
     body = session.change("POST", session.path(kind), {"kind": kind, **manifest}).body or {}
-    _report(session, kind, body, "created", show)
+    _report_change(session, kind, body, "created", show)
     return dict(body)
 
 
-def put(session: Session, kind: str, ref: str, manifest: dict[str, Any], *, seen: str = "") -> None:
+def replace_resource(session: Session, kind: str, ref: str, manifest: dict[str, Any], *, seen: str = "") -> None:
     """Replace a resource, as it was with the ETag ``seen``, and print it. Raises ApiError."""
     answer = session.change("PUT", session.path(kind, ref), manifest, seen=seen)
-    _report(session, kind, answer.body or {}, "replaced")
+    _report_change(session, kind, answer.body or {}, "replaced")
 
 
 def patch_with(session: Session, kind: str, ref: str, change: Any) -> None:
     """Merge ``change`` into a resource, and print it. Raises ApiError."""
-    _report(session, kind, session.change("PATCH", session.path(kind, ref), change).body or {}, "changed")
+    _report_change(session, kind, session.change("PATCH", session.path(kind, ref), change).body or {}, "changed")
 
 
-def _report(session: Session, kind: str, body: Mapping[str, Any], done: str, show: bool = True) -> None:
+def _report_change(session: Session, kind: str, body: Mapping[str, Any], done: str, show: bool = True) -> None:
     if not session.output.is_text:
         if show:
             session.output.document(body, {})
         return
     session.output.line(f"{kind} {body.get('name', '')} {done if body.get('change') else 'is unchanged'}")
     if session.verbose and body.get("change"):
-        session.output.note(described(body["change"]))
+        session.output.note(describe_change(body["change"]))
 
 
-def described(change: Mapping[str, Any]) -> str:
+def describe_change(change: Mapping[str, Any]) -> str:
     """The commit and the plan of a change on one line."""
     where = f"commit {change['commit']} on {change['branch']}" if change.get("commit") else f"branch {change['branch']}"
     return f"{where}, plan {change.get('plan', {}).get('digest', '')}"
@@ -325,4 +338,4 @@ def resource_key(kind: str, gvc: str, name: str) -> str:
 
 def tags_of(texts: tuple[str, ...]) -> dict[str, Any]:
     """The member ``tags`` of a manifest, from texts ``KEY=VALUE``; none without any."""
-    return {"tags": pairs(texts, "--tag")} if texts else {}
+    return {"tags": parse_pairs(texts, "--tag")} if texts else {}

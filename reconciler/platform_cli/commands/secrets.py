@@ -7,10 +7,10 @@ from typing import Any
 
 from reconciler.errors import UsageError
 from reconciler.input_files import STDIN
-from reconciler.platform_cli.commands.creating import envelope
-from reconciler.platform_cli.commands.resources import create, patch_with
+from reconciler.platform_cli.commands.creating import build_envelope
+from reconciler.platform_cli.commands.resources import create_resource, patch_with
 from reconciler.platform_cli.documents import read_hidden, read_object, read_text
-from reconciler.platform_cli.option_values import pairs
+from reconciler.platform_cli.option_values import parse_pairs
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.session import Session
 
@@ -38,7 +38,7 @@ def set_value(session: Session, kind: str, ref: str, key: str, value: str | None
         if not error.is_missing:
             raise
         name = session.find(ref, kind).name
-        create(session, kind, {**envelope({"name": name}), "type": "dictionary", "data": {key: text}})
+        create_resource(session, kind, {**build_envelope({"name": name}), "type": "dictionary", "data": {key: text}})
 
 
 def unset_value(session: Session, kind: str, ref: str, key: str) -> None:
@@ -53,15 +53,16 @@ def _typed_value() -> str:
 
 def create_opaque(session: Session, kind: str, file: str, encoding: str, **common: Any) -> None:
     """Create a secret of type opaque."""
-    _create(session, kind, "opaque", {"payload": read_text(file), "encoding": encoding}, common)
+    _create_secret(session, kind, "opaque", {"payload": read_text(file), "encoding": encoding}, common)
 
 
 def create_dictionary(session: Session, kind: str, entry: tuple[str, ...], **common: Any) -> None:
     """Create a secret of type dictionary."""
     data = {
-        key: read_text(value[1:]) if value.startswith("@") else value for key, value in pairs(entry, "--entry").items()
+        key: read_text(value[1:]) if value.startswith("@") else value
+        for key, value in parse_pairs(entry, "--entry").items()
     }
-    _create(session, kind, "dictionary", data, common)
+    _create_secret(session, kind, "dictionary", data, common)
 
 
 def create_userpass(
@@ -69,13 +70,15 @@ def create_userpass(
 ) -> None:
     """Create a secret of type userpass."""
     password = read_text(password_file).removesuffix("\n")
-    _create(session, kind, "userpass", {"username": username, "password": password, "encoding": encoding}, common)
+    _create_secret(
+        session, kind, "userpass", {"username": username, "password": password, "encoding": encoding}, common
+    )
 
 
 def create_tls(session: Session, kind: str, cert: str, key: str, chain: str | None, **common: Any) -> None:
     """Create a secret of type tls."""
     data = {"cert": read_text(cert), "key": read_text(key)} | ({"chain": read_text(chain)} if chain else {})
-    _create(session, kind, "tls", data, common)
+    _create_secret(session, kind, "tls", data, common)
 
 
 def create_keypair(
@@ -85,20 +88,20 @@ def create_keypair(
     data = {"secretKey": read_text(secret_key)} | ({"publicKey": read_text(public_key)} if public_key else {})
     if passphrase_file:
         data["passphrase"] = read_text(passphrase_file).removesuffix("\n")
-    _create(session, kind, "keypair", data, common)
+    _create_secret(session, kind, "keypair", data, common)
 
 
 def create_from_file(session: Session, kind: str, type_: str, file: str, **common: Any) -> None:
     """Create a secret whose data is the object in a file."""
-    _create(session, kind, type_, read_object(file), common)
+    _create_secret(session, kind, type_, read_object(file), common)
 
 
 def create_from_text(session: Session, kind: str, type_: str, file: str, **common: Any) -> None:
     """Create a secret whose data is the text in a file."""
-    _create(session, kind, type_, read_text(file), common)
+    _create_secret(session, kind, type_, read_text(file), common)
 
 
-def _create(session: Session, kind: str, type_: str, content: Any, common: dict[str, Any]) -> None:
+def _create_secret(session: Session, kind: str, type_: str, content: Any, common: dict[str, Any]) -> None:
     if not content:
         raise UsageError("the value is empty")
-    create(session, kind, {**envelope(common), "type": type_, "data": content})
+    create_resource(session, kind, {**build_envelope(common), "type": type_, "data": content})

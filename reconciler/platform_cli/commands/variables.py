@@ -5,43 +5,45 @@ from __future__ import annotations
 from typing import Any
 
 from reconciler.errors import RefusedError, UsageError
-from reconciler.platform_cli.commands.resources import patch_with, read
-from reconciler.platform_cli.option_values import pairs, whole_number
-from reconciler.platform_cli.output import at
+from reconciler.platform_cli.commands.resources import patch_with, read_resource
+from reconciler.platform_cli.option_values import parse_pairs, whole_number
+from reconciler.platform_cli.output import make_field_getter
 from reconciler.platform_cli.session import Session
 
 
 def set_variables(session: Session, kind: str, ref: str, variable: tuple[str, ...], container: str | None) -> None:
     """Set variables of a container; others stay, also those that somebody sets meanwhile."""
-    values = [{"name": name, "value": value} for name, value in pairs(variable, "variable").items()]
-    _change(session, kind, ref, container, {"$add/env": values})
+    values = [{"name": name, "value": value} for name, value in parse_pairs(variable, "variable").items()]
+    _change_container(session, kind, ref, container, {"$add/env": values})
 
 
 def unset_variables(session: Session, kind: str, ref: str, name: tuple[str, ...], container: str | None) -> None:
     """Remove variables of a container."""
-    _change(session, kind, ref, container, {"$remove/env": [*name]})
+    _change_container(session, kind, ref, container, {"$remove/env": [*name]})
 
 
 def list_variables(session: Session, kind: str, ref: str, container: str | None) -> None:
     """List the variables of a workload as its manifest has them; a reference to a secret stays one."""
-    containers = _containers(session, kind, ref)
-    names = [each["name"] for each in containers]
+    containers = _list_containers(session, kind, ref)
+    names = [container["name"] for container in containers]
     if container and container not in names:
         raise RefusedError(_no_container(ref, container, names))
     variables = [
-        {"container": each["name"], **variable}
-        for each in containers
-        if container in (None, each["name"])
-        for variable in each.get("env") or ()
+        {"container": mapping["name"], **variable}
+        for mapping in containers
+        if container in (None, mapping["name"])
+        for variable in mapping.get("env") or ()
     ]
-    columns = {"CONTAINER": at("container")} if len(containers) > 1 else {}
+    columns = {"CONTAINER": make_field_getter("container")} if len(containers) > 1 else {}
     session.output.documents(
-        [variables], {**columns, "NAME": at("name"), "VALUE": lambda item: str(item.get("value", ""))}, "env"
+        [variables],
+        {**columns, "NAME": make_field_getter("name"), "VALUE": lambda item: str(item.get("value", ""))},
+        "env",
     )
 
 
-def _change(session: Session, kind: str, ref: str, container: str | None, change: dict[str, Any]) -> None:
-    names = [each["name"] for each in _containers(session, kind, ref)]
+def _change_container(session: Session, kind: str, ref: str, container: str | None, change: dict[str, Any]) -> None:
+    names = [container["name"] for container in _list_containers(session, kind, ref)]
     if container is None and len(names) != 1:
         raise UsageError(f"{kind} {ref} has several containers; name one: --container {' or '.join(names)}")
     name = container or names[0]
@@ -50,9 +52,9 @@ def _change(session: Session, kind: str, ref: str, container: str | None, change
     patch_with(session, kind, ref, {"spec": {"$add/containers": [{"name": name, **change}]}})
 
 
-def _containers(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (read(session, kind, ref).get("spec") or {}).get("containers") or []
-    return found
+def _list_containers(session: Session, kind: str, ref: str) -> list[dict[str, Any]]:
+    containers: list[dict[str, Any]] = (read_resource(session, kind, ref).get("spec") or {}).get("containers") or []
+    return containers
 
 
 def _no_container(ref: str, name: str, names: list[str]) -> str:
@@ -69,16 +71,16 @@ def scale(session: Session, kind: str, ref: str, replicas: str | None, min_: str
     limits = {name: whole_number(text, option) for name, (text, option) in bounds.items() if text is not None}
     if limits.get("maxScale") == 0:
         raise UsageError(f"to run none: platform workload stop {ref}")
-    spec = read(session, kind, ref).get("spec") or {}
+    spec = read_resource(session, kind, ref).get("spec") or {}
     if spec.get("type") == "cron":
         raise RefusedError(f"{ref} runs on a schedule: it has executions, and no replicas to scale")
     patch_with(session, kind, ref, {"spec": {"defaultOptions": {"autoscaling": limits}}})
     if (spec.get("defaultOptions") or {}).get("suspend"):
         session.output.note(f"{ref} is stopped, so it has no replicas; to start it: platform workload start {ref}")
     own = [
-        str(each.get("location")).rpartition("/")[2]
-        for each in spec.get("localOptions") or ()
-        if limits.keys() & (each.get("autoscaling") or {}).keys()
+        str(value.get("location")).rpartition("/")[2]
+        for value in spec.get("localOptions") or ()
+        if limits.keys() & (value.get("autoscaling") or {}).keys()
     ]
     if own:
         session.output.note(f"{', '.join(own)}: its own `localOptions` stay; change them: platform {kind} edit {ref}")

@@ -111,10 +111,10 @@ EXAMPLES = {
 def example_of(row: Row) -> str:
     """A call of the command of ``row``, such as ``platform gvc tag shop --tag team=red``."""
     words, kind = " ".join(row.words), next(iter(row.passed), "")
-    found = ["platform", words]
+    texts = ["platform", words]
     if kind in NAMES and row.argument:
-        found.append(NAMES[kind])
+        texts.append(NAMES[kind])
     if row.words[1:] and row.words[1].startswith("create") and kind in NAMES:
-        found.append(f"--name {NAMES[kind]}")
-    found.append(EXAMPLES.get(words) or (_OF_ALL_KINDS.get(row.words[-1], "") if kind in NAMES else ""))
-    return " ".join(filter(None, found))
+        texts.append(f"--name {NAMES[kind]}")
+    texts.append(EXAMPLES.get(words) or (_OF_ALL_KINDS.get(row.words[-1], "") if kind in NAMES else ""))
+    return " ".join(filter(None, texts))

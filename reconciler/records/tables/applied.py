@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from reconciler.errors import CorruptRowError
-from reconciler.iteration import batches
+from reconciler.iteration import iterate_batches
 from reconciler.model.key import GVC_SCOPED, KINDS, Key, Kind
 from reconciler.model.record import Health, Record
 from reconciler.records.database import Database
@@ -60,12 +60,12 @@ class Applied:
     def get(self, key: AnyKey) -> tuple[Record, ...]:
         """The records of ``key``, in order of location; empty if it is not applied."""
         rows = self._db.all(f"SELECT {COLUMNS} FROM applied WHERE key = ? ORDER BY location", (str(key),))
-        return tuple([_record(row) for row in rows])
+        return tuple([_decode_record(row) for row in rows])
 
     def at(self, key: AnyKey, location: str) -> Record | None:
         """The record of ``key`` at ``location``; None if it is not applied there."""
         row = self._db.one(f"SELECT {COLUMNS} FROM applied WHERE key = ? AND location = ?", (str(key), location))
-        return _record(row) if row is not None else None
+        return _decode_record(row) if row is not None else None
 
     def get_many(self, keys: Iterable[AnyKey], *, bodies: bool = True) -> dict[str, tuple[Record, ...]]:
         """The records of each of ``keys`` by the key's text; keys without records are omitted.
@@ -73,17 +73,17 @@ class Applied:
         Without ``bodies`` each body is ``{}``: for callers that need only the state of resources.
         """
         columns = COLUMNS if bodies else _NO_BODIES
-        found: dict[str, tuple[Record, ...]] = {}
+        by_key: dict[str, tuple[Record, ...]] = {}
         # A first load looks up 100,000 keys, in 0.2 s, although there are no records yet.
-        for batch in batches(map(str, keys), BATCH) if self._db.one("SELECT 1 FROM applied LIMIT 1") else ():
+        for batch in iterate_batches(map(str, keys), BATCH) if self._db.one("SELECT 1 FROM applied LIMIT 1") else ():
             rows = self._db.all(
                 f"""SELECT {columns} FROM applied WHERE key IN (SELECT value FROM json_each(?))
                 ORDER BY key, location""",
                 (msgspec.json.encode(batch).decode(),),
             )
             for key, records in groupby(rows, key=lambda row: str(row[0])):
-                found[key] = tuple([_record(row) for row in records])
-        return found
+                by_key[key] = tuple([_decode_record(row) for row in records])
+        return by_key
 
     def bodies(self, digests: Mapping[str, str]) -> dict[str, bytes]:
         """The bodies of the keys of ``digests``; keys that are not recorded with their digest are omitted."""
@@ -99,11 +99,11 @@ class Applied:
 
     def put(self, record: Record) -> None:
         """Write ``record``; replaces an earlier one of its key and location."""
-        self._db.write(PUT, _row(record))
+        self._db.write(PUT, _encode_record(record))
 
     def put_many(self, records: Iterable[Record]) -> None:
         """``put`` for many records, all or none."""
-        self._db.write_many(PUT, (_row(record) for record in records))
+        self._db.write_many(PUT, (_encode_record(record) for record in records))
 
     def update_seen(self, key: AnyKey, location: str, health: Health, state: bytes) -> None:
         """Record an engine's current observation; does nothing if there is no such record."""
@@ -122,10 +122,10 @@ class Applied:
             return []
         asked = msgspec.json.encode([str(key) for key in keys]).decode()
         others = "WHERE source <> ? AND key IN (SELECT value FROM json_each(?))"
-        found = self._db.all(f"SELECT DISTINCT key, source FROM applied {others} ORDER BY key", (source, asked))
-        if found:
+        adopted = self._db.all(f"SELECT DISTINCT key, source FROM applied {others} ORDER BY key", (source, asked))
+        if adopted:
             self._db.write(f"UPDATE applied SET source = ? {others}", (source, source, asked))
-        return [(str(key), str(owner)) for key, owner in found]
+        return [(str(key), str(owner)) for key, owner in adopted]
 
     def created(self, keys: Iterable[AnyKey]) -> dict[str, float]:
         """When each of ``keys`` was first applied (seconds since the epoch); keys without records are omitted."""
@@ -165,7 +165,7 @@ class Applied:
 
     def items_at(self, location: str, engine: str) -> Iterator[Record]:
         """All records of ``engine`` at ``location``, in key order."""
-        return map(_record, self._db.stream(f"SELECT {COLUMNS} {_AT_LOCATION}", (location, engine)))
+        return map(_decode_record, self._db.stream(f"SELECT {COLUMNS} {_AT_LOCATION}", (location, engine)))
 
     def crons_at(self, location: str, engine: str) -> list[str]:
         """The keys of workloads of ``engine`` at ``location`` whose bodies contain the word ``cron`` as a value."""
@@ -212,9 +212,9 @@ class Applied:
     def member_healths(self, gvc: str) -> tuple[Health, ...]:
         """Each health that any of the resources in ``gvc`` has, the worst of its locations."""
         sql = "SELECT DISTINCT health FROM inventory WHERE key >= ? AND key < ?"
-        found = {str(health) for bounds in gvc_ranges(gvc) for (health,) in self._db.all(sql, bounds)}
+        names = {str(health) for bounds in gvc_ranges(gvc) for (health,) in self._db.all(sql, bounds)}
         with stored_row("inventory", f"gvc/{gvc}"):
-            return tuple(_HEALTH[health] for health in sorted(found))
+            return tuple(_HEALTH[health] for health in sorted(names))
 
     def items(
         self, kind: Kind | None = None, gvc: str | None = None, name: str | None = None, limit: int | None = None
@@ -231,15 +231,15 @@ class Applied:
                 continue
             prefix = f"{one}/" if gvc is None else f"{one}/{gvc}/"
             for row in self._db.stream(sql, (*prefix_range(prefix), *ending)):
-                yield _record(row)
+                yield _decode_record(row)
 
 
-def _row(record: Record) -> tuple[Any, ...]:
+def _encode_record(record: Record) -> tuple[Any, ...]:
     key, *rest = msgspec.structs.astuple(record)
     return (str(key), *rest)
 
 
-def _record(row: tuple[Any, ...]) -> Record:
+def _decode_record(row: tuple[Any, ...]) -> Record:
     try:
         # Later readers rely on these being JSON objects.
         _object(row[4]), _object(row[8])

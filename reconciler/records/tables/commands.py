@@ -111,22 +111,22 @@ class Commands:
         """The commands that have not ended, of ``key`` or of all, oldest first."""
         where, args = ("", ()) if key is None else (" AND key = ?", (str(key),))
         rows = self._db.all(f"SELECT {_COLUMNS} FROM commands WHERE {_OPEN}{where} ORDER BY number", args)
-        return [_command(row) for row in rows]
+        return [_decode_command(row) for row in rows]
 
     def list(self, key: AnyKey, limit: int = KEEP) -> Sequence[StoredCommand]:
         """The last ``limit`` commands on ``key``, newest first."""
         sql = f"SELECT {_COLUMNS} FROM commands WHERE key = ? ORDER BY number DESC LIMIT ?"
-        return [_command(row) for row in self._db.all(sql, (str(key), limit))]
+        return [_decode_command(row) for row in self._db.all(sql, (str(key), limit))]
 
     def get(self, name: str) -> StoredCommand | None:
         """The command with the id ``name``, None if it never existed or ended long ago."""
         row = self._db.one(f"SELECT {_COLUMNS} FROM commands WHERE id = ?", (name,))
-        return None if row is None else _command(row)
+        return None if row is None else _decode_command(row)
 
     def is_open(self, name: str) -> bool:
         """Whether the command with the id ``name`` is still to be performed, or is being performed."""
-        found = self.get(name)
-        return found is not None and found.is_open
+        command = self.get(name)
+        return command is not None and command.is_open
 
     def start(self, name: str) -> bool:
         """Record that it is being performed; returns False if it was cancelled before."""
@@ -151,7 +151,7 @@ class Commands:
             )
 
 
-def _command(row: tuple[Any, ...]) -> StoredCommand:
+def _decode_command(row: tuple[Any, ...]) -> StoredCommand:
     name, key, location, type_, spec, stage, messages, by, created, started, finished, wait = row
     with stored_row("commands", name):
         return StoredCommand(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from reconciler.iteration import batches
+from reconciler.iteration import iterate_batches
 from reconciler.records.database import Database
 
 HOST = "/host"
@@ -48,7 +48,9 @@ class Conditions:
 
     def set(self, scope: str, condition: Condition) -> bool:
         """Record ``condition``; returns whether status, reason or message changed."""
-        before = next((each for each in self.get(scope) if each.type == condition.type), None)
+        before = next(
+            (scope_condition for scope_condition in self.get(scope) if scope_condition.type == condition.type), None
+        )
         if before is not None and before.condition == condition:
             return False
         since = before.since if before is not None and before.status == condition.status else self._now()
@@ -64,10 +66,10 @@ class Conditions:
     def scopes_where(self, type: str, scopes: Iterable[str]) -> list[str]:  # noqa: A002
         """Those of ``scopes`` whose condition ``type`` is true, in order."""
         sql = "SELECT scope FROM conditions WHERE scope IN (SELECT value FROM json_each(?)) AND type = ? AND status"
-        found: set[str] = set()
-        for batch in batches(scopes, BATCH):
-            found.update(scope for (scope,) in self._db.all(sql, (msgspec.json.encode(batch).decode(), type)))
-        return sorted(found)
+        names: set[str] = set()
+        for batch in iterate_batches(scopes, BATCH):
+            names.update(scope for (scope,) in self._db.all(sql, (msgspec.json.encode(batch).decode(), type)))
+        return sorted(names)
 
     def drop(self, scope: str, type: str) -> None:  # noqa: A002
         """Remove one condition that no longer applies."""

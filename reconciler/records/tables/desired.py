@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.errors import CorruptRowError
-from reconciler.iteration import batches
+from reconciler.iteration import iterate_batches
 from reconciler.model.key import Kind
 from reconciler.model.resource import Dependency, Reference
 from reconciler.records.database import Database
@@ -52,13 +52,13 @@ class Desired:
     def get(self, key: AnyKey) -> Entry | None:
         """The entry of ``key`` with its references, None if it is not desired."""
         row = self._db.one(f"SELECT {COLUMNS} FROM desired WHERE key = ?", (str(key),))
-        return None if row is None else _entry(row)
+        return None if row is None else _decode_entry(row)
 
     def get_many(self, keys: Iterable[AnyKey]) -> dict[str, Entry]:
         """The entries of ``keys`` by the key's text; keys that are not desired are omitted."""
         sql = f"SELECT {COLUMNS} FROM desired WHERE key IN (SELECT value FROM json_each(?))"
         asked = msgspec.json.encode([str(key) for key in keys]).decode()
-        return {row[0]: _entry(row) for row in self._db.all(sql, (asked,))}
+        return {row[0]: _decode_entry(row) for row in self._db.all(sql, (asked,))}
 
     def at_paths(self, source: str, paths: Iterable[str]) -> list[Entry]:
         """The entries from the files at ``paths``, in order of path and position."""
@@ -68,7 +68,7 @@ class Desired:
             ORDER BY path, position""",
             (source, asked),
         )
-        return [_entry(row) for row in rows]
+        return [_decode_entry(row) for row in rows]
 
     def referrers(self, target: AnyKey, kind: str = "") -> list[str]:
         """Keys of all resources (or of all of ``kind``) that refer to ``target``, by any type of reference, in key
@@ -102,15 +102,15 @@ class Desired:
             AND key >= ? AND key < ? ORDER BY target, key""",
             (asked, *prefix_range(f"{kind}/")),
         )
-        found: dict[str, list[str]] = {}
+        referrers: dict[str, list[str]] = {}
         for target, key in rows:
-            found.setdefault(target, []).append(key)
-        return found
+            referrers.setdefault(target, []).append(key)
+        return referrers
 
     def references(self, key: AnyKey) -> tuple[Reference, ...]:
         """The references of ``key``; empty if it is unknown."""
         packed = self._db.value("SELECT links FROM desired WHERE key = ?", (str(key),))
-        return () if packed is None else _references(packed)
+        return () if packed is None else _unpack_references(packed)
 
     def gvcs_in(self, source: str, directory: str) -> list[str]:
         """Names of the GVCs defined directly in ``directory`` (``""``: the root), sorted."""
@@ -137,7 +137,7 @@ class Desired:
             gone = [(key, source) for key in removed if self._source_of(key) == source]
             self._unlink(key for key, _ in gone)
             self._db.write_many("DELETE FROM desired WHERE key = ? AND source = ?", gone)
-            for batch in batches(added, BATCH):
+            for batch in iterate_batches(added, BATCH):
                 self._put({entry.key: entry for entry in batch})
 
     def scan(self, source: str | None = None) -> Iterator[tuple[str, str]]:
@@ -185,12 +185,20 @@ class Desired:
 
     def _put(self, entries: dict[str, Entry]) -> None:
         """Write only differences: every unchanged index entry is a page less to sync."""
-        known = self.get_many(entries)
-        stay = [entry for key, entry in entries.items() if key in known and _home(known[key]) == _home(entry)]
-        come = [entry for key, entry in entries.items() if key not in known or _home(known[key]) != _home(entry)]
-        self._db.write_many(PUT, [_row(entry) for entry in come])
-        self._db.write_many(EDIT, [(e.position, e.line, e.blob, e.digest, _packed(e), e.key) for e in stay])
-        before, after = _links(known.values()), _links(entries.values())
+        many = self.get_many(entries)
+        stay = [
+            entry
+            for key, entry in entries.items()
+            if key in many and _get_entry_home(many[key]) == _get_entry_home(entry)
+        ]
+        come = [
+            entry
+            for key, entry in entries.items()
+            if key not in many or _get_entry_home(many[key]) != _get_entry_home(entry)
+        ]
+        self._db.write_many(PUT, [_encode_entry(entry) for entry in come])
+        self._db.write_many(EDIT, [(e.position, e.line, e.blob, e.digest, _pack_references(e), e.key) for e in stay])
+        before, after = _collect_links(many.values()), _collect_links(entries.values())
         self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", sorted(before - after))
         self._db.write_many("INSERT INTO referrers VALUES (?, ?)", sorted(after - before))
 
@@ -199,29 +207,34 @@ class Desired:
         self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", sorted(links))
 
 
-def _row(entry: Entry) -> tuple[Any, ...]:
+def _encode_entry(entry: Entry) -> tuple[Any, ...]:
     directory = entry.path.rpartition("/")[0]
-    return (*msgspec.structs.astuple(entry)[:-1], directory, entry.key.startswith(f"{Kind.GVC}/"), _packed(entry))
+    return (
+        *msgspec.structs.astuple(entry)[:-1],
+        directory,
+        entry.key.startswith(f"{Kind.GVC}/"),
+        _pack_references(entry),
+    )
 
 
-def _packed(entry: Entry) -> bytes:
+def _pack_references(entry: Entry) -> bytes:
     return _encode([(reference.target, reference.pointer, reference.bond) for reference in entry.references])
 
 
-def _home(entry: Entry) -> tuple[str, str]:
+def _get_entry_home(entry: Entry) -> tuple[str, str]:
     return entry.source, entry.path
 
 
-def _links(entries: Iterable[Entry]) -> set[tuple[str, str]]:
+def _collect_links(entries: Iterable[Entry]) -> set[tuple[str, str]]:
     return {(reference.target, entry.key) for entry in entries for reference in entry.references}
 
 
-def _references(packed: bytes) -> tuple[Reference, ...]:
+def _unpack_references(packed: bytes) -> tuple[Reference, ...]:
     try:
         return tuple([Reference(*link) for link in _decode(packed)])
     except UNPARSABLE as error:
         raise CorruptRowError("desired", "links") from error
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
-    return Entry(*(*row[:-1], _references(row[-1])))
+def _decode_entry(row: tuple[Any, ...]) -> Entry:
+    return Entry(*(*row[:-1], _unpack_references(row[-1])))

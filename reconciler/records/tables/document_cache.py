@@ -32,8 +32,10 @@ class DocumentCache:
 
     def get(self, oid: str) -> bytes | None:
         """The cached bytes of ``oid``, None if there are none."""
-        found: bytes | None = self._db.value("SELECT parsed FROM blobs WHERE oid = ?", (oid,)) if self._usable else None
-        return found
+        parsed: bytes | None = (
+            self._db.value("SELECT parsed FROM blobs WHERE oid = ?", (oid,)) if self._usable else None
+        )
+        return parsed
 
     def put_many(self, pairs: Iterable[tuple[str, bytes]]) -> None:
         """Cache (blob id, bytes) pairs in order of id: that walks the index once, which halves the cost."""

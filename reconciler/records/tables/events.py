@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 from reconciler.reasons import Reason
 from reconciler.records.database import Database
 from reconciler.records.sql import AnyKey
@@ -57,8 +57,8 @@ class Events:
         self._db.write_many(
             "INSERT INTO events (at, run, key, location, type, reason, message) VALUES (?, ?, ?, ?, ?, ?, ?)",
             (
-                (now, run, str(key), place, reason.event_type.value, reason.value, truncated(message))
-                for key, reason, message, place, run in events
+                (now, run, str(key), location, reason.event_type.value, reason.value, truncate_text(message))
+                for key, reason, message, location, run in events
             ),
         )
 
@@ -116,7 +116,7 @@ class Outbox:
 
     def add(self, waiting: WaitingEvents) -> None:
         """Store ``waiting``, in place of those of an earlier attempt."""
-        stored = [_StoredEvent(str(each.key), each.reason.value, each.message) for each in waiting.events]
+        stored = [_StoredEvent(str(event.key), event.reason.value, event.message) for event in waiting.events]
         row = (waiting.id, waiting.source, waiting.revision, waiting.at, msgspec.json.encode(stored))
         self._db.write("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?, ?)", row)
 
@@ -124,7 +124,7 @@ class Outbox:
         """What waits, oldest first."""
         rows = self._db.all("SELECT id, source, revision, at, events FROM outbox ORDER BY at, id")
         return [
-            WaitingEvents(id_, source, revision, at, tuple(_waiting(events)))
+            WaitingEvents(id_, source, revision, at, tuple(_decode_waiting_events(events)))
             for id_, source, revision, at, events in rows
         ]
 
@@ -144,6 +144,6 @@ class Outbox:
         return self._db.write(sql, (waiting.id, waiting.revision)).rowcount > 0
 
 
-def _waiting(stored: bytes) -> Iterable[NewEvent]:
-    found = msgspec.json.decode(stored, type=list[_StoredEvent])
-    return (NewEvent(each.key, Reason.stored(each.reason), each.message) for each in found)
+def _decode_waiting_events(stored: bytes) -> Iterable[NewEvent]:
+    events = msgspec.json.decode(stored, type=list[_StoredEvent])
+    return (NewEvent(event.key, Reason.stored(event.reason), event.message) for event in events)

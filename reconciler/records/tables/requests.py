@@ -67,7 +67,10 @@ class Requests:
 
     def open(self) -> list[Request]:
         """The open requests, oldest first."""
-        return [_request(row) for row in self._db.all(f"SELECT {COLUMNS} FROM requests WHERE done IS NULL ORDER BY id")]
+        return [
+            _decode_request(row)
+            for row in self._db.all(f"SELECT {COLUMNS} FROM requests WHERE done IS NULL ORDER BY id")
+        ]
 
     def start(self, number: int) -> bool:
         """Record that work on it begins; False if nobody waits for the answer any more."""
@@ -84,7 +87,7 @@ class Requests:
     def get(self, number: int) -> Request | None:
         """One request, None if it never existed or was done long ago."""
         row = self._db.one(f"SELECT {COLUMNS} FROM requests WHERE id = ?", (number,))
-        return None if row is None else _request(row)
+        return None if row is None else _decode_request(row)
 
 
 @contextmanager
@@ -124,7 +127,7 @@ class Restarts:
         self._db.write("DELETE FROM restarts WHERE key NOT IN (SELECT key FROM applied)")
 
 
-def _request(row: tuple[Any, ...]) -> Request:
+def _decode_request(row: tuple[Any, ...]) -> Request:
     number, kind, args, by, at, started, done, result = row
     with stored_row("requests", number):
         answer = None if result is None else msgspec.json.decode(result, type=dict[str, Any])

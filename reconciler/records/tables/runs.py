@@ -88,21 +88,21 @@ class Runs:
     def last(self, source: str) -> Run | None:
         """The latest run of ``source``, finished or not."""
         row = self._db.one(f"SELECT {COLUMNS} FROM runs WHERE source = ? ORDER BY id DESC LIMIT 1", (source,))
-        return None if row is None else _run(row)
+        return None if row is None else _decode_run(row)
 
     def last_read(self, source: str) -> Run | None:
         """The latest run of ``source`` that could read a revision."""
         where = "source = ? AND outcome <> ?"
         row = self._db.one(f"SELECT {COLUMNS} FROM runs WHERE {where} ORDER BY id DESC LIMIT 1", (source, UNREADABLE))
-        return None if row is None else _run(row)
+        return None if row is None else _decode_run(row)
 
     def list(self, limit: int = 100, source: str = "") -> Sequence[Run]:
         """The last ``limit`` runs, of ``source`` or of all, newest first."""
         where, args = ("WHERE source = ? ", (source,)) if source else ("", ())
         rows = self._db.all(f"SELECT {COLUMNS} FROM runs {where}ORDER BY id DESC LIMIT ?", (*args, limit))
-        return [_run(row) for row in rows]
+        return [_decode_run(row) for row in rows]
 
 
-def _run(row: tuple[Any, ...]) -> Run:
+def _decode_run(row: tuple[Any, ...]) -> Run:
     with stored_row("runs", row[0]):
         return Run(*(*row[:8], _decode(row[8]), *row[9:]))

@@ -99,7 +99,7 @@ class TrafficHolds:
 
     def remove(self, key: AnyKey) -> bool:
         """End the hold of ``key``; returns whether it was current."""
-        current = any(each.key == key for each in self.all())
+        current = any(hold.key == key for hold in self.all())
         self._db.write("DELETE FROM traffic_holds WHERE key = ?", (str(key),))
         return current
 

@@ -8,13 +8,13 @@ import msgspec
 
 from reconciler.planning.blame import WHOLE, Blame, Blames
 from reconciler.planning.plan import Action, Plan, Step, causes_of_waiting
-from reconciler.render.plan.summary import changes_of, summary
+from reconciler.render.plan.summary import changes_of, count_actions
 
 FORMAT_VERSION = 2
 """The version of plan documents. Those without one have version 1, with other names for three fields of the plan."""
 
 
-def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
+def build_plan_document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
     """Source, revision, digests, steps in order, and the summary; ``location`` is null where there is none.
 
     With ``blames`` each changed field, and each create and delete, has a ``blame``, or null.
@@ -26,15 +26,15 @@ def document(plan: Plan, blames: Blames | None = None) -> dict[str, Any]:
         "revision": plan.revision,
         "digest": plan.digest,
         "hold_digest": plan.hold_digest,
-        "steps": [_step(step, causes.get(step.id), blames) for step in plan.steps],
-        "retained": [{"key": str(each.key), "reason": each.reason} for each in plan.retained],
+        "steps": [_build_step(step, causes.get(step.id), blames) for step in plan.steps],
+        "retained": [{"key": str(resource.key), "reason": resource.reason} for resource in plan.retained],
         "renames": [{"before": str(rename.before), "after": str(rename.after)} for rename in plan.renames],
-        "summary": summary(plan),
+        "summary": count_actions(plan),
     }
 
 
-def _step(step: Step, cause: Step | None, blames: Blames | None) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _build_step(step: Step, cause: Step | None, blames: Blames | None) -> dict[str, Any]:
+    fields: dict[str, Any] = {
         "action": str(step.action),
         "key": str(step.key),
         "location": step.location or None,
@@ -47,15 +47,15 @@ def _step(step: Step, cause: Step | None, blames: Blames | None) -> dict[str, An
         "heals": step.heals,
     }
     if blames is not None and step.action in (Action.CREATE, Action.DELETE):
-        found["blame"] = _blame(blames.get((step.id, WHOLE)))
+        fields["blame"] = _build_blame(blames.get((step.id, WHOLE)))
     elif blames is not None:
-        found["changes"] = [
-            {**change, "blame": _blame(blames.get((step.id, change["path"])))} for change in found["changes"]
+        fields["changes"] = [
+            {**change, "blame": _build_blame(blames.get((step.id, change["path"])))} for change in fields["changes"]
         ]
-    return found
+    return fields
 
 
-def _blame(blame: Blame | None) -> dict[str, Any] | None:
+def _build_blame(blame: Blame | None) -> dict[str, Any] | None:
     """Commit and author are null where the commit is older than the search, the line where there is none."""
     if blame is None:
         return None

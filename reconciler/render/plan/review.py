@@ -12,7 +12,7 @@ from reconciler.model.finding import Finding, Severity, has_errors
 from reconciler.model.revision import Revision
 from reconciler.planning.blame import Blames
 from reconciler.planning.plan import Plan
-from reconciler.printable import code_span, printable
+from reconciler.printable import code_span, escape_text
 from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import (
     explain_hint,
@@ -21,10 +21,10 @@ from reconciler.render.findings import (
     markdown_findings,
     severity_counts,
 )
-from reconciler.render.plan.json import document
-from reconciler.render.plan.markdown import markdown
+from reconciler.render.plan.json import build_plan_document
+from reconciler.render.plan.markdown import render_markdown
 from reconciler.render.plan.rendered import RenderedPlan
-from reconciler.render.plan.text import text
+from reconciler.render.plan.text import render_plan_text
 from reconciler.render.sources import hold_lines, source_document
 from reconciler.status.source_status import SourceStatus
 
@@ -79,8 +79,8 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
     if review.plan is None:
         shown += f"{review.revision} is refused: {severity_counts(review.findings)}\n"
     else:
-        shown += text(review.plan, colour=colour, blames=review.blames, since=review.since)
-        shown += "".join(f"{printable(line)}\n" for line in _foreseen(review))
+        shown += render_plan_text(review.plan, colour=colour, blames=review.blames, since=review.since)
+        shown += "".join(f"{escape_text(line)}\n" for line in _render_foreseen_lines(review))
     if review.status is not None:
         shown += "".join(f"Source {review.status.name}: {line}\n" for line in hold_lines(review.status))
     return shown + explain_hint(review.findings)
@@ -88,8 +88,8 @@ def plan_text(review: PlanReview, *, colour: bool = False) -> str:
 
 def plan_markdown(review: PlanReview) -> str:
     """The comment on a pull request: the plan, the findings, its limitations, and holds of the source."""
-    shown = _markdown(review)
-    shown += "".join(f"\n{code_span(line)}\n" for line in _foreseen(review))
+    shown = _render_review_markdown(review)
+    shown += "".join(f"\n{code_span(line)}\n" for line in _render_foreseen_lines(review))
     if (status := review.status) is not None:
         shown += "".join(f"\nSource {code_span(status.name)}: {code_span(line)}\n" for line in hold_lines(status))
     return shown
@@ -99,20 +99,20 @@ def plan_document(review: PlanReview) -> dict[str, Any]:
     """The plan as JSON values, or the findings that refuse it."""
     if review.plan is None:
         return findings_document(review.findings, review.documents, review.resources)
-    found = document(review.plan, review.blames)
+    fields = build_plan_document(review.plan, review.blames)
     if review.since:
-        found["since"] = review.since
+        fields["since"] = review.since
     if review.status is not None:
-        found["not_enforced"] = [
-            {"message": each.message, "location": each.location, "keys": list(map(str, each.keys))}
-            for each in review.limitations
+        fields["not_enforced"] = [
+            {"message": limitation.message, "location": limitation.location, "keys": list(map(str, limitation.keys))}
+            for limitation in review.limitations
         ]
-        found["stops"] = [
-            {"message": each.message, "location": each.location, "key": str(each.key)} for each in review.stops
+        fields["stops"] = [
+            {"message": stop.message, "location": stop.location, "key": str(stop.key)} for stop in review.stops
         ]
         status = source_document(review.status)
-        found |= {name: status[name] for name in ("pinned", "suspended")}
-    return found
+        fields |= {name: status[name] for name in ("pinned", "suspended")}
+    return fields
 
 
 def failure_document(source: str, error: ReconcilerError) -> dict[str, Any]:
@@ -125,20 +125,20 @@ def failure_markdown(source: str, error: ReconcilerError) -> str:
     return f"### Source {code_span(source)}: no plan\n\n{code_span(str(error))}\n"
 
 
-def _markdown(review: PlanReview) -> str:
+def _render_review_markdown(review: PlanReview) -> str:
     if review.plan is None:
         return markdown_findings(review.findings, "Refused")
-    shown = markdown(review.plan, review.blames, review.since)
+    shown = render_markdown(review.plan, review.blames, review.since)
     if all(finding.severity is Severity.NOTICE for finding in review.findings):
         return shown
     heading = "Skipped" if has_errors(review.findings) else "Warnings"
     return f"{shown}\n{markdown_findings(review.findings, heading)}"
 
 
-def _foreseen(review: PlanReview) -> Iterator[str]:
+def _render_foreseen_lines(review: PlanReview) -> Iterator[str]:
     """A line for each stop and each limitation on this host."""
-    for each in review.stops[:MAX_LIMITATIONS]:
-        yield f"Stops at {each.location}: {each.key}: {each.message}"
+    for stop in review.stops[:MAX_LIMITATIONS]:
+        yield f"Stops at {stop.location}: {stop.key}: {stop.message}"
     if len(review.stops) > MAX_LIMITATIONS:
         yield f"… and {len(review.stops) - MAX_LIMITATIONS} more that stops"
     yield from _not_enforced(review.limitations)
@@ -146,9 +146,9 @@ def _foreseen(review: PlanReview) -> Iterator[str]:
 
 def _not_enforced(limitations: Sequence[ForeseenLimitation]) -> Iterator[str]:
     """A line for each limitation, with its workloads."""
-    for each in limitations[:MAX_LIMITATIONS]:
-        names = ", ".join(map(str, each.keys[:MAX_KEYS]))
-        more_keys = f" and {len(each.keys) - MAX_KEYS} more" if len(each.keys) > MAX_KEYS else ""
-        yield f"Not enforced at {each.location}: {names}{more_keys}: {each.message}"
+    for limitation in limitations[:MAX_LIMITATIONS]:
+        names = ", ".join(map(str, limitation.keys[:MAX_KEYS]))
+        more_keys = f" and {len(limitation.keys) - MAX_KEYS} more" if len(limitation.keys) > MAX_KEYS else ""
+        yield f"Not enforced at {limitation.location}: {names}{more_keys}: {limitation.message}"
     if len(limitations) > MAX_LIMITATIONS:
         yield f"… and {len(limitations) - MAX_LIMITATIONS} more that is not enforced"

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from reconciler.manifests.secret_values import shown
+from reconciler.manifests.secret_values import strip_digest
 from reconciler.model.key import Key, Kind
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Hold, Plan, Step, StepId, causes_of_waiting
-from reconciler.printable import printable, printable_json
+from reconciler.printable import escape_text, printable_json
 
 HOLD_REASONS = {
     Hold.BUDGET: "more deletes than one run may make",
@@ -58,7 +58,7 @@ class Group(msgspec.Struct, frozen=True):
         return f"waits for approval: {HOLD_REASONS[self.step.hold]}{until}"
 
 
-def groups(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
+def group_steps(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
     """Return the plan's steps by GVC (``""``: the org), grouped by key and effect."""
 
     def home(step: Step) -> str:
@@ -73,10 +73,10 @@ def groups(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
             mark = msgspec.json.encode(step.changes)
             cause = causes[step.id].key if step.id in causes else None
             alike.setdefault((step.key, step.action, step.hold, step.heals, cause, mark), []).append(step)
-        yield gvc, [_group(same, causes) for same in alike.values()]
+        yield gvc, [_make_group(same, causes) for same in alike.values()]
 
 
-def _group(steps: list[Step], causes: Mapping[StepId, Step]) -> Group:
+def _make_group(steps: list[Step], causes: Mapping[StepId, Step]) -> Group:
     places = tuple(sorted(step.location for step in steps if step.location))
     return Group(steps[0], places, steps[0].changes, causes.get(steps[0].id))
 
@@ -87,13 +87,15 @@ def changes_of(step: Step) -> tuple[FieldChange, ...]:
         return step.changes
     body: dict[str, Any] = msgspec.json.decode(step.body)
     change = ChangeClass.NEW_VERSION if step.key.kind is Kind.WORKLOAD else ChangeClass.IN_PLACE
-    fields = ((name, shown(value)) for name, value in sorted(body.items()) if name not in ("kind", "name", "gvc"))
+    fields = (
+        (name, strip_digest(value)) for name, value in sorted(body.items()) if name not in ("kind", "name", "gvc")
+    )
     if step.action is Action.CREATE:
         return tuple(FieldChange(name, None, value, change) for name, value in fields)
     return tuple(FieldChange(name, value, None, change) for name, value in fields)
 
 
-def summary(plan: Plan) -> dict[str, int]:
+def count_actions(plan: Plan) -> dict[str, int]:
     """Count keys (not steps) by action; and those that wait for approval, are suspended, or stay as orphans.
 
     ``blocked`` counts those that wait for a held or suspended one.
@@ -101,7 +103,7 @@ def summary(plan: Plan) -> dict[str, int]:
     keys = Counter(action for action, _ in {(step.action, step.key) for step in plan.steps})
     on_hold = {step.key for step in plan.steps if step.hold.approvable}
     suspended = {step.key for step in plan.steps if step.hold is Hold.SUSPENDED}
-    blocked = {each.key for each in causes_of_waiting(plan.steps)}
+    blocked = {cause.key for cause in causes_of_waiting(plan.steps)}
     aside = {
         "waiting": len(on_hold),
         "suspended": len(suspended),
@@ -111,9 +113,9 @@ def summary(plan: Plan) -> dict[str, int]:
     return {str(action): keys[action] for action in Action} | aside
 
 
-def sentence(plan: Plan) -> str:
+def format_summary(plan: Plan) -> str:
     """``2 to create, 1 to delete (1 waits for approval)``, or a sentence for an empty plan."""
-    count = summary(plan)
+    count = count_actions(plan)
     parts = [f"{count[action]} to {action}" for action in Action if count[action]]
     if not parts:
         return "nothing to do"
@@ -126,33 +128,33 @@ def sentence(plan: Plan) -> str:
 
 
 def shown_pair(change: FieldChange) -> tuple[str, str] | None:
-    """The values before and after, if one line can show both in full; else None: use ``differences``.
+    """The values before and after, if one line can show both in full; else None: use ``diff_lines``.
 
     Secret values look the same before and after, so ``DIFFERS`` replaces the second.
     """
     values = change.before, change.after
     before, after = map(one_line, values)
     if before == after:
-        return _cut(before), DIFFERS
+        return _cut_line(before), DIFFERS
     both_lists = all(isinstance(value, list) for value in values)
     several_lines = any(isinstance(value, str) and "\n" in value for value in values)
     return None if both_lists or several_lines or max(len(before), len(after)) > MAX_INLINE else (before, after)
 
 
-def differences(before: Any, after: Any) -> list[tuple[str, str]]:
+def diff_lines(before: Any, after: Any) -> list[tuple[str, str]]:
     """Return the lines of a difference: ``-`` or ``+`` (a blank: in both, for context), and the text.
 
     For lists of plain values and for texts, only the entries or lines that differ are shown. Other values are shown
     whole, as YAML; a long line is cut in the part that both share, and at its end.
     """
-    old, new = _lines(before), _lines(after)
+    old, new = _split_lines(before), _split_lines(after)
     if isinstance(before, list) and isinstance(after, list):
         return _entries_changed(old, new) or _unified_diff(old, new)
     if isinstance(before, str) and isinstance(after, str) and max(len(old), len(new)) > 1:
         return _unified_diff(old, new)
     if len(old) == len(new) == 1:
         old[0], new[0] = _around_difference(old[0], new[0])
-    return [("-", _cut(line)) for line in old] + [("+", _cut(line)) for line in new]
+    return [("-", _cut_line(line)) for line in old] + [("+", _cut_line(line)) for line in new]
 
 
 def _entries_changed(old: list[str], new: list[str]) -> list[tuple[str, str]]:
@@ -160,27 +162,27 @@ def _entries_changed(old: list[str], new: list[str]) -> list[tuple[str, str]]:
     gone, come = Counter(old) - Counter(new), Counter(new) - Counter(old)
     if _remove_counted(old, gone) != _remove_counted(new, come):
         return []
-    return [("-", _cut(line)) for line in gone.elements()] + [("+", _cut(line)) for line in come.elements()]
+    return [("-", _cut_line(line)) for line in gone.elements()] + [("+", _cut_line(line)) for line in come.elements()]
 
 
 def _remove_counted(lines: list[str], counts: Mapping[str, int]) -> list[str]:
     """``lines`` without the last ``counts`` occurrences of each."""
-    left, found = Counter(counts), []
+    left, remaining = Counter(counts), []
     for line in reversed(lines):
         if left[line]:
             left[line] -= 1
         else:
-            found.append(line)
-    return found[::-1]
+            remaining.append(line)
+    return remaining[::-1]
 
 
 def _unified_diff(old: list[str], new: list[str]) -> list[tuple[str, str]]:
     if len(old) * len(new) > _MAX_ALIGNED:
-        return [("-", _cut(line)) for line in old] + [("+", _cut(line)) for line in new]
+        return [("-", _cut_line(line)) for line in old] + [("+", _cut_line(line)) for line in new]
     from difflib import unified_diff  # only long texts need it
 
     unified = list(unified_diff(old, new, lineterm="", n=1))
-    return [(line[0], _cut(line[1:])) for line in unified[2:] if line[0] in "+- "]
+    return [(line[0], _cut_line(line[1:])) for line in unified[2:] if line[0] in "+- "]
 
 
 def _around_difference(old: str, new: str) -> tuple[str, str]:
@@ -193,21 +195,21 @@ def _around_difference(old: str, new: str) -> tuple[str, str]:
     return left_out + old[alike - _CONTEXT :], left_out + new[alike - _CONTEXT :]
 
 
-def _cut(line: str) -> str:
+def _cut_line(line: str) -> str:
     """``line``, cut at its end where it is longer than ``MAX_LINE``."""
     return line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} … and {len(line) - MAX_LINE} more characters"
 
 
-def _lines(value: Any) -> list[str]:
+def _split_lines(value: Any) -> list[str]:
     """The lines of a text, the entries of a list of plain values, else lines of YAML; empty for no value."""
     if value is None:
         return []
     if isinstance(value, str):
-        return [printable(line) for line in value.removesuffix("\n").split("\n")] if value else ['""']
+        return [escape_text(line) for line in value.removesuffix("\n").split("\n")] if value else ['""']
     if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict | list) for item in value)):
-        from reconciler.documents.writer import written  # only what comes or goes as a whole needs it
+        from reconciler.documents.writer import render_document  # only what comes or goes as a whole needs it
 
-        return [printable(line) for line in written(value).splitlines()]
+        return [escape_text(line) for line in render_document(value).splitlines()]
     if not isinstance(value, list):
         return [one_line(value)]
     return [one_line(item) for item in value] or ["[]"]

@@ -42,7 +42,7 @@ def read_anchors(path: Path, branch: str, tip: str = "") -> Iterator[Anchor]:
                 return
             tip = str(git.lookup_reference(lookup_name(ref)).resolve().target)
         for commit in git.walk(tip):
-            if found := _ANCHOR.search(commit.message):
-                yield Anchor(str(commit.id), commit.commit_time, int(found[1]), found[2])
+            if match := _ANCHOR.search(commit.message):
+                yield Anchor(str(commit.id), commit.commit_time, int(match[1]), match[2])
     except GIT_FAULTS as fault:
         raise SourceError(f"branch {branch} of {path} cannot be read: {fault}") from None

@@ -16,7 +16,7 @@ from reconciler.errors import SourceError
 from reconciler.listing import list_paths
 from reconciler.private_files import make_directory
 from reconciler.source.libgit import PackDirectory, lookup_name, open_git
-from reconciler.status.branch.layout import divide
+from reconciler.status.branch.layout import divide_tree
 from reconciler.status.branch.owner import file_access_of
 from reconciler.status.branch.packing import EVERY, OwnPacks, pack_own
 from reconciler.status.branch.trees import Changes, write_tree
@@ -136,10 +136,10 @@ class StatusBranch:
         """Content of the file ``path`` at the tip; None if there is none."""
         tip = self.tip()
         try:
-            found = self._git[tip].peel(pygit2.Tree)[lookup_name(path)] if tip else None
+            entry = self._git[tip].peel(pygit2.Tree)[lookup_name(path)] if tip else None
         except GIT_FAULTS:
             return None
-        return found.data if isinstance(found, pygit2.Blob) else None
+        return entry.data if isinstance(entry, pygit2.Blob) else None
 
     def _at(self, ref: str) -> str:
         try:
@@ -163,7 +163,7 @@ class StatusBranch:
         before = base
         if base is not None and divided:
             with self._file_access():
-                before = divide(self._git, base, divided)
+                before = divide_tree(self._git, base, divided)
         tree = write_tree(self._git, before, changes)
         if str(tree) == (str(base.id) if base is not None else _EMPTY_TREE):
             return tip
@@ -273,8 +273,8 @@ def _read_head(path: Path) -> str:
     return ""
 
 
-def _in_the_way(ref: str, wanted: str) -> bool:
-    return ref.startswith(f"{wanted}/") or wanted.startswith(f"{ref}/")
+def _in_the_way(ref: str, target: str) -> bool:
+    return ref.startswith(f"{target}/") or target.startswith(f"{ref}/")
 
 
 def prepare_bare(path: Path) -> Path:

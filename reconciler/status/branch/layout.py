@@ -48,7 +48,7 @@ class Layout:
         self._known: dict[str, bool] = {}
         folders: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for key in keys:
-            top, kind, file = _segments(key)
+            top, kind, file = _get_path_segments(key)
             folders[top, kind].add(file)
         tops = {top for top, _ in folders if top != ORG_DIRECTORY}
         self.divided: list[str] = []
@@ -59,7 +59,7 @@ class Layout:
 
     def path(self, key: Key) -> str:
         """The path of the status file of ``key``: ``shop/workload/api.yaml``, or ``shop/workload/_3f/api.yaml``."""
-        top, kind, file = _segments(key)
+        top, kind, file = _get_path_segments(key)
         folder = f"{self._top(top)}/{kind}"
         return f"{folder}/{_bucket_of(file)}/{file}" if self._is_divided(folder) else f"{folder}/{file}"
 
@@ -86,7 +86,7 @@ class Layout:
             self.divided.append(folder)
 
 
-def divide(git: pygit2.Repository, tree: pygit2.Tree, folders: Iterable[str]) -> pygit2.Tree:
+def divide_tree(git: pygit2.Repository, tree: pygit2.Tree, folders: Iterable[str]) -> pygit2.Tree:
     """``tree`` with the status files of ``folders`` in buckets; files and directories of others stay."""
     for folder in folders:
         changed = git[_divided_below(git, tree, folder.split("/") if folder else [])]
@@ -97,7 +97,7 @@ def divide(git: pygit2.Repository, tree: pygit2.Tree, folders: Iterable[str]) ->
 
 def _divided_below(git: pygit2.Repository, tree: pygit2.Tree, names: list[str]) -> pygit2.Oid:
     if not names:
-        return _divided(git, tree)
+        return _divide_entries(git, tree)
     name, *rest = names
     below = _tree_at(tree, name)
     if below is None:
@@ -110,10 +110,10 @@ def _divided_below(git: pygit2.Repository, tree: pygit2.Tree, names: list[str]) 
     return builder.write()
 
 
-def _divided(git: pygit2.Repository, tree: pygit2.Tree) -> pygit2.Oid:
+def _divide_entries(git: pygit2.Repository, tree: pygit2.Tree) -> pygit2.Oid:
     buckets: defaultdict[str, list[pygit2.Tree | pygit2.Blob]] = defaultdict(list)
-    present = _underscored(tree)
-    others = (tree[place] for place in (*range(present.start), *range(present.stop, len(tree))))
+    present = _find_underscored_range(tree)
+    others = (tree[index] for index in (*range(present.start), *range(present.stop, len(tree))))
     for entry in filter(_is_status, others):
         assert entry.name is not None
         buckets[_bucket_of(entry.name)].append(entry)
@@ -140,16 +140,16 @@ def _is_status(entry: pygit2.Object) -> bool:
 
 
 def _has_buckets(tree: pygit2.Tree | None) -> bool:
-    return tree is not None and any(_is_bucket(tree[place]) for place in _underscored(tree))
+    return tree is not None and any(_is_bucket(tree[index]) for index in _find_underscored_range(tree))
 
 
-def _underscored(tree: pygit2.Tree) -> range:
+def _find_underscored_range(tree: pygit2.Tree) -> range:
     """The places of the entries whose names start with ``_``, as those of buckets do; Git sorts entries by name.
 
     Each commit needs them in each directory on its way, and pygit2 makes an object of each entry that is read.
     """
     places = range(len(tree))
-    first, after = (bisect_left(places, sign, key=lambda place: _raw_name(tree[place])) for sign in (b"_", b"`"))
+    first, after = (bisect_left(places, sign, key=lambda index: _raw_name(tree[index])) for sign in (b"_", b"`"))
     return range(first, after)
 
 
@@ -168,14 +168,16 @@ def _tree_at(tree: pygit2.Tree | None, folder: str) -> pygit2.Tree | None:
     return tree
 
 
-def _segments(key: Key) -> _Segments:
-    return _Segments(_safe(key.gvc) if key.gvc else ORG_DIRECTORY, key.kind.value, f"{_safe(key.name)}.yaml")
+def _get_path_segments(key: Key) -> _Segments:
+    return _Segments(
+        _escape_segment(key.gvc) if key.gvc else ORG_DIRECTORY, key.kind.value, f"{_escape_segment(key.name)}.yaml"
+    )
 
 
 def _bucket_of(name: str) -> str:
     return f"_{blake2b(name.encode(), digest_size=1).hexdigest()}"
 
 
-def _safe(name: str) -> str:
+def _escape_segment(name: str) -> str:
     """``name`` as one path segment; names of applied resources are already safe and stay unchanged."""
     return _UNSAFE.sub(lambda sign: "".join(f"%{byte:02X}" for byte in sign[0].encode()), name)

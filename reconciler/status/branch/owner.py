@@ -21,10 +21,10 @@ def owner_of(repository: Path) -> tuple[int, int] | None:
     if os.geteuid() != 0:
         return None
     try:
-        found = repository.stat()
+        stat = repository.stat()
     except OSError as fault:
         raise SourceError(f"status cannot be written to {repository}: {fault.strerror}") from None
-    return (found.st_uid, found.st_gid) if found.st_uid != 0 else None
+    return (stat.st_uid, stat.st_gid) if stat.st_uid != 0 else None
 
 
 @contextmanager

@@ -35,7 +35,9 @@ class Pack(msgspec.Struct, frozen=True):
 
 def pack_own(repository: Path) -> None:
     """Pack a repository that is all ours, and drop the former history of its branch. Raises SourceError."""
-    _git(repository, ["gc", "--quiet", f"--prune={_UNREACHABLE}"], clean_environment() | {"GIT_DIR": str(repository)})
+    _run_git(
+        repository, ["gc", "--quiet", f"--prune={_UNREACHABLE}"], clean_environment() | {"GIT_DIR": str(repository)}
+    )
 
 
 class OwnPacks:
@@ -55,29 +57,29 @@ class OwnPacks:
 
         What nothing refers to is left to the garbage collection of the repository's owner. Raises SourceError.
         """
-        wanted = "".join(f"{tip}\n" for tip in tips) + (f"^{former}\n" if former else "")
+        revisions = "".join(f"{tip}\n" for tip in tips) + (f"^{former}\n" if former else "")
         # After a failure, no pack is merged again.
-        made, self._made = self._made, []
+        packs, self._made = self._made, []
         with ExitStack() as scratch:
             with file_access_of(self._repository):
                 environment = scratch.enter_context(borrowed_objects(self._objects))
-            if name := self._pack(["--revs"], wanted.encode(), environment):
+            if name := self._pack(["--revs"], revisions.encode(), environment):
                 count = self._remove_loose(self._listed(name, environment))
-                made = [*filter(self._is_ours, made), Pack(name, count)]
-            while len(made) > 1 and made[-2].objects <= min(2 * made[-1].objects, LARGEST - made[-1].objects):
-                *made, one, other = made
-                made.append(self._merged(one, other, environment))
-        self._made = made
+                packs = [*filter(self._is_ours, packs), Pack(name, count)]
+            while len(packs) > 1 and packs[-2].objects <= min(2 * packs[-1].objects, LARGEST - packs[-1].objects):
+                *packs, one, other = packs
+                packs.append(self._merged(one, other, environment))
+        self._made = packs
 
     def _merged(self, one: Pack, other: Pack, environment: dict[str, str]) -> Pack:
-        wanted = b"".join(oid + b"\n" for pack in (one, other) for oid in self._listed(pack.name, environment))
-        name = self._pack([], wanted, environment)
+        oids = b"".join(oid + b"\n" for pack in (one, other) for oid in self._listed(pack.name, environment))
+        name = self._pack([], oids, environment)
         former = {one.name, other.name} - {name}  # if one has all objects of the other, the result is that one
         with file_access_of(self._repository):
             # Git too removes the index first: nobody looks for a pack without one.
             for suffix in ("idx", "rev", "pack"):
-                for each in former:
-                    self._path(each, suffix).unlink(missing_ok=True)
+                for text in former:
+                    self._path(text, suffix).unlink(missing_ok=True)
         return Pack(name, one.objects + other.objects)
 
     def _is_ours(self, pack: Pack) -> bool:
@@ -85,16 +87,16 @@ class OwnPacks:
         with file_access_of(self._repository):
             return self._path(pack.name, "idx").exists() and not self._path(pack.name, "keep").exists()
 
-    def _pack(self, options: list[str], wanted: bytes, environment: dict[str, str]) -> str:
+    def _pack(self, options: list[str], objects: bytes, environment: dict[str, str]) -> str:
         command = ["pack-objects", *options, "--quiet", "--non-empty", "--threads=1", str(self._objects / "pack/pack")]
-        return _git(self._repository, command, environment, wanted).strip().decode()
+        return _run_git(self._repository, command, environment, objects).strip().decode()
 
     def _listed(self, name: str, environment: dict[str, str]) -> Iterator[bytes]:
         """The ids of the objects of a pack, in hexadecimal digits."""
         with file_access_of(self._repository):
             index = self._path(name, "idx").read_bytes()
         # A first apply leaves an object for each resource: no list of them.
-        return (line.split(b" ")[1] for line in BytesIO(_git(self._repository, ["show-index"], environment, index)))
+        return (line.split(b" ")[1] for line in BytesIO(_run_git(self._repository, ["show-index"], environment, index)))
 
     def _remove_loose(self, objects: Iterable[bytes]) -> int:
         """Remove the files of ``objects``, and return how many objects there are."""
@@ -110,7 +112,7 @@ class OwnPacks:
         return self._objects / "pack" / f"pack-{name}.{suffix}"
 
 
-def _git(repository: Path, command: list[str], environment: dict[str, str], stdin: bytes = b"") -> bytes:
+def _run_git(repository: Path, command: list[str], environment: dict[str, str], stdin: bytes = b"") -> bytes:
     """The output of a git command that runs as the owner of ``repository``."""
     user, group = owner_of(repository) or (None, None)
     what = f"git {command[0]} in {repository}"

@@ -57,12 +57,12 @@ def write_tree(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Change
     missing path changes nothing. Raises SourceError if Git refuses.
     """
     if isinstance(changes, LazyFiles) or len(changes) > FEW:
-        return _imported(git, tree, changes)
+        return _import_changes(git, tree, changes)
     with file_access_of(Path(git.path)):
-        return _applied(git, tree, _nested(changes)) or git.TreeBuilder().write()
+        return _apply_changes(git, tree, _nest_changes(changes)) or git.TreeBuilder().write()
 
 
-def _nested(changes: Changes) -> Nested:
+def _nest_changes(changes: Changes) -> Nested:
     root: Nested = {}
     for path, content in changes.items():
         *directories, name = path.split("/")
@@ -79,14 +79,14 @@ def _nested(changes: Changes) -> Nested:
     return root
 
 
-def _applied(git: pygit2.Repository, tree: pygit2.Tree | None, node: Nested) -> pygit2.Oid | None:
+def _apply_changes(git: pygit2.Repository, tree: pygit2.Tree | None, node: Nested) -> pygit2.Oid | None:
     """The new tree's id, or None if it is empty."""
     builder = git.TreeBuilder() if tree is None else git.TreeBuilder(tree)
     for name, change in node.items():
         entry = builder.get(lookup_name(name))
         old = entry if isinstance(entry, pygit2.Tree) else None
         if isinstance(change, dict):
-            new = _applied(git, old, change)
+            new = _apply_changes(git, old, change)
             if new is not None:
                 builder.insert(name, new, FileMode.TREE)
             elif old is not None:
@@ -98,7 +98,7 @@ def _applied(git: pygit2.Repository, tree: pygit2.Tree | None, node: Nested) -> 
     return builder.write() if len(builder) else None
 
 
-def _imported(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes) -> pygit2.Oid:
+def _import_changes(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes) -> pygit2.Oid:
     """The same through ``git fast-import``, which writes one pack instead of a file per object.
 
     It runs in a repository of ours that borrows the objects of ``git``, as the user who owns those.
@@ -113,7 +113,7 @@ def _imported(git: pygit2.Repository, tree: pygit2.Tree | None, changes: Changes
             # A fast-import that stops early reports that by its exit status, and nothing before the end of its input.
             try:
                 with suppress(BrokenPipeError):
-                    importer.stdin.writelines(_stream(tree, changes))
+                    importer.stdin.writelines(_stream_commit(tree, changes))
             except BaseException:
                 # Let it end normally: a killed fast-import would leave half a pack behind.
                 importer.communicate(b"done\n")
@@ -143,7 +143,7 @@ def _start_import(environment: dict[str, str], owner: tuple[int, int] | None) ->
         raise SourceError(f"git fast-import cannot be run: {fault}; is git installed?") from None
 
 
-def _stream(tree: pygit2.Tree | None, changes: Changes) -> Iterator[bytes]:
+def _stream_commit(tree: pygit2.Tree | None, changes: Changes) -> Iterator[bytes]:
     """A temporary commit: only its tree is needed, which fast-import returns."""
     yield b"feature done\nreset %b\ncommit %b\n" % ((_IMPORT_REF.encode(),) * 2)
     yield b"committer reconciler <reconciler@localhost> 0 +0000\ndata 0\n"
@@ -151,9 +151,9 @@ def _stream(tree: pygit2.Tree | None, changes: Changes) -> Iterator[bytes]:
         yield b'M 040000 %b ""\n' % str(tree.id).encode()
     for path, content in changes.items():
         if content is not None:
-            yield b"M 100644 inline %b\ndata %d\n%b\n" % (_quoted(path), len(content), content)
+            yield b"M 100644 inline %b\ndata %d\n%b\n" % (_quote_path(path), len(content), content)
         elif tree is not None and _is_file(tree, path):
-            yield b"D %b\n" % _quoted(path)
+            yield b"D %b\n" % _quote_path(path)
     yield b'ls ""\ndone\n'
 
 
@@ -164,6 +164,6 @@ def _is_file(tree: pygit2.Tree, path: str) -> bool:
         return False
 
 
-def _quoted(path: str) -> bytes:
+def _quote_path(path: str) -> bytes:
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'.encode()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from reconciler.convert.budget import Budget
-from reconciler.convert.compose.project import Project, load
+from reconciler.convert.compose.project import Project, load_project
 from reconciler.errors import UnreadableFileError
 
 
@@ -24,7 +24,7 @@ def project(
         content = files[path]
         return content if isinstance(content, bytes) else content.encode()
 
-    return load(paths or [*files], environ or {}, profiles, read_file, budget)
+    return load_project(paths or [*files], environ or {}, profiles, read_file, budget)
 
 
 def remarks(found: Project) -> list[str]:

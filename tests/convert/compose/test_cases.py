@@ -17,14 +17,14 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.convert.compose.convert import convert
+from reconciler.convert.compose.convert import convert_project
 from reconciler.convert.compose.fields import CARRIED, KNOWN, LEFT_OUT, SAME_HERE, steps_of
 from reconciler.convert.compose.project import Project
 from reconciler.convert.compose.reading import read_compose
 from reconciler.convert.drafts import Converted
-from reconciler.convert.notes import ConversionNote, findings
-from reconciler.documents.reader import read
-from reconciler.documents.writer import stream, written
+from reconciler.convert.notes import ConversionNote, make_findings
+from reconciler.documents.reader import parse_documents
+from reconciler.documents.writer import render_document, render_stream
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Pointer, Severity
 from reconciler.pipeline.externals import ExternalResources
@@ -46,7 +46,7 @@ LOCATION = "aws-us-west-2"
 
 @cache
 def case_of(file: Path) -> dict[str, Any]:
-    (document,) = read(file.read_bytes(), text_fields=frozenset({"environ"})).documents
+    (document,) = parse_documents(file.read_bytes(), text_fields=frozenset({"environ"})).documents
     value: dict[str, Any] = document.value
     return value
 
@@ -66,7 +66,7 @@ def loaded(case: Mapping[str, Any], files: Mapping[str, str] | None = None) -> P
 
 
 def messages(found: Project, result: Converted) -> list[str]:
-    places = sorted([*found.faults, *findings(result.remarks, found.contents)])
+    places = sorted([*found.faults, *make_findings(result.remarks, found.contents)])
     return [f"{each.path}:{each.line}:{each.column}: {each.severity}: {each.message} [{each.rule}]" for each in places]
 
 
@@ -74,11 +74,11 @@ def messages(found: Project, result: Converted) -> list[str]:
 def test_a_case_is_converted_as_its_file_expects(file: Path, tmp_path: Path) -> None:
     case = case_of(file)
     found = loaded(case)
-    result = convert(found, locations=[LOCATION])
-    output = stream(draft.body for draft in result.drafts)
+    result = convert_project(found, locations=[LOCATION])
+    output = render_stream(draft.body for draft in result.drafts)
     now = {**case, "output": output, "messages": "\n".join([*messages(found, result), ""])}
     if os.environ.get("REWRITE_CASES"):
-        file.write_text(written(now))
+        file.write_text(render_document(now))
         return
     assert now == case
     if ": error: " not in now["messages"]:
@@ -131,9 +131,9 @@ def without(value: Any, at: Pointer) -> Any:
 
 def outcome(case: Mapping[str, Any], files: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
     found = loaded(case, files)
-    result = convert(found, locations=[LOCATION])
+    result = convert_project(found, locations=[LOCATION])
     remarks = frozenset((each.rule, each.message) for each in result.remarks)
-    return stream(draft.body for draft in result.drafts), remarks | {("", each.message) for each in found.faults}
+    return render_stream(draft.body for draft in result.drafts), remarks | {("", each.message) for each in found.faults}
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.stem not in UNTRIED], ids=lambda file: file.stem)
@@ -141,7 +141,7 @@ def test_every_key_is_carried_over_or_remarked_on(file: Path) -> None:
     """Without a key, the manifests or the remarks differ; else a remark names it, or the key above that is left out."""
     case = case_of(file)
     found = loaded(case)
-    remarks = convert(found, locations=[LOCATION]).remarks
+    remarks = convert_project(found, locations=[LOCATION]).remarks
     before, silent = outcome(case, case["files"]), []
     for name in found.contents:
         # As the reader has it: aliases are written out, and each of their places is tried.
@@ -218,7 +218,7 @@ def test_no_remark_has_a_value(file: Path) -> None:
         if changed == case["files"]:
             continue
         found = loaded({**case, "environ": {**case.get("environ", {}), "CANARY": CANARY}}, changed)
-        result = convert(found)
+        result = convert_project(found)
         shown = [f"{each.message}{each.suggestion}" for each in (*found.faults, *result.remarks)]
         assert [each for each in shown if CANARY in each] == [], old
 
@@ -232,7 +232,7 @@ def test_a_value_of_an_env_file_or_secret_is_in_no_remark() -> None:
         "s": f"{CANARY}\x01",
     }  # fmt: skip
     found = project(files, "compose.yaml", environ={"X": f"{CANARY}\x01", "A": CANARY})
-    remarks = convert(found).remarks
+    remarks = convert_project(found).remarks
     assert len(remarks) > 3
     assert not any(CANARY in f"{each.message}{each.suggestion}" for each in remarks)
 
@@ -257,14 +257,14 @@ _PROJECT = st.fixed_dictionaries(
 @given(_PROJECT)
 def test_no_types_make_a_conversion_fail(value: Any) -> None:
     found = project({"compose.yaml": yaml.safe_dump(value)})
-    result = convert(found)
-    assert read(stream(draft.body for draft in result.drafts).encode()).faults == []
-    findings(result.remarks, found.contents)
+    result = convert_project(found)
+    assert parse_documents(render_stream(draft.body for draft in result.drafts).encode()).faults == []
+    make_findings(result.remarks, found.contents)
 
 
 @pytest.mark.parametrize(("field", "value"), [*product(_SERVICE_FIELDS, ODD)])
 def test_no_type_of_a_field_makes_a_conversion_fail(field: str, value: Any) -> None:
-    convert(project({"compose.yaml": yaml.safe_dump({"services": {"web": {"image": "a", field: value}}})}))
+    convert_project(project({"compose.yaml": yaml.safe_dump({"services": {"web": {"image": "a", field: value}}})}))
 
 
 _SIGNS = st.text("ab./~[]\"'x-*", max_size=5) | st.sampled_from([".common", "x.y", "services.a", "deploy.mode", ""])
@@ -277,14 +277,14 @@ _ODD_KEYS: st.SearchStrategy[Any] = st.recursive(
 def test_no_sign_in_a_key_makes_a_conversion_fail(whole: dict[str, Any], service: dict[str, Any]) -> None:
     value = {"services": {"web": {"image": "a", **service}, **{key: {"image": "b"} for key in service}}, **whole}
     found = project({"compose.yaml": yaml.safe_dump(value)})
-    result = convert(found)
-    assert read(stream(draft.body for draft in result.drafts).encode()).faults == []
-    findings(result.remarks, found.contents)
+    result = convert_project(found)
+    assert parse_documents(render_stream(draft.body for draft in result.drafts).encode()).faults == []
+    make_findings(result.remarks, found.contents)
 
 
 def test_a_key_with_dots_is_not_taken_for_a_field_in_another_one() -> None:
     found = project({"compose.yaml": "services: {web: {image: a, deploy.mode: replicated}}\n.common: &c {a: b}"})
-    remarks = [each.message for each in convert(found).remarks]
+    remarks = [each.message for each in convert_project(found).remarks]
     assert "`deploy.mode` has no counterpart and is left out" in remarks
     assert "`.common` has no counterpart and is left out" in remarks
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from docs.generate.platform_command import DIFFERENCES
-from reconciler.convert.compose.interpolation import MOST_NESTED, InterpolationError, interpolate
-from reconciler.documents.reader import read
+from reconciler.convert.compose.interpolation import MOST_NESTED, InterpolationError, interpolate_text
+from reconciler.documents.reader import parse_documents
 from tests.support.cases import CASES
 
 ENVIRON = {"SET": "value", "EMPTY": "", "OTHER": "other"}
@@ -34,11 +34,11 @@ ENVIRON = {"SET": "value", "EMPTY": "", "OTHER": "other"}
     ],
 )  # fmt: skip
 def test_variables_are_replaced(text: str, result: str) -> None:
-    assert interpolate(text, ENVIRON).text == result
+    assert interpolate_text(text, ENVIRON).text == result
 
 
 def test_unset_variables_are_named_once_and_those_of_unused_defaults_not_at_all() -> None:
-    assert interpolate("$NONE $NONE ${SET:-$UNUSED} ${LOST}", ENVIRON).unset == ("NONE", "LOST")
+    assert interpolate_text("$NONE $NONE ${SET:-$UNUSED} ${LOST}", ENVIRON).unset == ("NONE", "LOST")
 
 
 @pytest.mark.parametrize(
@@ -57,28 +57,30 @@ def test_unset_variables_are_named_once_and_those_of_unused_defaults_not_at_all(
 )
 def test_a_wrong_text_is_a_sentence(text: str, message: str) -> None:
     with pytest.raises(InterpolationError) as raised:
-        interpolate(text, ENVIRON)
+        interpolate_text(text, ENVIRON)
     assert str(raised.value) == message
 
 
 @given(st.text(alphabet="${}:-?+ASET_5 "))
 def test_no_text_makes_it_fail_in_another_way(text: str) -> None:
     with contextlib.suppress(InterpolationError):
-        interpolate(text, ENVIRON)
+        interpolate_text(text, ENVIRON)
 
 
 @given(st.text())
 def test_a_text_whose_dollar_signs_are_doubled_stays_as_it_is(text: str) -> None:
-    assert interpolate(text.replace("$", "$$"), ENVIRON).text == text
+    assert interpolate_text(text.replace("$", "$$"), ENVIRON).text == text
 
 
-(COMPOSE_GO,) = [each.value for each in read((CASES / "interpolation/compose-go.yaml").read_bytes()).documents]
+(COMPOSE_GO,) = [
+    each.value for each in parse_documents((CASES / "interpolation/compose-go.yaml").read_bytes()).documents
+]
 
 
 @pytest.mark.parametrize("vector", COMPOSE_GO["vectors"], ids=lambda vector: str(vector["text"]))
 def test_a_vector_of_compose_go_agrees_or_is_a_stated_difference(vector: dict[str, Any]) -> None:
     try:
-        found = interpolate(vector["text"], COMPOSE_GO["environ"]).text
+        found = interpolate_text(vector["text"], COMPOSE_GO["environ"]).text
     except InterpolationError as error:
         wanted = vector.get("error", "")
         agrees = wanted is True or (bool(wanted) and wanted in str(error))

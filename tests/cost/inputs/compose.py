@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from reconciler.convert.budget import Budget
-from reconciler.convert.compose.convert import convert as convert_compose
-from reconciler.convert.notes import findings
-from reconciler.documents.writer import stream
+from reconciler.convert.compose.convert import convert_project as convert_compose
+from reconciler.convert.notes import make_findings
+from reconciler.documents.writer import render_stream
 from tests.convert.compose.kit import project
 from tests.cost.growth import Shape
 from tests.cost.inputs.repeated import lines
@@ -39,8 +39,8 @@ def read_compose(source: ProjectSource) -> None:
     paths = [name for name in files if name.endswith(".yaml") and "/" not in name]
     found = project(files, *paths, environ=environ, profiles=profiles, budget=budget)
     converted = convert_compose(found)
-    findings(converted.remarks, found.contents)
-    stream(draft.body for draft in converted.drafts)
+    make_findings(converted.remarks, found.contents)
+    render_stream(draft.body for draft in converted.drafts)
 
 
 def compose(

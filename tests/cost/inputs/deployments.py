@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from reconciler.convert.budget import Budget
 from reconciler.convert.files import ConversionOptions, convert_files
-from reconciler.convert.kamal.convert import convert as convert_kamal
+from reconciler.convert.kamal.convert import convert_kamal_project as convert_kamal
 from reconciler.convert.kamal.convert import read_kamal
-from reconciler.documents.writer import stream
+from reconciler.documents.writer import render_stream
 from tests.cost.growth import Shape
 from tests.cost.inputs.compose import TIGHT
 from tests.cost.inputs.repeated import lines
@@ -18,13 +18,13 @@ HEAD = "service: app\nimage: app:1\n"
 
 def read_files(contents: dict[str, bytes]) -> None:
     """As `convert` reads files, up to the text of their manifests."""
-    stream(draft.body for draft in convert_files(contents, ConversionOptions("shop")).drafts)
+    render_stream(draft.body for draft in convert_files(contents, ConversionOptions("shop")).drafts)
 
 
 def read_tightly(contents: dict[str, bytes]) -> None:
     """deploy.yml with a budget that it reaches."""
     (project,), _ = read_kamal("deploy.yml", contents["deploy.yml"])
-    stream(draft.body for draft in convert_kamal(project, "shop", Budget(*TIGHT)).drafts)
+    render_stream(draft.body for draft in convert_kamal(project, "shop", Budget(*TIGHT)).drafts)
 
 
 def deployed(*texts: str, count: int = 200, tight: bool = False) -> Shape:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from reconciler.manifests.decoder import decode
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.normalize import ManifestContext
-from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt
+from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt_secrets
 from reconciler.sops.keys import Keyring
 from tests.cost.growth import Shape
 from tests.cost.inputs.repeated import lines
@@ -23,16 +23,16 @@ def identity() -> tuple[str, str]:
 
 def _sealed(text: str) -> bytes:
     """``text``, encrypted as `reconciler secret encrypt` does it."""
-    return encrypt(text.encode(), [identity()[1]], EncryptionRules(), MOMENT)
+    return encrypt_secrets(text.encode(), [identity()[1]], EncryptionRules(), MOMENT)
 
 
 def _decode(raw: bytes) -> None:
-    decode(raw, ManifestContext("acme", secret_key=b"k" * 32, secrets="encrypted-only"))
+    decode_manifests(raw, ManifestContext("acme", secret_key=b"k" * 32, secrets="encrypted-only"))
 
 
 def _decode_with_key(raw: bytes) -> None:
     ring = Keyring((identity()[0],), required=True)
-    decode(raw, ManifestContext("acme", secret_key=b"k" * 32, keyring=ring, secrets="encrypted-only"))
+    decode_manifests(raw, ManifestContext("acme", secret_key=b"k" * 32, keyring=ring, secrets="encrypted-only"))
 
 
 def _decrypt(raw: bytes) -> None:

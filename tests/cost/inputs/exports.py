@@ -7,10 +7,10 @@ from typing import Any
 
 import yaml
 
-from reconciler.convert.export.convert import normalise
-from reconciler.convert.notes import findings
+from reconciler.convert.export.convert import normalise_resources
+from reconciler.convert.notes import make_findings
 from reconciler.convert.reader import read_all
-from reconciler.documents.writer import stream
+from reconciler.documents.writer import render_stream
 from tests.cost.growth import Shape
 
 
@@ -20,9 +20,9 @@ def exported(make: Callable[[range], Any], count: int = 400) -> Shape:
     def read_export(raw: bytes) -> None:
         contents = {"all.yaml": raw}
         sources, _ = read_all(contents, frozenset({"tags"}))
-        imported = normalise(sources, "acme")
-        findings(imported.remarks, contents)
-        stream(draft.body for draft in imported.drafts)
+        imported = normalise_resources(sources, "acme")
+        make_findings(imported.remarks, contents)
+        render_stream(draft.body for draft in imported.drafts)
 
     return Shape(lambda size: yaml.dump(make(range(size)), Dumper=yaml.CSafeDumper).encode(), read_export, count)
 

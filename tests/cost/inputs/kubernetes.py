@@ -8,10 +8,10 @@ from typing import Any
 import yaml
 
 from reconciler.convert.budget import Budget
-from reconciler.convert.kubernetes.convert import convert as convert_kubernetes
-from reconciler.convert.notes import findings
+from reconciler.convert.kubernetes.convert import convert_kubernetes_resources as convert_kubernetes
+from reconciler.convert.notes import make_findings
 from reconciler.convert.reader import read_kubernetes
-from reconciler.documents.writer import stream
+from reconciler.documents.writer import render_stream
 from tests.cost.growth import Shape
 
 
@@ -31,8 +31,8 @@ def kubernetes(*parts: Callable[[int], Any], count: int = 200, tight: bool = Fal
         contents = {"all.yaml": raw}
         sources, _ = read_kubernetes(contents)
         converted = convert_kubernetes(sources, budget=Budget(3_000) if tight else None)
-        findings(converted.remarks, contents)
-        stream(draft.body for draft in converted.drafts)
+        make_findings(converted.remarks, contents)
+        render_stream(draft.body for draft in converted.drafts)
 
     return Shape(make, convert, count, repeats=tight)
 

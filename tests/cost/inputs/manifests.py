@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.model.finding import Pointer
 from tests.cost.growth import Shape
 from tests.fuzz.world import checked
@@ -20,7 +20,7 @@ def growing_values(name: str) -> dict[Pointer, tuple[dict[str, Any], Pointer]]:
     The examples have every field; a test of the schemas sees to that.
     """
     found: dict[Pointer, tuple[dict[str, Any], Pointer]] = {}
-    for document in read((FULL / f"{name}-full.yaml").read_bytes()).documents:
+    for document in parse_documents((FULL / f"{name}-full.yaml").read_bytes()).documents:
         for at, value in _holders(document.value, ()):
             if value:
                 found.setdefault(tuple("*" if isinstance(step, int) else step for step in at), (document.value, at))

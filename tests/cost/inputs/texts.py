@@ -8,9 +8,9 @@ from functools import cache
 from pathlib import Path
 
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
-from reconciler.documents.reader import read
+from reconciler.documents.reader import parse_documents
 from reconciler.errors import SourceError, UsageError
-from reconciler.logql.parser import parse
+from reconciler.logql.parser import parse_log_query
 from reconciler.logql.tokens import QueryError
 from reconciler.settings.loader import load_settings
 from reconciler.source.file_filter import FileFilter
@@ -48,7 +48,7 @@ ENV_FILES: dict[str, Shape] = {
 
 def _query(text: str) -> None:
     try:
-        parse(text)
+        parse_log_query(text)
     except QueryError:
         return
 
@@ -107,47 +107,51 @@ def read_settings(text: str) -> None:
 
 
 DOCUMENTS: dict[str, Shape] = {
-    "scalars": Shape(lambda count: lines(count, "kN: text").encode(), read, 1_000),
-    "items": Shape(lambda count: lines(count, "- text N").encode(), read, 1_000),
-    "duplicate keys": Shape(lambda count: lines(count, "k: text N").encode(), read, 1_000),
-    "ambiguous words": Shape(lambda count: lines(count, "kN: no").encode(), read, 1_000),
-    "unknown tags": Shape(lambda count: lines(count, "kN: !x text").encode(), read, 1_000),
-    "anchors": Shape(lambda count: lines(count, "kN: &aN [text]").encode(), read, 1_000),
-    "aliases": Shape(lambda count: b"a: &a [text]\n" + lines(count, "kN: *a").encode(), read, 400),
-    "merges": Shape(lambda count: b"a: &a {x: text}\n" + lines(count, "kN: {<<: *a, y: z}").encode(), read, 400),
+    "scalars": Shape(lambda count: lines(count, "kN: text").encode(), parse_documents, 1_000),
+    "items": Shape(lambda count: lines(count, "- text N").encode(), parse_documents, 1_000),
+    "duplicate keys": Shape(lambda count: lines(count, "k: text N").encode(), parse_documents, 1_000),
+    "ambiguous words": Shape(lambda count: lines(count, "kN: no").encode(), parse_documents, 1_000),
+    "unknown tags": Shape(lambda count: lines(count, "kN: !x text").encode(), parse_documents, 1_000),
+    "anchors": Shape(lambda count: lines(count, "kN: &aN [text]").encode(), parse_documents, 1_000),
+    "aliases": Shape(lambda count: b"a: &a [text]\n" + lines(count, "kN: *a").encode(), parse_documents, 400),
+    "merges": Shape(
+        lambda count: b"a: &a {x: text}\n" + lines(count, "kN: {<<: *a, y: z}").encode(), parse_documents, 400
+    ),
     "one merge of many": Shape(
         lambda count: (
             lines(count, "aN: &aN {xN: text}").encode() + b"\nk: {<<: [" + lines(count, "*aN", ", ").encode() + b"]}"
         ),
-        read,
+        parse_documents,
         400,
     ),
     "merges of as many keys": Shape(
         lambda count: (
             b"a: &a {" + lines(count, "xN: text", ", ").encode() + b"}\n" + lines(count, "kN: {<<: *a}").encode()
         ),
-        read,
+        parse_documents,
         100,
     ),
     "aliases of aliases": Shape(
         lambda count: (
             b"a0: &a0 [x]\n" + b"\n".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]".encode() for n in range(1, count))
         ),
-        read,
+        parse_documents,
         400,
     ),
-    "documents": Shape(lambda count: lines(count, "k: text N", "\n---\n").encode(), read, 500),
-    "lines of a text": Shape(lambda count: b"k: |\n" + lines(count, "  text N").encode(), read, 2_000),
-    "comments": Shape(lambda count: lines(count, "# text N").encode() + b"\nk: v", read, 2_000),
-    "brackets": Shape(lambda count: b"[" * count + b"]" * count, read, 2_000),
-    "a long text": Shape(lambda count: b'k: "' + b"\\n" * count + b'"', read, 20_000),
-    "a long number": Shape(lambda count: b"k: " + b"1" * count, read, 20_000),
-    "a long key": Shape(lambda count: b"? " + b"k" * count + b"\n: v", read, 20_000),
-    "blanks": Shape(lambda count: b"k:" + b" " * count + b"v", read, 20_000),
-    "empty lines": Shape(lambda count: b"\n" * count + b"k: v", read, 20_000),
-    "JSON": Shape(lambda count: b"{" + lines(count, '"kN": {"a": [1, "b"]}', ",").encode() + b"}", read, 500),
+    "documents": Shape(lambda count: lines(count, "k: text N", "\n---\n").encode(), parse_documents, 500),
+    "lines of a text": Shape(lambda count: b"k: |\n" + lines(count, "  text N").encode(), parse_documents, 2_000),
+    "comments": Shape(lambda count: lines(count, "# text N").encode() + b"\nk: v", parse_documents, 2_000),
+    "brackets": Shape(lambda count: b"[" * count + b"]" * count, parse_documents, 2_000),
+    "a long text": Shape(lambda count: b'k: "' + b"\\n" * count + b'"', parse_documents, 20_000),
+    "a long number": Shape(lambda count: b"k: " + b"1" * count, parse_documents, 20_000),
+    "a long key": Shape(lambda count: b"? " + b"k" * count + b"\n: v", parse_documents, 20_000),
+    "blanks": Shape(lambda count: b"k:" + b" " * count + b"v", parse_documents, 20_000),
+    "empty lines": Shape(lambda count: b"\n" * count + b"k: v", parse_documents, 20_000),
+    "JSON": Shape(
+        lambda count: b"{" + lines(count, '"kN": {"a": [1, "b"]}', ",").encode() + b"}", parse_documents, 500
+    ),
     "JSON with escapes": Shape(
-        lambda count: b"{" + lines(count, r'"kN": "\ud83d\ude00"', ",").encode() + b"}", read, 500
+        lambda count: b"{" + lines(count, r'"kN": "\ud83d\ude00"', ",").encode() + b"}", parse_documents, 500
     ),
 }
 

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from reconciler.engines.workload.template import ReplicaTemplate
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 from tests.engines.host.kit import WEB, Host, played
 
 
@@ -38,7 +38,7 @@ def test_a_replica_of_an_old_version_starts_again_while_a_newer_one_fails(tmp_pa
 
 def test_a_version_keeps_the_time_at_which_it_was_made(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
-        made = iso(host.time.now())
+        made = format_iso_time(host.time.now())
         await host.apply(1)
         await host.time.advance(100.0)
         await host.apply(1, suspend=True)
@@ -49,7 +49,7 @@ def test_a_version_keeps_the_time_at_which_it_was_made(tmp_path: Path) -> None:
         await host.time.advance(100.0)
         await host.apply(1)
         assert [each.created for each in host.versions()] == [made]
-        later = iso(host.time.now())
+        later = format_iso_time(host.time.now())
         await host.apply(2)
         assert [(each.workload, each.created) for each in host.versions()] == [(2, later)]
 

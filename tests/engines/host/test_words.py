@@ -12,7 +12,7 @@ from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.autoscaling.scaling import Autoscaler
 from reconciler.engines.host.decisions.actions import Start, StopReplica
 from reconciler.engines.host.decisions.availability import START_SECONDS, exit_words
-from reconciler.engines.host.decisions.decide import decide
+from reconciler.engines.host.decisions.decide import decide_actions
 from reconciler.engines.host.decisions.replica import Ended, Replica
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.decisions.transitions import (
@@ -69,10 +69,10 @@ def test_a_slow_first_start_is_loading_until_it_has_taken_a_minute() -> None:
     ends = 10.0 + START_SECONDS
     assert health_at(ONE, [slow], ends - 1) is Health.LOADING
     assert state_of(slow, ends - 1) is ReplicaState.LOADING
-    assert decide(ONE, [slow], ends - 1, Timing()).wake == ends
+    assert decide_actions(ONE, [slow], ends - 1, Timing()).wake == ends
     assert health_at(ONE, [slow], ends) is Health.UNHEALTHY
     assert state_of(slow, ends) is ReplicaState.NOT_READY
-    assert decide(ONE, [slow], ends, Timing()).wake is None
+    assert decide_actions(ONE, [slow], ends, Timing()).wake is None
 
 
 def test_a_replica_that_was_ready_or_has_ended_is_unhealthy_at_once() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH
-from reconciler.engines.workload.environment import ContainerView, environment, namespace_of, provider_and_region
+from reconciler.engines.workload.environment import ContainerView, build_environment, namespace_of, provider_and_region
 from reconciler.engines.workload.variable_expansion import expand_arguments, expand_variables
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -33,7 +33,7 @@ def found(case: dict[str, Any]) -> dict[str, str]:
     scheme = case.get("scheme", "platform")
     surroundings = around(gvc_env=variables(case.get("gvc", {}), scheme), scheme=scheme, api=case.get("api", ""))
     container = container_of(case["container"], scheme)
-    return environment(container, surroundings, view(case.get("ports")), vault(case.get("secrets", {})))
+    return build_environment(container, surroundings, view(case.get("ports")), vault(case.get("secrets", {})))
 
 
 @pytest.mark.parametrize("case", cases("environment/variables.yaml"))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engines.workload.image_reference import ImageError, ImageReference, parse_reference
-from reconciler.printable import printable
+from reconciler.printable import escape_text
 from reconciler.reasons import Reason
 from tests.support.cases import cases
 from tests.support.pace import in_time
@@ -63,7 +63,7 @@ def parsed(text: str) -> ImageReference | str:
 def test_whatever_is_accepted_can_be_part_of_a_path_and_of_a_command(text: str) -> None:
     found = parsed(text)
     if isinstance(found, str):
-        assert printable(found) == found
+        assert escape_text(found) == found
         return
     assert re.fullmatch(HARMLESS, str(found))
     assert ".." not in found.repository

@@ -68,13 +68,13 @@ class History(msgspec.Struct, frozen=True):
     open: Slot = Slot()
 
 
-def applies(wanted: WorkloadSpec) -> bool:
+def uses_capacity_ai(spec: WorkloadSpec) -> bool:
     """Whether Capacity AI is on: by default, but not if a share of its amounts scales the workload, and not on cron.
 
     See docs/platform/workload.md#capacity-ai.
     """
-    is_scaled_by_use = metric_of(wanted.type, wanted.options) in RESOURCE_METRICS
-    return wanted.options.capacity_ai is not False and not is_scaled_by_use and wanted.type is not Type.CRON
+    is_scaled_by_use = metric_of(spec.type, spec.options) in RESOURCE_METRICS
+    return spec.options.capacity_ai is not False and not is_scaled_by_use and spec.type is not Type.CRON
 
 
 def record_usage(history: History | None, digest: str, uses: Iterable[Used], now: float) -> History:
@@ -104,13 +104,15 @@ def recommend_amount(history: History | None, container: ContainerSpec) -> Amoun
     if history is None or len(history.slots) < ENOUGH:
         return None
     highest = max(slot.memory for slot in history.slots)
-    memory = min(max(whole(highest * HEADROOM, MEBIBYTE), LEAST_MEMORY, container.min_memory), container.memory)
+    memory = min(
+        max(round_up_amount(highest * HEADROOM, MEBIBYTE), LEAST_MEMORY, container.min_memory), container.memory
+    )
     ranked = sorted(slot.cpu for slot in history.slots)
     usual = ranked[ceil(len(ranked) * PERCENTILE / 100) - 1]
     least = max(LEAST_CPU, ceil(memory / RATIO), container.min_cpu)
-    return Amount(min(max(whole(usual * HEADROOM, 1), least), container.cpu), memory)
+    return Amount(min(max(round_up_amount(usual * HEADROOM, 1), least), container.cpu), memory)
 
 
-def whole(amount: float, unit: int) -> int:
+def round_up_amount(amount: float, unit: int) -> int:
     """``amount`` rounded up to whole units."""
     return ceil(amount / unit - 1e-9) * unit

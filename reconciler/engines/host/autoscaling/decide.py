@@ -83,79 +83,79 @@ class _Decided(NamedTuple):
     panic: float
 
 
-def initial_state(wanted: WorkloadSpec, present: int, now: float) -> ScaleState:
+def initial_state(spec: WorkloadSpec, present: int, now: float) -> ScaleState:
     """The state before the first decision: the existing replicas, within the bounds and at least one.
 
     That number counts as a recommendation, so nothing is scaled down for five minutes.
     """
-    replicas = _limit(wanted, max(present, 1))
+    replicas = _limit_replicas(spec, max(present, 1))
     return ScaleState(replicas, ((now, replicas),))
 
 
-def interval(wanted: WorkloadSpec) -> float:
+def get_interval(spec: WorkloadSpec) -> float:
     """Seconds between two decisions: 15, or 2 for a serverless workload that is scaled by requests."""
-    return BRISK if _brisk(wanted) else STEADY
+    return BRISK if _scales_by_requests(spec) else STEADY
 
 
-def averaging_period(state: ScaleState, wanted: WorkloadSpec, now: float) -> float:
+def averaging_period(state: ScaleState, spec: WorkloadSpec, now: float) -> float:
     """The period in seconds to average the next reading over: use 15, requests 60, or 6 after a steep rise."""
-    if metric_of(wanted.type, wanted.options) in RESOURCE_METRICS:
+    if metric_of(spec.type, spec.options) in RESOURCE_METRICS:
         return 15.0
-    return 6.0 if _brisk(wanted) and now < state.panic else 60.0
+    return 6.0 if _scales_by_requests(spec) and now < state.panic else 60.0
 
 
 def next_scale(
-    state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float
+    state: ScaleState, spec: WorkloadSpec, reading: MetricReading | None, now: float
 ) -> tuple[ScaleState, int]:
     """The new state and number of replicas; may be called at any time (docs/platform/workload.md#scaling-decisions).
 
-    The bounds apply at once; a reading is evaluated once per ``interval``. Without a reading, or with an outdated one,
+    The bounds apply at once; a reading is evaluated once per interval. Without a reading, or with an outdated one,
     the number stays. A suspended workload has no replicas, and its state starts again afterwards.
     """
-    if wanted.suspended or wanted.type is Type.CRON:
+    if spec.suspended or spec.type is Type.CRON:
         return ScaleState(0), 0
-    metric, scale = metric_of(wanted.type, wanted.options), wanted.options.autoscaling
-    brisk = wanted.type is Type.SERVERLESS and metric in REQUESTS
+    metric, scale = metric_of(spec.type, spec.options), spec.options.autoscaling
+    brisk = spec.type is Type.SERVERLESS and metric in REQUESTS
     least = scale.min_scale or (0 if brisk else 1)
     if metric == "disabled":
         replicas = max(least, min(0, scale.max_scale))
         return ScaleState(replicas), replicas
     if state.replicas == 0 and state.decided is None:
-        state = initial_state(wanted, 0, now)
+        state = initial_state(spec, 0, now)
     if not least <= state.replicas <= scale.max_scale:
         state = msgspec.structs.replace(state, replicas=max(least, min(state.replicas, scale.max_scale)))
-    known = reading if reading is not None and now - reading.at <= OUTDATED[metric] else None
+    metric_reading = reading if reading is not None and now - reading.at <= OUTDATED[metric] else None
     # The first request to a workload without replicas waits for one: it does not wait for a decision too.
-    waits = state.replicas == 0 and known is not None and known.value > 0 and known.idle == 0
+    waits = state.replicas == 0 and metric_reading is not None and metric_reading.value > 0 and metric_reading.idle == 0
     if state.decided is None or now >= state.decided + (BRISK if brisk else STEADY) or waits:
         decide = _brisk_decision if brisk else _steady_decision
-        replicas, past, panic = decide(state, wanted, known, now)
+        replicas, past, panic = decide(state, spec, metric_reading, now)
         state = ScaleState(max(least, min(replicas, scale.max_scale)), past, panic, now)
     return state, state.replicas
 
 
-def is_fresh(wanted: WorkloadSpec, reading: MetricReading, now: float) -> bool:
+def is_fresh(spec: WorkloadSpec, reading: MetricReading, now: float) -> bool:
     """Whether ``reading`` still counts."""
-    return now - reading.at <= OUTDATED[metric_of(wanted.type, wanted.options)]
+    return now - reading.at <= OUTDATED[metric_of(spec.type, spec.options)]
 
 
-def needs_metric(wanted: WorkloadSpec, available: int) -> bool:
-    """Whether a value of its metric could change the number of replicas of ``wanted``, of which some are available.
+def needs_metric(spec: WorkloadSpec, available: int) -> bool:
+    """Whether a value of its metric could change the number of replicas of ``spec``, of which some are available.
 
     Without an available replica only serverless workloads have a value: the requests that wait.
     """
-    scale = wanted.options.autoscaling
-    fixed = wanted.suspended or wanted.type is Type.CRON or metric_of(wanted.type, wanted.options) == "disabled"
-    return not fixed and _least(wanted) < scale.max_scale and (available > 0 or _brisk(wanted))
+    scale = spec.options.autoscaling
+    fixed = spec.suspended or spec.type is Type.CRON or metric_of(spec.type, spec.options) == "disabled"
+    return not fixed and _get_min_replicas(spec) < scale.max_scale and (available > 0 or _scales_by_requests(spec))
 
 
-def scales_by_requests(wanted: WorkloadSpec) -> bool:
-    """Whether the number of replicas of ``wanted`` depends on its requests."""
-    metric = metric_of(wanted.type, wanted.options)
-    return metric in (*REQUESTS, LATENCY) and needs_metric(wanted, 1)
+def scales_by_requests(spec: WorkloadSpec) -> bool:
+    """Whether the number of replicas of ``spec`` depends on its requests."""
+    metric = metric_of(spec.type, spec.options)
+    return metric in (*REQUESTS, LATENCY) and needs_metric(spec, 1)
 
 
-def recommend(value: float, target: float, current: int, tolerance: float = 0.0) -> int:
+def recommend_replicas(value: float, target: float, current: int, tolerance: float = 0.0) -> int:
     """The number of replicas that brings ``value``, an average over ``current``, to ``target``; ``current`` if it is
     near."""
     return current if _is_near(value, target, tolerance) else _round_up(current * value / target)
@@ -173,26 +173,26 @@ def recommend_weighted(reading: MetricReading, target: float, current: int) -> i
     more = reading.value > target
     assumed = 0.0 if more else target * (everyone - reading.replicas)
     average = (reading.value * reading.replicas + assumed) / everyone
-    advice = recommend(average, target, everyone, TOLERANCE)
+    advice = recommend_replicas(average, target, everyone, TOLERANCE)
     return max(advice, current) if more else min(advice, current)
 
 
-def _steady_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> _Decided:
+def _steady_decision(state: ScaleState, spec: WorkloadSpec, reading: MetricReading | None, now: float) -> _Decided:
     """Scale up at once, and down to the highest recommendation of the last five minutes."""
     current = state.replicas
-    advice = recommend_weighted(reading, wanted.options.autoscaling.target, current) if reading else current
+    advice = recommend_weighted(reading, spec.options.autoscaling.target, current) if reading else current
     advice = max(advice, current) if reading is not None and reading.partial else advice
-    past = (*(each for each in state.past if each[0] > now - SETTLING), (now, advice))
+    past = (*(pair for pair in state.past if pair[0] > now - SETTLING), (now, advice))
     replicas = advice if advice > current else min(current, max(count for _, count in past))
     return _Decided(replicas, past, state.panic)
 
 
-def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricReading | None, now: float) -> _Decided:
+def _brisk_decision(state: ScaleState, spec: WorkloadSpec, reading: MetricReading | None, now: float) -> _Decided:
     """Follow the load; no scaling down for a minute after a steep rise; scale to zero after a long enough idle time."""
     if reading is None:
         return _Decided(state.replicas, state.past, state.panic)
-    options = wanted.options.autoscaling
-    advice = recommend(reading.value, options.target, max(reading.replicas, 1))
+    options = spec.options.autoscaling
+    advice = recommend_replicas(reading.value, options.target, max(reading.replicas, 1))
     advice = max(advice, state.replicas) if reading.partial else advice
     steep = advice > STEEP * max(state.replicas, 1)
     panic = now + PANIC if steep else state.panic
@@ -204,19 +204,19 @@ def _brisk_decision(state: ScaleState, wanted: WorkloadSpec, reading: MetricRead
     return _Decided(replicas, state.past, panic)
 
 
-def _brisk(wanted: WorkloadSpec) -> bool:
-    return wanted.type is Type.SERVERLESS and metric_of(wanted.type, wanted.options) in REQUESTS
+def _scales_by_requests(spec: WorkloadSpec) -> bool:
+    return spec.type is Type.SERVERLESS and metric_of(spec.type, spec.options) in REQUESTS
 
 
-def _least(wanted: WorkloadSpec) -> int:
+def _get_min_replicas(spec: WorkloadSpec) -> int:
     """The least number of replicas: 0 only for serverless workloads (docs/platform/workload.md#scaling-strategies)."""
-    least = wanted.options.autoscaling.min_scale
-    return least if least or _brisk(wanted) else 1
+    least = spec.options.autoscaling.min_scale
+    return least if least or _scales_by_requests(spec) else 1
 
 
-def _limit(wanted: WorkloadSpec, replicas: int) -> int:
-    least = _least(wanted)
-    return max(least, min(replicas, wanted.options.autoscaling.max_scale))
+def _limit_replicas(spec: WorkloadSpec, replicas: int) -> int:
+    least = _get_min_replicas(spec)
+    return max(least, min(replicas, spec.options.autoscaling.max_scale))
 
 
 def _is_near(value: float, target: float, tolerance: float) -> bool:

@@ -45,13 +45,13 @@ class Histogram:
     def percentiles(self) -> dict[str, float]:
         """Milliseconds within which that part of the responses came, by name; empty without any."""
         total = sum(self._counts.values())
-        found, below, ranks = {}, 0, [(ceil(part * total), name) for name, part in PERCENTILES.items()]
+        values, below, ranks = {}, 0, [(ceil(part * total), name) for name, part in PERCENTILES.items()]
         for bucket in sorted(self._counts):
             below += self._counts[bucket]
             while ranks and ranks[0][0] <= below:
                 # The middle of a bucket is as far from its lower end as from its upper one, in percent.
-                found[ranks.pop(0)[1]] = LEAST * GROWTH**bucket * (1 - ERROR)
-        return found
+                values[ranks.pop(0)[1]] = LEAST * GROWTH**bucket * (1 - ERROR)
+        return values
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -105,7 +105,7 @@ class Latencies:
             for slot in slots:
                 for replica, histogram in slot.items():
                     merged.setdefault(replica, Histogram()).merge(histogram)
-            self._collected[key] = Latency(now, {name: each.percentiles() for name, each in merged.items()})
+            self._collected[key] = Latency(now, {name: histogram.percentiles() for name, histogram in merged.items()})
             slots.append({})
 
     def values(self, key: Key, counted: Collection[str], percentile: str) -> tuple[float, list[float]] | None:
@@ -113,8 +113,8 @@ class Latencies:
 
         None before the first ``collect``.
         """
-        found = self._collected.get(key)
-        if found is None:
+        latencies = self._collected.get(key)
+        if latencies is None:
             return None
-        replicas = sorted(found.replicas.keys() & {*counted})
-        return found.at, [found.replicas[name][percentile] for name in replicas]
+        replicas = sorted(latencies.replicas.keys() & {*counted})
+        return latencies.at, [latencies.replicas[name][percentile] for name in replicas]

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling.capacity import HEADROOM, MEBIBYTE, Amount, whole
+from reconciler.engines.host.autoscaling.capacity import HEADROOM, MEBIBYTE, Amount, round_up_amount
 from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.host.decisions.replica import Container, Phase, Replica
 from reconciler.engines.host.disk.atomic import write_atomic
@@ -42,7 +42,7 @@ class ResizingRuntime(Protocol):
 
     resizes: bool
 
-    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+    async def resize(self, container_id: ContainerId, cpu: int, memory: int) -> None:
         """As Runtime.resize."""
 
 
@@ -52,20 +52,20 @@ def next_limits(spec: ContainerSpec, advised: Amount | None, limits: Amount, use
     At most the amounts of the manifest. Without ``used``, none becomes lower.
     """
     full = Amount(spec.cpu, spec.memory)
-    wanted = advised or full
+    amount = advised or full
     if used is None:
-        return Amount(max(wanted.cpu, limits.cpu), max(wanted.memory, limits.memory))
-    cpu, memory = whole(used.cpu * HEADROOM, 1), whole(used.memory * HEADROOM, MEBIBYTE)
+        return Amount(max(amount.cpu, limits.cpu), max(amount.memory, limits.memory))
+    cpu, memory = round_up_amount(used.cpu * HEADROOM, 1), round_up_amount(used.memory * HEADROOM, MEBIBYTE)
     if used.cpu >= NEAR * limits.cpu:
         cpu = max(cpu, 2 * limits.cpu)
     if used.memory >= NEAR * limits.memory:
         memory = full.memory
-    found = Amount(min(max(wanted.cpu, cpu), full.cpu), min(max(wanted.memory, memory), full.memory))
-    return Amount(_steady(limits.cpu, found.cpu), _steady(limits.memory, found.memory))
+    target = Amount(min(max(amount.cpu, cpu), full.cpu), min(max(amount.memory, memory), full.memory))
+    return Amount(_apply_hysteresis(limits.cpu, target.cpu), _apply_hysteresis(limits.memory, target.memory))
 
 
-def _steady(now: int, wanted: int) -> int:
-    return wanted if wanted > now or wanted < HYSTERESIS * now else now
+def _apply_hysteresis(now: int, target: int) -> int:
+    return target if target > now or target < HYSTERESIS * now else now
 
 
 class _Lowered(NamedTuple):
@@ -83,14 +83,16 @@ class CapacityLimits:
         self._clock = clock
         self._signals = signals
         self._file = file
-        self._lowered = {_place(name): _Lowered(each, None) for name, each in _read(file).items()}
+        self._lowered = {
+            _parse_container_id(name): _Lowered(amount, None) for name, amount in _read_amounts(file).items()
+        }
         self._retry_at: dict[ContainerId, float] = {}
         self._spared_until: dict[ContainerId, float] = {}
         self._errors: dict[ContainerId, str] = {}
 
     async def bring(
         self,
-        wanted: WorkloadSpec,
+        workload_spec: WorkloadSpec,
         replicas: Iterable[Replica],
         advised: Mapping[str, Amount],
         used: Mapping[ContainerId, Used],
@@ -99,91 +101,105 @@ class CapacityLimits:
         if not self._runtime.resizes:
             return
         before, changed, there = dict(self._lowered), list[str](), set[ContainerId]()
-        for replica in (each for each in replicas if each.ending is None and each.version == wanted.version):
-            running = {each.name: each for each in replica.containers if each.phase is Phase.RUNNING}
-            for spec in (each for each in wanted.containers if each.name in running):
-                place = ContainerId(wanted.key, replica.name, spec.name)
-                there.add(place)
-                limits = self._limits(place, running[spec.name], spec)
-                found = next_limits(spec, advised.get(spec.name), limits, used.get(place))
-                if place in self._spared_until and self._clock.monotonic() < self._spared_until[place]:
-                    found = Amount(found.cpu, max(found.memory, limits.memory))
-                if await self._give(place, found, limits, running[spec.name]):
-                    changed.append(f"{place.replica}/{spec.name}: {_text(limits)} → {_text(found)}")
-        self._forget_others(wanted, there)
+        for replica in (
+            replica for replica in replicas if replica.ending is None and replica.version == workload_spec.version
+        ):
+            running = {
+                container.name: container for container in replica.containers if container.phase is Phase.RUNNING
+            }
+            for spec in (container for container in workload_spec.containers if container.name in running):
+                container_id = ContainerId(workload_spec.key, replica.name, spec.name)
+                there.add(container_id)
+                limits = self._limits(container_id, running[spec.name], spec)
+                amount = next_limits(spec, advised.get(spec.name), limits, used.get(container_id))
+                if container_id in self._spared_until and self._clock.monotonic() < self._spared_until[container_id]:
+                    amount = Amount(amount.cpu, max(amount.memory, limits.memory))
+                if await self._give(container_id, amount, limits, running[spec.name]):
+                    changed.append(
+                        f"{container_id.replica}/{spec.name}: {_format_amount(limits)} → {_format_amount(amount)}"
+                    )
+        self._forget_others(workload_spec, there)
         if changed:
-            self._signals.report(wanted.key, Reason.LIMITS_CHANGED, "; ".join(changed))
+            self._signals.report(workload_spec.key, Reason.LIMITS_CHANGED, "; ".join(changed))
         if self._lowered != before:
             self._write()
 
-    def problems(self, wanted: WorkloadSpec, advised: Mapping[str, Amount]) -> Iterator[str]:
+    def problems(self, workload_spec: WorkloadSpec, advised: Mapping[str, Amount]) -> Iterator[str]:
         """A sentence for each recommendation that is not in force."""
-        for spec in wanted.containers:
-            found = advised.get(spec.name)
-            if found is None or (found.cpu >= HYSTERESIS * spec.cpu and found.memory >= HYSTERESIS * spec.memory):
+        for spec in workload_spec.containers:
+            amount = advised.get(spec.name)
+            if amount is None or (amount.cpu >= HYSTERESIS * spec.cpu and amount.memory >= HYSTERESIS * spec.memory):
                 continue
             errors = (
-                text for place, text in self._errors.items() if (place.key, place.container) == (wanted.key, spec.name)
+                text
+                for container_id, text in self._errors.items()
+                if (container_id.key, container_id.container) == (workload_spec.key, spec.name)
             )
             if not self._runtime.resizes:
                 yield _not_in_force(spec.name, "programs get their limits at their start only")
             elif (why := next(errors, None)) is not None:
                 yield _not_in_force(spec.name, why)
 
-    def _limits(self, place: ContainerId, container: Container, spec: ContainerSpec) -> Amount:
+    def _limits(self, container_id: ContainerId, container: Container, spec: ContainerSpec) -> Amount:
         """The limits that a container has now: a start gives it those of the manifest."""
-        lowered = self._lowered.get(place)
+        lowered = self._lowered.get(container_id)
         if lowered is not None and lowered.started not in (None, container.started):
-            del self._lowered[place]
+            del self._lowered[container_id]
             if container.last is not None and container.last.reason == Reason.OUT_OF_MEMORY:
-                self._spared_until[place] = self._clock.monotonic() + SPARED_SECONDS
+                self._spared_until[container_id] = self._clock.monotonic() + SPARED_SECONDS
             lowered = None
         return lowered.limits if lowered is not None else Amount(spec.cpu, spec.memory)
 
-    async def _give(self, place: ContainerId, found: Amount, limits: Amount, container: Container) -> bool:
-        """Give a container the limits ``found``; whether that is a change that succeeded."""
+    async def _give(self, container_id: ContainerId, amount: Amount, limits: Amount, container: Container) -> bool:
+        """Give a container the limits ``amount``; whether that is a change that succeeded."""
         now = self._clock.monotonic()
-        if found == limits or now < self._retry_at.get(place, 0.0):
+        if amount == limits or now < self._retry_at.get(container_id, 0.0):
             return False
         try:
-            await self._runtime.resize(place, found.cpu, found.memory)
+            await self._runtime.resize(container_id, amount.cpu, amount.memory)
         except EngineError as error:
-            self._retry_at[place], self._errors[place] = now + RETRY_SECONDS, str(error)
+            self._retry_at[container_id], self._errors[container_id] = now + RETRY_SECONDS, str(error)
             return False
-        self._errors.pop(place, None)
-        self._lowered[place] = _Lowered(found, container.started)
+        self._errors.pop(container_id, None)
+        self._lowered[container_id] = _Lowered(amount, container.started)
         return True
 
-    def _forget_others(self, wanted: WorkloadSpec, there: set[ContainerId]) -> None:
+    def _forget_others(self, spec: WorkloadSpec, there: set[ContainerId]) -> None:
         """Forget the containers of a workload that do not run."""
-        for known in (self._lowered, self._retry_at, self._errors):
-            for place in [each for each in known if each.key == wanted.key and each not in there]:
-                del known[place]
+        for containers in (self._lowered, self._retry_at, self._errors):
+            for stale in [
+                container_id
+                for container_id in containers
+                if container_id.key == spec.key and container_id not in there
+            ]:
+                del containers[stale]
 
     def _write(self) -> None:
         # Without the file, a later daemon takes the limits for those of the manifest, and lowers them again.
-        content = {_name(place): each.limits for place, each in self._lowered.items()}
+        content = {
+            _format_container_id(container_id): lowered.limits for container_id, lowered in self._lowered.items()
+        }
         with suppress(EngineError):
             write_atomic(self._file, msgspec.json.encode(content), 0o600)
 
 
-def _read(file: Path) -> dict[str, Amount]:
+def _read_amounts(file: Path) -> dict[str, Amount]:
     try:
         return _decode(file.read_bytes())
     except (OSError, msgspec.DecodeError):
         return {}
 
 
-def _name(place: ContainerId) -> str:
-    return "/".join((place.key.gvc, place.key.name, place.replica, place.container))
+def _format_container_id(container_id: ContainerId) -> str:
+    return "/".join((container_id.key.gvc, container_id.key.name, container_id.replica, container_id.container))
 
 
-def _place(name: str) -> ContainerId:
+def _parse_container_id(name: str) -> ContainerId:
     gvc, workload, replica, container = name.split("/")
     return ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
 
 
-def _text(amount: Amount) -> str:
+def _format_amount(amount: Amount) -> str:
     return f"CPU {amount.cpu}m and {amount.memory // MEBIBYTE} MiB"
 
 

@@ -31,8 +31,8 @@ class MetricSource(Protocol):
 
     metrics: frozenset[str]
 
-    def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
-        """The latest value of the metric and percentile in the options of ``wanted``, an average as in MetricReading.
+    def read(self, spec: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
+        """The latest value of the metric and percentile in the options of ``spec``, an average as in MetricReading.
 
         ``counted`` are the names of the replicas that count (see ``counted_replicas``); ``seconds`` is the period to
         average over. None if there is no value yet, or none at all.
@@ -44,12 +44,12 @@ class MetricSources:
 
     def __init__(self, sources: Iterable[MetricSource]) -> None:
         self._sources = tuple(sources)
-        self.metrics = frozenset[str]().union(*(each.metrics for each in self._sources))
+        self.metrics = frozenset[str]().union(*(source.metrics for source in self._sources))
 
-    def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
+    def read(self, spec: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """As MetricSource.read."""
         for source in self._sources:
-            reading = source.read(wanted, counted, seconds)
+            reading = source.read(spec, counted, seconds)
             if reading is not None:
                 return reading
         return None
@@ -67,11 +67,11 @@ class UnknownMetrics:
         self._metrics: dict[Key, str] = {}
         self._known: dict[Key, str] = {}
 
-    def note(self, key: Key, metric: str, *, known: bool, now: float, needed: bool = True) -> None:
+    def note(self, key: Key, metric: str, *, is_known: bool, now: float, needed: bool = True) -> None:
         """Note whether ``metric`` has a value at ``now``, and whether one is needed."""
-        if known:
+        if is_known:
             self._known[key] = metric
-        if known or not needed:
+        if is_known or not needed:
             self._since.pop(key, None)
             if self._metrics.pop(key, None) is not None:
                 self._signals.report(key, Reason.SCALING_KNOWN, f"the metric {metric} has values again")
@@ -102,7 +102,11 @@ def counted_replicas(metric: str, replicas: Iterable[Replica], now: float) -> fr
     """
     latest = now - (2 * COLLECT if metric in RESOURCE_METRICS else 0.0)
     return frozenset(
-        [each.name for each in replicas if (since := each.ready_since) is not None and since <= latest and each.ready]
+        [
+            replica.name
+            for replica in replicas
+            if (since := replica.ready_since) is not None and since <= latest and replica.ready
+        ]
     )
 
 
@@ -142,29 +146,31 @@ class UsageMetric:
         now = self._clock.monotonic()
         passed = now - self._at if self._at is not None else 0.0
         used: dict[Key, dict[ContainerId, Used]] = {}
-        for place, usage in usages.items():
-            before = self._last.get(place)
+        for container_id, usage in usages.items():
+            before = self._last.get(container_id)
             if passed > 0 and before is not None and usage.cpu_seconds >= before.cpu_seconds:
                 cpu = (usage.cpu_seconds - before.cpu_seconds) / passed * 1000
-                used.setdefault(place.key, {})[place] = Used(cpu, usage.memory)
+                used.setdefault(container_id.key, {})[container_id] = Used(cpu, usage.memory)
         self._at, self._last, self._used = now, usages, used
 
     def usage(self, key: Key) -> dict[ContainerId, Used]:
         """Usage of each container of a workload, for Capacity AI and for users."""
         return dict(self._used.get(key, {}))
 
-    def read(self, wanted: WorkloadSpec, counted: Collection[str], _: float = COLLECT, /) -> MetricReading | None:
+    def read(self, spec: WorkloadSpec, counted: Collection[str], _: float = COLLECT, /) -> MetricReading | None:
         """As MetricSource.read; None for other metrics; averaged over the time between two samples."""
-        metric = metric_of(wanted.type, wanted.options)
+        metric = metric_of(spec.type, spec.options)
         if metric not in self.metrics:
             return None
-        by_cpu, names = metric == "cpu", {container.name for container in wanted.containers}
-        requested = sum(container.cpu if by_cpu else container.memory for container in wanted.containers)
+        by_cpu, names = metric == "cpu", {container.name for container in spec.containers}
+        requested = sum(container.cpu if by_cpu else container.memory for container in spec.containers)
         amounts: dict[str, dict[str, float]] = {}
-        for place, used in self._used.get(wanted.key, {}).items():
-            if place.replica in counted and place.container in names:
-                amounts.setdefault(place.replica, {})[place.container] = used.cpu if by_cpu else used.memory
-        whole = [sum(each.values()) for each in amounts.values() if each.keys() == names]
+        for container_id, used in self._used.get(spec.key, {}).items():
+            if container_id.replica in counted and container_id.container in names:
+                amounts.setdefault(container_id.replica, {})[container_id.container] = (
+                    used.cpu if by_cpu else used.memory
+                )
+        whole = [sum(amount.values()) for amount in amounts.values() if amount.keys() == names]
         if not whole or not requested or self._at is None:
             return None
         return MetricReading(100 * sum(whole) / len(whole) / requested, len(whole), self._at)

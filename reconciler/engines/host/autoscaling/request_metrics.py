@@ -13,7 +13,7 @@ from reconciler.engines.host.autoscaling.decide import (
     LATENCY,
     REQUESTS,
     MetricReading,
-    interval,
+    get_interval,
 )
 from reconciler.engines.host.autoscaling.latency import Latencies
 from reconciler.engines.host.dataplane.protocol import LatencyListener, Traffic
@@ -90,9 +90,9 @@ class Meter:
         at, arrived, active_seconds = samples[-1] if samples else (now, 0.0, 0.0)
         came = 0.0
         if before is not None:
-            came = _increase(before.arrived, traffic.arrived)
+            came = _compute_increase(before.arrived, traffic.arrived)
             if before.active_seconds is not None and traffic.active_seconds is not None:
-                active_seconds += _increase(before.active_seconds, traffic.active_seconds)
+                active_seconds += _compute_increase(before.active_seconds, traffic.active_seconds)
             else:
                 active_seconds += (before.active + traffic.active) / 2 * (now - at)
         if came or traffic.active or traffic.waiting or (before is not None and traffic.arrived < before.arrived):
@@ -122,7 +122,7 @@ class Meter:
             return None
         start, end = self._samples[0], self._samples[-1]
         if seconds < PERIOD:
-            start = next((each for each in reversed(self._samples) if each.at <= end.at - seconds), start)
+            start = next((sample for sample in reversed(self._samples) if sample.at <= end.at - seconds), start)
         passed = end.at - start.at
         if passed <= 0:
             return None
@@ -174,8 +174,8 @@ class RequestMetrics:
         if due:
             self._collected_at = started
             self._latencies.collect(started)
-        found, now = await self._plane.traffic(), self._clock.monotonic()
-        for key, traffic in found.items():
+        traffics, now = await self._plane.traffic(), self._clock.monotonic()
+        for key, traffic in traffics.items():
             meter = self._meters.get(key) or self._meter(key, now)
             meter.add(traffic, now)
             if due:
@@ -191,36 +191,36 @@ class RequestMetrics:
         self._meters.pop(key, None)
         self._latencies.forget(key)
 
-    def read(self, wanted: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
+    def read(self, spec: WorkloadSpec, counted: Collection[str], seconds: float, /) -> MetricReading | None:
         """As MetricSource.read; None for metrics that are not counted, and while samples are missing."""
-        metric, key = metric_of(wanted.type, wanted.options), wanted.key
+        metric, key = metric_of(spec.type, spec.options), spec.key
         if metric == LATENCY and LATENCY in self.metrics:
             self._latencies.follow(key)
-            return self._latency(wanted, counted)
+            return self._latency(spec, counted)
         self._latencies.forget(key)
         meter = self._meters.get(key) if metric in self.metrics else None
         if meter is None or meter.outdated(self._clock.monotonic()):
             return None
         if not counted:
             return meter.waiting_only(metric, seconds)
-        averages = meter.averages(seconds) if interval(wanted) == BRISK else meter.collected
+        averages = meter.averages(seconds) if get_interval(spec) == BRISK else meter.collected
         if averages is None:
             return None
         whole = averages.rps if metric == "rps" else averages.concurrency
         value, idle = whole / len(counted), meter.idle(averages.at)
         return MetricReading(value, len(counted), averages.at, idle, averages.partial)
 
-    def _latency(self, wanted: WorkloadSpec, counted: Collection[str]) -> MetricReading | None:
+    def _latency(self, spec: WorkloadSpec, counted: Collection[str]) -> MetricReading | None:
         """The percentile, averaged over the replicas that answered; 0 after a minute without requests.
 
         A minute without answers to the requests that were counted has no value: the reports of answers are lost, or
         all answers take longer.
         """
-        percentile = wanted.options.autoscaling.metric_percentile or "p50"
-        found, meter = self._latencies.values(wanted.key, counted, percentile), self._meters.get(wanted.key)
-        if found is None or not counted:
+        percentile = spec.options.autoscaling.metric_percentile or "p50"
+        latencies, meter = self._latencies.values(spec.key, counted, percentile), self._meters.get(spec.key)
+        if latencies is None or not counted:
             return None
-        at, values = found
+        at, values = latencies
         if values:
             return MetricReading(sum(values) / len(values), len(values), at)
         averages = meter.collected if meter is not None else None
@@ -233,6 +233,6 @@ class RequestMetrics:
         return self._meters[key]
 
 
-def _increase(before: float, after: float) -> float:
+def _compute_increase(before: float, after: float) -> float:
     """The increase of a counter that may have begun at 0 again."""
     return after - before if after >= before else after

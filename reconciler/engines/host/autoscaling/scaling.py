@@ -9,16 +9,22 @@ from typing import Any, Protocol
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
-from reconciler.engines.host.autoscaling.capacity import Amount, History, applies, recommend_amount, record_usage
+from reconciler.engines.host.autoscaling.capacity import (
+    Amount,
+    History,
+    recommend_amount,
+    record_usage,
+    uses_capacity_ai,
+)
 from reconciler.engines.host.autoscaling.decide import (
     BRISK,
     STEADY,
     ScaleState,
     averaging_period,
+    get_interval,
     initial_state,
-    interval,
     is_fresh,
     needs_metric,
     next_scale,
@@ -70,9 +76,9 @@ class Autoscaler:
         metric = metric_of(base.type, base.options)
         counted = counted_replicas(metric, replicas, now)
         reading = self._source.read(base, counted, averaging_period(before, base, now))
-        known = reading is not None and is_fresh(base, reading, now)
+        fresh = reading is not None and is_fresh(base, reading, now)
         needed = metric in self._source.metrics and needs_metric(base, len(counted))
-        self._unknown.note(base.key, metric, known=known, now=now, needed=needed)
+        self._unknown.note(base.key, metric, is_known=fresh, now=now, needed=needed)
         state, count = next_scale(before, base, reading, now)
         self._states[base.key] = state
         if reading is not None and state.decided == now != before.decided and count != before.replicas:
@@ -115,28 +121,29 @@ class CapacityRecommender:
         self._root = root
         self._histories: dict[Key, Histories] = {}
 
-    def observe(self, wanted: WorkloadSpec, used: Mapping[ContainerId, Used], now: float) -> None:
+    def observe(self, spec: WorkloadSpec, used: Mapping[ContainerId, Used], now: float) -> None:
         """Add the usage of a workload's containers in the last 15 seconds; ``now`` is monotonic time."""
-        if not applies(wanted):
-            self.forget(wanted.key)
+        if not uses_capacity_ai(spec):
+            self.forget(spec.key)
             return
-        before = self._of(wanted.key)
+        before = self._of(spec.key)
         after: Histories = {}
-        for container in wanted.containers:
-            uses = [use for place, use in used.items() if place.container == container.name]
-            after[container.name] = record_usage(before.get(container.name), wanted.digest, uses, now)
-        self._histories[wanted.key] = after
+        for container in spec.containers:
+            uses = [use for container_id, use in used.items() if container_id.container == container.name]
+            after[container.name] = record_usage(before.get(container.name), spec.digest, uses, now)
+        self._histories[spec.key] = after
         if any(name not in before or before[name].slots != history.slots for name, history in after.items()):
             with suppress(EngineError):
-                write_atomic(self._path(wanted.key), msgspec.json.encode(after), 0o600)
+                write_atomic(self._path(spec.key), msgspec.json.encode(after), 0o600)
 
-    def recommendations(self, wanted: WorkloadSpec) -> dict[str, tuple[int, int]]:
+    def recommendations(self, spec: WorkloadSpec) -> dict[str, tuple[int, int]]:
         """Recommended millicores and bytes for each container of a workload with enough history."""
-        if not applies(wanted):
+        if not uses_capacity_ai(spec):
             return {}
-        known = {name: each for name, each in self._of(wanted.key).items() if each.digest == wanted.digest}
+        histories = {name: history for name, history in self._of(spec.key).items() if history.digest == spec.digest}
         amounts = (
-            (container.name, recommend_amount(known.get(container.name), container)) for container in wanted.containers
+            (container.name, recommend_amount(histories.get(container.name), container))
+            for container in spec.containers
         )
         return {name: (amount.cpu, amount.memory) for name, amount in amounts if amount is not None}
 
@@ -203,16 +210,16 @@ class Scaling(LocationPart):
         """As RequestMetrics.wake."""
         self._requests.wake(key)
 
-    def recommendations(self, wanted: WorkloadSpec) -> dict[str, tuple[int, int]]:
+    def recommendations(self, spec: WorkloadSpec) -> dict[str, tuple[int, int]]:
         """As CapacityRecommender.recommendations."""
-        return self._recommender.recommendations(wanted)
+        return self._recommender.recommendations(spec)
 
     def limitations(self, template: ReplicaTemplate) -> Iterator[str]:
         """A sentence for each recommendation that is not in force."""
         return self._limits.problems(template.desired, self._advised(template.desired))
 
-    def _advised(self, wanted: WorkloadSpec) -> dict[str, Amount]:
-        return {name: Amount(*each) for name, each in self._recommender.recommendations(wanted).items()}
+    def _advised(self, spec: WorkloadSpec) -> dict[str, Amount]:
+        return {name: Amount(*pair) for name, pair in self._recommender.recommendations(spec).items()}
 
     def unknown(self, key: Key) -> str:
         """As Autoscaler.unknown."""
@@ -231,25 +238,25 @@ class Scaling(LocationPart):
     async def _follow_usage(self) -> None:
         while True:
             await self._clock.sleep(STEADY)
-            with suppress(EngineError), contained("cpu metric"):
+            with suppress(EngineError), contain_bugs("cpu metric"):
                 await self._cpu.collect()
             for template in self._workloads.scalable():
-                wanted = template.desired
-                with contained(f"scaling of {wanted.key}"):
-                    used = self._cpu.usage(wanted.key)
-                    self._recommender.observe(wanted, used, self._clock.monotonic())
+                spec = template.desired
+                with contain_bugs(f"scaling of {spec.key}"):
+                    used = self._cpu.usage(spec.key)
+                    self._recommender.observe(spec, used, self._clock.monotonic())
                     self._signals.want_again(template)
-                    replicas = list(self._workloads.replicas(wanted.key))
-                    await self._limits.bring(wanted, replicas, self._advised(wanted), used)
+                    replicas = list(self._workloads.replicas(spec.key))
+                    await self._limits.bring(spec, replicas, self._advised(spec), used)
 
     async def _follow_requests(self) -> None:
         while True:
             await self._clock.sleep(SAMPLE)
-            with suppress(EngineError), contained("request metrics"):
+            with suppress(EngineError), contain_bugs("request metrics"):
                 await self._requests.collect()
             for template in self._workloads.scalable():
-                if interval(template.desired) == BRISK:
-                    with contained(f"scaling of {template.desired.key}"):
+                if get_interval(template.desired) == BRISK:
+                    with contain_bugs(f"scaling of {template.desired.key}"):
                         self._rescale(template)
 
     def _rescale(self, template: ReplicaTemplate) -> None:

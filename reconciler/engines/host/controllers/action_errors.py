@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.execution.retry import RetryPolicy, longest_wait
-from reconciler.engines.host.decisions.actions import Action, Create, Remove, Resize, StopReplica, soonest
+from reconciler.engines.host.decisions.actions import Action, Create, Remove, Resize, StopReplica, find_soonest_time
 
 ERROR_RETRY_SECONDS = (1.0, 30.0)
 """Seconds until a failed action is tried again: the first and the longest wait."""
@@ -41,8 +41,8 @@ class ActionErrors:
     @property
     def message(self) -> str:
         """All current failures, for status; "" if there are none."""
-        found = (each for _, each in sorted(self._errors.items()) if not each.waits)
-        return "; ".join(dict.fromkeys(each.message for each in found))
+        action_errors = (action_error for _, action_error in sorted(self._errors.items()) if not action_error.waits)
+        return "; ".join(dict.fromkeys(action_error.message for action_error in action_errors))
 
     def is_due(self, name: str) -> bool:
         """Whether the action may be tried now."""
@@ -51,7 +51,7 @@ class ActionErrors:
 
     def next_due(self) -> float | None:
         """The time of the next retry; None if no action has failed."""
-        return soonest(*(each.retry_at for each in self._errors.values()))
+        return find_soonest_time(*(error.retry_at for error in self._errors.values()))
 
     def record_failure(self, name: str, message: str) -> None:
         """Record that an action failed: it waits for its next try and delays no other action."""
@@ -66,11 +66,11 @@ class ActionErrors:
         before = self._errors.get(name)
         failures = before.failures + 1 if before is not None else 1
         wait = longest_wait(RetryPolicy(*ERROR_RETRY_SECONDS), failures)
-        known = {each.message for each in self._errors.values()}
+        messages = {error.message for error in self._errors.values()}
         self._errors[name] = ActionError(message, self._clock.monotonic() + wait, failures, waits)
-        if message not in known:
+        if message not in messages:
             self._changed()
-        return message not in known
+        return message not in messages
 
     def record_success(self, name: str) -> None:
         """Record that an action succeeded."""

@@ -13,7 +13,7 @@ from reconciler.engines.host.decisions.transitions import recompute_ready
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
 from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.reasons import Reason
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 LOST = "it ended while no daemon watched"
 
@@ -33,14 +33,14 @@ def resume_replica(replica: Replica, running: Mapping[ContainerId, RunningContai
     """``replica`` as an earlier daemon wrote it, updated with what has happened to its containers since."""
     places = [ContainerId(replica.key, replica.name, container.name) for container in replica.containers]
     containers = (
-        _resume_container(container, running.get(place), now)
-        for container, place in zip(replica.containers, places, strict=True)
+        _resume_container(container, running.get(container_id), now)
+        for container, container_id in zip(replica.containers, places, strict=True)
     )
     return recompute_ready(replace(replica, containers=tuple(containers)), now)
 
 
 def rebuild_replica(
-    name: str, found: list[RunningContainer], wanted: WorkloadSpec | None, context: LabelContext
+    name: str, running: list[RunningContainer], spec: WorkloadSpec | None, context: LabelContext
 ) -> Replica:
     """Rebuild a replica whose file is lost from the labels of its containers: version, identity and ports.
 
@@ -48,7 +48,7 @@ def rebuild_replica(
     its probes and hooks are unknown. A replica counts as ready until a probe fails, unless the earlier endpoints file
     left it out: if none were ready, a rollout would end all of them at once.
     """
-    first, started = found[0], min(each.started for each in found)
+    first, started = running[0], min(container.started for container in running)
     replica = Replica(
         name,
         first.place.key,
@@ -57,20 +57,23 @@ def rebuild_replica(
         started,
         (),
         index=first.index,
-        ports={declared: port for each in found for declared, port in each.ports.items()},
-        creation_timestamp=iso(context.wall + started - context.now),
+        ports={declared: port for container in running for declared, port in container.ports.items()},
+        creation_timestamp=format_iso_time(context.wall + started - context.now),
     )
     specs: dict[str, ContainerSpec] = {}
-    if wanted is not None and is_current(wanted, replica):
-        specs = {each.name: each for each in wanted.containers}
-        reachable = replica.ports.keys() >= {port for each in wanted.containers for port in each.ports}
-        replica = replace(replica, gvc_version=wanted.gvc_version, config_hash=replica.config_hash if reachable else "")
+    if spec is not None and is_current(spec, replica):
+        specs = {container.name: container for container in spec.containers}
+        reachable = replica.ports.keys() >= {port for container in spec.containers for port in container.ports}
+        replica = replace(replica, gvc_version=spec.gvc_version, config_hash=replica.config_hash if reachable else "")
     serves = not replica.ports or context.ready is None or name in context.ready
     containers = (
         _rebuild_container(
-            each, specs.get(each.place.container, ContainerSpec(each.place.container)), serves, context.now
+            container,
+            specs.get(container.place.container, ContainerSpec(container.place.container)),
+            serves,
+            context.now,
         )
-        for each in found
+        for container in running
     )
     return recompute_ready(replace(replica, containers=tuple(containers)), context.now)
 
@@ -82,31 +85,40 @@ def how_ended(running: RunningContainer, now: float) -> Ended:
     return Ended(code, now, reason, LOST if running.code is None else "")
 
 
-def _resume_container(container: Container, found: RunningContainer | None, now: float) -> Container:
+def _resume_container(container: Container, running_container: RunningContainer | None, now: float) -> Container:
     """``container`` updated with what happened while no daemon ran; a hook that ran at that time is over.
 
     If the runtime does not know the container, the earlier daemon had only begun to start it.
     """
     container = replace(container, post_start=_end_hook(container.post_start), pre_stop=_end_hook(container.pre_stop))
-    if found is not None and found.alive:
+    if running_container is not None and running_container.alive:
         if container.phase is Phase.RUNNING:
-            return replace(container, started=min(container.started, found.started))
+            return replace(container, started=min(container.started, running_container.started))
         ready = container.wanted.readiness is None
-        return Container(container.name, Phase.RUNNING, found.started, ready, wanted=container.wanted)
+        return Container(container.name, Phase.RUNNING, running_container.started, ready, wanted=container.wanted)
     if container.phase is not Phase.RUNNING:
         return container
-    if found is None:
+    if running_container is None:
         return replace(container, phase=Phase.WAITING, start_at=now, ready=False, post_start=Hook.NONE)
-    return replace(container, phase=Phase.ENDED, ready=False, last=how_ended(found, now))
+    return replace(container, phase=Phase.ENDED, ready=False, last=how_ended(running_container, now))
 
 
 def _end_hook(hook: Hook) -> Hook:
     return Hook.DONE if hook is Hook.RUNNING else hook
 
 
-def _rebuild_container(found: RunningContainer, wanted: ContainerSpec, serves: bool, now: float) -> Container:
-    phase = Phase.RUNNING if found.alive else Phase.ENDED
-    last = None if found.alive else how_ended(found, now)
-    ready = found.alive and (serves or wanted.readiness is None)
-    wanted = replace(wanted, image=found.image or wanted.image)
-    return Container(found.place.container, phase, started=found.started, ready=ready, last=last, wanted=wanted)
+def _rebuild_container(
+    running_container: RunningContainer, container: ContainerSpec, serves: bool, now: float
+) -> Container:
+    phase = Phase.RUNNING if running_container.alive else Phase.ENDED
+    last = None if running_container.alive else how_ended(running_container, now)
+    ready = running_container.alive and (serves or container.readiness is None)
+    container = replace(container, image=running_container.image or container.image)
+    return Container(
+        running_container.place.container,
+        phase,
+        started=running_container.started,
+        ready=ready,
+        last=last,
+        wanted=container,
+    )

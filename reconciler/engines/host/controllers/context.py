@@ -27,7 +27,7 @@ LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 class ContainerProvisioner(Protocol):
     """Prepares everything that containers need on this host. All methods raise EngineError."""
 
-    def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
+    def ports(self, spec: WorkloadSpec, name: str) -> dict[int, int]:
         """Assign a port of this host to each declared port of a new replica called ``name``."""
 
     def reserve_ports(self, key: Key, replica: str, ports: Mapping[int, int]) -> None:
@@ -61,10 +61,12 @@ class ContainerProvisioner(Protocol):
 class Probes(Protocol):
     """Probes containers."""
 
-    def watch(self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container) -> None:
+    def watch(
+        self, container_id: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container
+    ) -> None:
         """Start probing a running container."""
 
-    def forget(self, place: ContainerId) -> None:
+    def forget(self, container_id: ContainerId) -> None:
         """Stop probing a container."""
 
     async def close(self) -> None:
@@ -74,10 +76,10 @@ class Probes(Protocol):
 class LogCollection(Protocol):
     """Collects container output."""
 
-    def watch(self, place: ContainerId, path: Path, form: OutputForm) -> None:
+    def watch(self, container_id: ContainerId, path: Path, form: OutputForm) -> None:
         """Start collecting from ``path``; does nothing if that is already done."""
 
-    async def forget(self, place: ContainerId) -> object:
+    async def forget(self, container_id: ContainerId) -> object:
         """Collect the rest and stop; must be called before the file is removed."""
 
 

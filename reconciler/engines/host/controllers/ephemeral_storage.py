@@ -12,7 +12,7 @@ from pathlib import Path
 from stat import S_ISDIR
 from typing import Any, Protocol
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.part import LocationPart
@@ -36,7 +36,7 @@ _BLOCK = 512
 
 def storage_limit(replica: Replica) -> int:
     """Bytes that ``replica`` may use: 1 GB, and with more than one core 1 GB for each core (the platform's limits)."""
-    return max(GIGABYTE, sum(each.wanted.cpu for each in replica.containers) * GIGABYTE // 1000)
+    return max(GIGABYTE, sum(container.wanted.cpu for container in replica.containers) * GIGABYTE // 1000)
 
 
 def storage_used(paths: Iterable[Path], enough: int) -> int:
@@ -47,9 +47,9 @@ def storage_used(paths: Iterable[Path], enough: int) -> int:
     used, folders = 0, []
     for path in paths:
         with suppress(OSError):
-            found = path.lstat()
-            used += _size(found)
-            folders += [str(path)] if S_ISDIR(found.st_mode) else []
+            stat = path.lstat()
+            used += _get_disk_size(stat)
+            folders += [str(path)] if S_ISDIR(stat.st_mode) else []
     while folders and used < enough:
         try:
             size, inner = _list_directory(folders.pop())
@@ -68,13 +68,13 @@ def _list_directory(folder: str) -> tuple[int, list[str]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             with suppress(FileNotFoundError):
-                used += _size(entry.stat(follow_symlinks=False))
+                used += _get_disk_size(entry.stat(follow_symlinks=False))
                 folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
     return used, folders
 
 
-def _size(found: os.stat_result) -> int:
-    return max(LEAST, found.st_blocks * _BLOCK)
+def _get_disk_size(stat: os.stat_result) -> int:
+    return max(LEAST, stat.st_blocks * _BLOCK)
 
 
 class Evictor(Protocol):
@@ -121,7 +121,7 @@ class EphemeralStorage(LocationPart):
             if now - measured < self.pause(shrinking=self._is_shrinking()):
                 continue
             measured = now
-            with contained("the measurement of ephemeral storage"):
+            with contain_bugs("the measurement of ephemeral storage"):
                 for replica, used in await asyncio.to_thread(self.find_excess, self._evictor.live_replicas()):
                     use, limit = used / GIGABYTE, storage_limit(replica) / GIGABYTE
                     text = f"it uses {use:.1f} GB of ephemeral storage and may use {limit:.1f} GB"
@@ -133,12 +133,12 @@ class EphemeralStorage(LocationPart):
 
     def _is_shrinking(self) -> bool:
         """Whether a disk has much less room than at the last measurement; costs a call of the kernel for each."""
-        return any(free - _free(path) > SHRUNK for path, free in self._disks.values())
+        return any(free - _get_free_bytes(path) > SHRUNK for path, free in self._disks.values())
 
     def find_excess(self, replicas: Sequence[Replica]) -> list[tuple[Replica, int]]:
         """Those of ``replicas`` that exceed their limit, with their bytes. Blocks while it reads their directories."""
         begun = time.thread_time()
-        found = []
+        excess = []
         disks: dict[int, Path] = {}
         for replica in replicas:
             limit, paths = storage_limit(replica), self._paths(replica)
@@ -147,21 +147,21 @@ class EphemeralStorage(LocationPart):
                     disks.setdefault(path.lstat().st_dev, path.parent)
             used = storage_used(paths, limit + 1)
             if used > limit:
-                found.append((replica, used))
-        self._disks = {device: (path, _free(path)) for device, path in disks.items()}
+                excess.append((replica, used))
+        self._disks = {device: (path, _get_free_bytes(path)) for device, path in disks.items()}
         self._cost = time.thread_time() - begun
-        return found
+        return excess
 
     def _paths(self, replica: Replica) -> list[Path]:
-        places = (ContainerId(replica.key, replica.name, each.name) for each in replica.containers)
+        places = (ContainerId(replica.key, replica.name, container.name) for container in replica.containers)
         private = self._scratch / replica.key.gvc / replica.key.name / replica.name
         return [private, *chain.from_iterable(map(self._written, places))]
 
 
-def _free(path: Path) -> int:
+def _get_free_bytes(path: Path) -> int:
     """Free bytes of the disk of ``path``; 0 if that is unknown, as after its removal."""
     try:
-        found = os.statvfs(path)
+        statvfs_result = os.statvfs(path)
     except OSError:
         return 0
-    return found.f_bavail * found.f_frsize
+    return statvfs_result.f_bavail * statvfs_result.f_frsize

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.engines.host.controllers.context import ControllerContext
-from reconciler.engines.host.decisions.actions import Create, Decision, Remove, soonest
+from reconciler.engines.host.decisions.actions import Create, Decision, Remove, find_soonest_time
 from reconciler.engines.host.decisions.cron import add_due, add_run, next_due, record_start
 from reconciler.engines.host.decisions.execution_log import Events, ExecutionEntry, ExecutionLog, ExecutionState
 from reconciler.engines.host.decisions.execution_results import (
@@ -32,7 +32,7 @@ from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Job
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 CHECK_SECONDS = 60.0
 """A longer wait for a due time or a deadline is halved: the wall clock drifts from the monotonic one meanwhile."""
@@ -60,45 +60,54 @@ class Executions:
                 self._log = ExecutionLog()
         return self._log
 
-    def decide(self, wanted: WorkloadSpec, replicas: Sequence[Replica]) -> tuple[Decision, EngineError | None]:
+    def decide(self, spec: WorkloadSpec, replicas: Sequence[Replica]) -> tuple[Decision, EngineError | None]:
         """Record results and what is due, durably, and decide; with the error if the log cannot be written.
 
         What could not be recorded does not start, and executions past their deadline end all the same.
         """
         clock = self._context.clock
-        wall, now, limit = clock.now(), clock.monotonic(), (wanted.job or Job()).history_limit
-        log, failures = record_results(self.log, limit, replicas, wall, self._boot, wanted.image_fault)
+        wall, now, limit = clock.now(), clock.monotonic(), (spec.job or Job()).history_limit
+        log, failures = record_results(self.log, limit, replicas, wall, self._boot, spec.image_fault)
         events: Events = []
         if self._context.signals.runs_schedules:
-            log, events = add_due(log, wanted, wall, self._boot, replicas)
+            log, events = add_due(log, spec, wall, self._boot, replicas)
         failure = self._try_write(log, [*failures, *events])
-        decision = decide_executions(wanted, self.log, replicas, now, self._context.timing)
+        decision = decide_executions(spec, self.log, replicas, now, self._context.timing)
         if failure is not None:
             # An execution that is removed before its end is recorded would start again.
             remaining = (act for act in decision.actions if not isinstance(act, Create | Remove))
             decision = Decision(tuple(remaining), decision.wake)
         due = next_due(log) if self._context.signals.runs_schedules else None
-        if wanted.image_fault is not None and failure is None:
-            names, patience = {each.name for each in replicas}, 0.0 if wanted.image_fault.final else IMAGE_SECONDS
-            due = soonest(due, *(each.started + patience for each in self.log.active if each.name not in names))
-        wake = soonest(decision.wake, None if due is None else now + max(due - wall, 0.0))
+        if spec.image_fault is not None and failure is None:
+            names, patience = {replica.name for replica in replicas}, 0.0 if spec.image_fault.final else IMAGE_SECONDS
+            due = find_soonest_time(
+                due,
+                *(
+                    execution_entry.started + patience
+                    for execution_entry in self.log.active
+                    if execution_entry.name not in names
+                ),
+            )
+        wake = find_soonest_time(decision.wake, None if due is None else now + max(due - wall, 0.0))
         return Decision(decision.actions, None if wake is None else _check_at(wake, now)), failure
 
     def run(
-        self, wanted: WorkloadSpec, overrides: tuple[ContainerOverride, ...], limit: int, command_id: str = ""
+        self, spec: WorkloadSpec, overrides: tuple[ContainerOverride, ...], limit: int, command_id: str = ""
     ) -> Execution:
         """Record an execution on demand; the next decision starts it. Raises EngineError if it cannot be recorded.
 
         A command that is performed again after a crash has its execution already.
         """
-        made = next((each for each in self.log.entries if command_id and each.command_id == command_id), None)
-        if made is not None:
-            return _shown(made)
-        names = {each.name for each in self.log.entries}
+        execution_entry = next(
+            (entry for entry in self.log.entries if command_id and entry.command_id == command_id), None
+        )
+        if execution_entry is not None:
+            return _convert_entry(execution_entry)
+        names = {entry.name for entry in self.log.entries}
         name, wall = self._context.replica_name(self._key, -1, names), self._context.clock.now()
         entry = ExecutionEntry(
             name,
-            wanted.version,
+            spec.version,
             wall,
             boot=self._boot,
             on_demand=True,
@@ -107,11 +116,11 @@ class Executions:
             due=wall,
         )
         self._write(add_run(self.log, entry, limit), [])
-        return _shown(entry)
+        return _convert_entry(entry)
 
-    def begin(self, replica: Replica, wanted: WorkloadSpec) -> Replica:
+    def begin(self, replica: Replica, spec: WorkloadSpec) -> Replica:
         """``replica``, newly made, with what its execution begins with."""
-        job, entry = wanted.job or Job(), next((each for each in self.log.entries if each.name == replica.name), None)
+        job, entry = spec.job or Job(), next((entry for entry in self.log.entries if entry.name == replica.name), None)
         overrides = entry.overrides if entry is not None else ()
         return replace(replica, run=Run(job.active_deadline_seconds, job.restart_policy == "OnFailure", overrides))
 
@@ -121,7 +130,7 @@ class Executions:
 
     def status(self) -> tuple[Execution, ...]:
         """The executions for the status of the deployment, oldest first."""
-        return tuple(map(_shown, self.log.entries))
+        return tuple(map(_convert_entry, self.log.entries))
 
     def conditions(self) -> tuple[ExecutionCondition, ...]:
         """What is wrong with the executions."""
@@ -137,7 +146,7 @@ class Executions:
     def _write(self, log: ExecutionLog, events: Events) -> None:
         if log != self.log:
             write_atomic(self._path, msgspec.json.encode(log), 0o600)
-            _flush(self._path)
+            _flush_file(self._path)
             self._log = log
             self._context.signals.changed(self._key)
         for reason, message in events:
@@ -161,22 +170,22 @@ def remove_logs(replicas: Path, recorded: Collection[Key]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _flush(path: Path) -> None:
+def _flush_file(path: Path) -> None:
     """Make a written file and its name durable: a power cut must not let an execution start again."""
-    for each in (path, path.parent):
+    for target in (path, path.parent):
         try:
-            opened = os.open(each, os.O_RDONLY)
+            opened = os.open(target, os.O_RDONLY)
             try:
                 os.fsync(opened)
             finally:
                 os.close(opened)
         except OSError as error:
-            raise write_error(f"{each.name} cannot be written", error) from None
+            raise write_error(f"{target.name} cannot be written", error) from None
 
 
-def _shown(entry: ExecutionEntry) -> Execution:
+def _convert_entry(entry: ExecutionEntry) -> Execution:
     """``entry`` in the shape of docs/platform/workload.md#deployments."""
-    ended = iso(entry.completed) if entry.completed else ""
+    ended = format_iso_time(entry.completed) if entry.completed else ""
     kind = "Complete" if entry.state is ExecutionState.SUCCESS else "Failed"
     condition = {
         "type": kind,
@@ -186,4 +195,6 @@ def _shown(entry: ExecutionEntry) -> Execution:
         "lastTransitionTime": ended,
     }
     conditions = (condition,) if ended else ()
-    return Execution(entry.name, entry.version, str(entry.state), iso(entry.started), ended, conditions, entry.name)
+    return Execution(
+        entry.name, entry.version, str(entry.state), format_iso_time(entry.started), ended, conditions, entry.name
+    )

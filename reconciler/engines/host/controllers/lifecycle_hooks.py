@@ -35,7 +35,12 @@ class Hooks:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def run(
-        self, place: ContainerId, started: float, hook: HookName, command: Command | None, total: int | None = None
+        self,
+        container_id: ContainerId,
+        started: float,
+        hook: HookName,
+        command: Command | None,
+        total: int | None = None,
     ) -> None:
         """Start a hook of the container that started at ``started``; do nothing if the hook already runs.
 
@@ -43,61 +48,63 @@ class Hooks:
         the platform's preStop hook: that fails if the container cannot run it. Otherwise nothing happens, since time
         alone ends it.
         """
-        if (place, hook) not in self._running:
+        if (container_id, hook) not in self._running:
             limit = self._limit(hook, total)
-            task = asyncio.create_task(self._run(place, started, hook, command, limit), name=f"{hook} {place}")
-            self._running[place, hook] = task
+            task = asyncio.create_task(
+                self._run(container_id, started, hook, command, limit), name=f"{hook} {container_id}"
+            )
+            self._running[container_id, hook] = task
             self._tasks.add(task)
-            task.add_done_callback(lambda it: self._on_done(place, hook, it))
+            task.add_done_callback(lambda it: self._on_done(container_id, hook, it))
 
-    def forget(self, place: ContainerId) -> None:
+    def forget(self, container_id: ContainerId) -> None:
         """Stop the hooks of a container that has ended."""
         for at, hook in list(self._running):
-            if at == place:
+            if at == container_id:
                 self._running.pop((at, hook)).cancel()
 
-    def cancel(self, place: ContainerId, started: float, total: int | None = None) -> None:
+    def cancel(self, container_id: ContainerId, started: float, total: int | None = None) -> None:
         """Fail and stop a preStop hook that still runs at the end of its container's grace period."""
-        task = self._running.get((place, "pre_stop"))
+        task = self._running.get((container_id, "pre_stop"))
         if task is not None and not task.done():
             task.cancel()
-            self._on_end(place, started, "pre_stop", _too_long(self._limit("pre_stop", total)))
+            self._on_end(container_id, started, "pre_stop", _too_long(self._limit("pre_stop", total)))
 
     async def close(self) -> None:
         """Stop waiting for hooks."""
         await cancel_and_wait(self._tasks, "lifecycle hooks")
 
-    def _on_done(self, place: ContainerId, hook: HookName, task: asyncio.Task[None]) -> None:
+    def _on_done(self, container_id: ContainerId, hook: HookName, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if self._running.get((place, hook)) is task:
-            del self._running[place, hook]
+        if self._running.get((container_id, hook)) is task:
+            del self._running[container_id, hook]
 
     async def _run(
-        self, place: ContainerId, started: float, hook: HookName, command: Command | None, limit: float
+        self, container_id: ContainerId, started: float, hook: HookName, command: Command | None, limit: float
     ) -> None:
         if command is None:
-            await self._try_sleep(place, started)
+            await self._try_sleep(container_id, started)
             return
         try:
-            done = await self._runtime.exec(place, command.command, limit)
+            done = await self._runtime.exec(container_id, command.command, limit)
         except EngineError as error:
-            self._on_end(place, started, hook, f"could not be run: {error}")
+            self._on_end(container_id, started, hook, f"could not be run: {error}")
             return
         if done.output:
             lines = "".join(f"{hook}: {line}\n" for line in done.output.splitlines())
-            self._runtime.append_output(place, lines)
+            self._runtime.append_output(container_id, lines)
         if done.timed_out:
-            self._on_end(place, started, hook, _too_long(limit))
+            self._on_end(container_id, started, hook, _too_long(limit))
         else:
             self._on_end(
-                place, started, hook, f"ended with {done.code}; its output is in the logs" if done.code else ""
+                container_id, started, hook, f"ended with {done.code}; its output is in the logs" if done.code else ""
             )
 
-    async def _try_sleep(self, place: ContainerId, started: float) -> None:
+    async def _try_sleep(self, container_id: ContainerId, started: float) -> None:
         """Fail the default hook if its program is missing; if that is unknown, the container has the full time."""
         with suppress(EngineError):
-            if not await self._runtime.can_sleep(place):
-                self._on_end(place, started, "pre_stop", "the image lacks sleep")
+            if not await self._runtime.can_sleep(container_id):
+                self._on_end(container_id, started, "pre_stop", "the image lacks sleep")
 
     def _limit(self, hook: HookName, total: int | None) -> float:
         return self._timing.with_total(total).total * self._timing.scale if hook == "pre_stop" else self._timing.total

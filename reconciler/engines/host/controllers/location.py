@@ -7,7 +7,7 @@ from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.engines.host.check_container import is_check
 from reconciler.engines.host.controllers.adoption import LabelContext, how_ended, rebuild_replica, resume_replica
 from reconciler.engines.host.controllers.context import ControllerContext
@@ -16,7 +16,7 @@ from reconciler.engines.host.controllers.fair_turn import FairTurn
 from reconciler.engines.host.controllers.workload import WorkloadController
 from reconciler.engines.host.decisions.progress import running_replicas
 from reconciler.engines.host.decisions.replica import Replica
-from reconciler.engines.host.decisions.transitions import evicted
+from reconciler.engines.host.decisions.transitions import evict_replica
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.probes.state import Verdict
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
@@ -52,16 +52,20 @@ class LocationController(LocationPart):
         """Adopt what runs; replicas of unrecorded workloads run until ``retain``. Raises EngineError."""
         context = self._context
         # An earlier try may have failed halfway, and have been closed.
-        for known in (self.workloads, self._tasks, self._adoptable, self._outdated_files, self._untracked):
-            known.clear()
+        for tracked in (self.workloads, self._tasks, self._adoptable, self._outdated_files, self._untracked):
+            tracked.clear()
         await context.runtime.open(self.on_container_end)
-        running = {each.place: each for each in await context.runtime.list()}
-        for place in [each for each in running if is_check(each)]:  # of a daemon that was killed
-            del running[place]
+        running = {container.place: container for container in await context.runtime.list()}
+        for identity in [
+            container_id for container_id in running if is_check(container_id)
+        ]:  # of a daemon that was killed
+            del running[identity]
             with suppress(EngineError):
-                await context.runtime.remove(place.key, place.replica)
+                await context.runtime.remove(identity.key, identity.replica)
         stored, removed = context.store.load()
-        alive = {(place.key, place.replica) for place, each in running.items() if each.alive}
+        alive = {
+            (container_id.key, container_id.replica) for container_id, container in running.items() if container.alive
+        }
         await self._store_outputs({(replica.key, replica.name) for replica in stored} | alive)
         for key, name in removed:
             if (key, name) in alive:
@@ -76,11 +80,11 @@ class LocationController(LocationPart):
             self._adoptable.setdefault(replica.key, []).append(resumed)
             if resumed != replica:
                 self._outdated_files.add((replica.key, replica.name))
-        known = {(replica.key, replica.name) for replica in stored}
-        for place, each in running.items():
-            if (place.key, place.replica) not in known:
-                context.provisioner.reserve_ports(place.key, place.replica, each.ports)
-                self._untracked.setdefault(place.key, []).append(each)
+        tracked = {(replica.key, replica.name) for replica in stored}
+        for identity, running_container in running.items():
+            if (identity.key, identity.replica) not in tracked:
+                context.provisioner.reserve_ports(identity.key, identity.replica, running_container.ports)
+                self._untracked.setdefault(identity.key, []).append(running_container)
         # Before any replica is created: what a new one has by then would be removed too.
         await self._prune()
 
@@ -102,28 +106,28 @@ class LocationController(LocationPart):
         for key in self._adoptable.keys() - keys:
             self.end(key)
 
-    def want(self, _template: ReplicaTemplate, wanted: WorkloadSpec) -> WorkloadSpec:
+    def want(self, _template: ReplicaTemplate, spec: WorkloadSpec) -> WorkloadSpec:
         """Set what is wanted of a workload."""
-        self.set_wanted(wanted.key, wanted)
-        return wanted
+        self.set_wanted(spec.key, spec)
+        return spec
 
     def end(self, key: Key) -> None:
         """End all replicas of a workload."""
         self.set_wanted(key, None)
 
-    def set_wanted(self, key: Key, wanted: WorkloadSpec | None) -> None:
+    def set_wanted(self, key: Key, spec: WorkloadSpec | None) -> None:
         """Set what is wanted of the workload ``key`` (None: delete it)."""
-        if wanted is None and not (key in self.workloads or key in self._adoptable or key in self._untracked):
+        if spec is None and not (key in self.workloads or key in self._adoptable or key in self._untracked):
             return
         controller = self._controller(key)
-        controller.want(wanted)
+        controller.want(spec)
         if key in self._adoptable or key in self._untracked:
             # One that has ended since `open` had no controller then.
             self._request_sweep()
         for replica in self._adoptable.pop(key, ()):
             controller.adopt(replica, written=(key, replica.name) not in self._outdated_files)
             self._outdated_files.discard((key, replica.name))
-        for replica in self._rebuild_replicas(key, wanted):
+        for replica in self._rebuild_replicas(key, spec):
             controller.adopt(replica, written=False)
         controller.wake()
 
@@ -134,18 +138,22 @@ class LocationController(LocationPart):
 
     def images_of(self, key: Key, version: int) -> dict[str, str]:
         """The image by container of the replicas of a version, as the newest one has it, or the labels without one."""
-        replicas = sorted((each for each in self.replicas(key) if each.version == version), key=lambda it: it.created)
+        replicas = sorted(
+            (replica for replica in self.replicas(key) if replica.version == version), key=lambda it: it.created
+        )
         listed = [
-            (each.place.container, each.image) for each in self._untracked.get(key, ()) if each.version == version
+            (container.place.container, container.image)
+            for container in self._untracked.get(key, ())
+            if container.version == version
         ]
-        members = [(each.name, each.wanted.image) for replica in replicas for each in replica.containers]
+        members = [(container.name, container.wanted.image) for replica in replicas for container in replica.containers]
         return {name: image for name, image in (*listed, *members) if image}
 
     def images(self) -> set[str]:
         """The images of all replicas, the ending ones included."""
         keys = self.workloads.keys() | self._adoptable.keys()
-        found = (container for key in keys for replica in self.replicas(key) for container in replica.containers)
-        return {each.wanted.image for each in found if each.wanted.image}
+        containers = (container for key in keys for replica in self.replicas(key) for container in replica.containers)
+        return {container.wanted.image for container in containers if container.wanted.image}
 
     def replica_counts(self) -> ReplicaCounts:
         """The number of replicas that run and that are wanted, and whether work is due at once."""
@@ -154,26 +162,28 @@ class LocationController(LocationPart):
             running_replicas(controller.wanted, tuple(controller.replicas.values())) for controller in controllers
         ]
         busy = any(controller.busy for controller in controllers)
-        return ReplicaCounts(sum(each[0] for each in counts), sum(each[1] for each in counts), busy)
+        return ReplicaCounts(sum(count[0] for count in counts), sum(count[1] for count in counts), busy)
 
     async def _prune(self) -> None:
         """Remove what a crash left of unknown replicas. Raises EngineError."""
-        known = self._replica_names()
-        await self._context.provisioner.prune(known)
-        await self._context.runtime.prune(known)
+        names = self._replica_names()
+        await self._context.provisioner.prune(names)
+        await self._context.runtime.prune(names)
 
-    async def _store_outputs(self, known: Collection[tuple[Key, str]]) -> None:
-        """Store the output of all replicas but ``known``: those of an earlier boot, and what a crash left."""
-        for each in await asyncio.to_thread(self._context.runtime.outputs):
-            if (each.place.key, each.place.replica) not in known:
-                self._context.logs.watch(each.place, each.path, each.form)
-                await self._context.logs.forget(each.place)
+    async def _store_outputs(self, replicas: Collection[tuple[Key, str]]) -> None:
+        """Store the output of all replicas but ``replicas``: those of an earlier boot, and what a crash left."""
+        for file in await asyncio.to_thread(self._context.runtime.outputs):
+            if (file.place.key, file.place.replica) not in replicas:
+                self._context.logs.watch(file.place, file.path, file.form)
+                await self._context.logs.forget(file.place)
 
     def _replica_names(self) -> set[tuple[Key, str]]:
         """Workload and name of every replica that exists."""
         keys = self.workloads.keys() | self._adoptable.keys()
-        known = {(key, replica.name) for key in keys for replica in self.replicas(key)}
-        return known | {(key, each.place.replica) for key, found in self._untracked.items() for each in found}
+        names = {(key, replica.name) for key in keys for replica in self.replicas(key)}
+        return names | {
+            (key, container.place.replica) for key, containers in self._untracked.items() for container in containers
+        }
 
     def error(self, key: Key) -> str:
         """What its controller fails to do."""
@@ -219,7 +229,7 @@ class LocationController(LocationPart):
         """End a replica at once and record why; a new replica replaces it."""
         controller, now = self.workloads.get(replica.key), self._context.clock.monotonic()
         if controller is not None and replica.name in controller.replicas:
-            controller.on_replica_change(replica.name, lambda it: evicted(it, now))
+            controller.on_replica_change(replica.name, lambda it: evict_replica(it, now))
             text = f"{replica.name} is replaced: {message}"
             self._context.signals.report(replica.key, Reason.EVICTED, text)
 
@@ -242,7 +252,7 @@ class LocationController(LocationPart):
         while True:
             await self._context.clock.sleep(CHECK_FILES)
             for controller in [*self.workloads.values()]:
-                with contained(f"files of {controller.key}"):
+                with contain_bugs(f"files of {controller.key}"):
                     controller.check_files()
                     await controller.check_volumes()
 
@@ -258,10 +268,10 @@ class LocationController(LocationPart):
         while self._sweep_due:
             self._sweep_due = False
             now = self._context.clock.monotonic()
-            for each in await self._context.runtime.list():
-                controller = self.workloads.get(each.place.key)
-                if not each.alive and controller is not None:
-                    controller.on_container_end(each.place, each.started, how_ended(each, now))
+            for container in await self._context.runtime.list():
+                controller = self.workloads.get(container.place.key)
+                if not container.alive and controller is not None:
+                    controller.on_container_end(container.place, container.started, how_ended(container, now))
 
     def _controller(self, key: Key) -> WorkloadController:
         if key not in self.workloads:
@@ -276,15 +286,15 @@ class LocationController(LocationPart):
         log_path(self._context.store.root, controller.key).unlink(missing_ok=True)
         self._context.signals.changed(controller.key)
 
-    def _rebuild_replicas(self, key: Key, wanted: WorkloadSpec | None) -> list[Replica]:
+    def _rebuild_replicas(self, key: Key, spec: WorkloadSpec | None) -> list[Replica]:
         """Rebuild the replicas that are known only by the labels of running containers."""
         if key not in self._untracked:
             return []
         by_name: dict[str, list[RunningContainer]] = {}
-        for each in self._untracked.pop(key):
-            by_name.setdefault(each.place.replica, []).append(each)
+        for container in self._untracked.pop(key):
+            by_name.setdefault(container.place.replica, []).append(container)
         clock, listed = self._context.clock, self._context.endpoints.previous_names(key)
         return [
-            rebuild_replica(name, found, wanted, LabelContext(clock.monotonic(), clock.now(), listed))
-            for name, found in sorted(by_name.items())
+            rebuild_replica(name, containers, spec, LabelContext(clock.monotonic(), clock.now(), listed))
+            for name, containers in sorted(by_name.items())
         ]

@@ -42,11 +42,11 @@ class Store:
         gone: list[tuple[Key, str]] = []
         for path in list_paths(self.root, "*/*/*.json"):
             key = Key(Kind.WORKLOAD, path.parent.parent.name, path.parent.name)
-            found = self._read(path)
-            if found is None:
+            replica = self._read(path)
+            if replica is None:
                 gone.append((key, path.stem))
             else:
-                here.append(found)
+                here.append(replica)
         return here, gone
 
     def save(self, replica: Replica) -> None:

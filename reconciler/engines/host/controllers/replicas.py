@@ -14,18 +14,18 @@ import msgspec
 from reconciler.engines.host.controllers.action_errors import ENDPOINTS, EXECUTIONS, STORE, ActionErrors
 from reconciler.engines.host.controllers.context import ControllerContext
 from reconciler.engines.host.controllers.executions import Executions
-from reconciler.engines.host.dataplane.protocol import some
+from reconciler.engines.host.dataplane.protocol import format_count
 from reconciler.engines.host.decisions.actions import Create, Decision, Start
 from reconciler.engines.host.decisions.availability import is_resizable
-from reconciler.engines.host.decisions.decide import decide
+from reconciler.engines.host.decisions.decide import decide_actions
 from reconciler.engines.host.decisions.replica import Replica
-from reconciler.engines.host.decisions.transitions import apply_action, new_replica, resized
+from reconciler.engines.host.decisions.transitions import apply_action, new_replica, resize_replica
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 
 class WorkloadReplicas:
@@ -43,17 +43,17 @@ class WorkloadReplicas:
         self._changed = partial(context.signals.changed, key)
         self._unwritten: set[str] = set()
 
-    def decide(self, wanted: WorkloadSpec | None) -> Decision:
+    def decide(self, spec: WorkloadSpec | None) -> Decision:
         """The actions that are due now."""
         replicas, context = tuple(self.by_name.values()), self._context
-        if wanted is not None and wanted.type is Type.CRON:
+        if spec is not None and spec.type is Type.CRON:
             context.cron_starts.release(self._key, replicas)
-            decision, error = self.executions.decide(wanted, replicas)
+            decision, error = self.executions.decide(spec, replicas)
             self._note(EXECUTIONS, error)
             return context.cron_starts.admit(self._key, decision, self._wake)
-        return decide(wanted, replicas, context.clock.monotonic(), context.timing)
+        return decide_actions(spec, replicas, context.clock.monotonic(), context.timing)
 
-    def create(self, wanted: WorkloadSpec, act: Create) -> None:
+    def create(self, spec: WorkloadSpec, act: Create) -> None:
         """Add a new replica. Raises EngineError, and does not add it, if its file cannot be written.
 
         After a crash the ports of an unwritten replica would be unknown.
@@ -62,11 +62,11 @@ class WorkloadReplicas:
         if act.execution and not context.cron_starts.take(self._key, act.execution):
             return
         name = act.execution or context.replica_name(self._key, act.index, self.by_name)
-        replica = new_replica(wanted, act.index, name, now, iso(context.clock.now()))
+        replica = new_replica(spec, act.index, name, now, format_iso_time(context.clock.now()))
         if act.execution:
-            replica = self.executions.begin(replica, wanted)
+            replica = self.executions.begin(replica, spec)
             context.provisioner.store_template(replica)
-        replica = msgspec.structs.replace(replica, ports=context.provisioner.ports(wanted, name))
+        replica = msgspec.structs.replace(replica, ports=context.provisioner.ports(spec, name))
         try:
             self._store.save(replica)
         except EngineError:
@@ -113,30 +113,32 @@ class WorkloadReplicas:
         """Remove an ended replica, all that was made for it, and its file. Raises EngineError."""
         context = self._context
         for container in replica.containers:
-            place = ContainerId(self._key, replica.name, container.name)
-            context.probes.forget(place)
-            await context.logs.forget(place)
+            container_id = ContainerId(self._key, replica.name, container.name)
+            context.probes.forget(container_id)
+            await context.logs.forget(container_id)
         await context.runtime.remove(self._key, replica.name)
         await context.provisioner.release(replica)
         self._store.remove(self._key, replica.name)
         del self.by_name[replica.name]
         self._changed()
 
-    async def resize(self, wanted: WorkloadSpec | None, name: str) -> None:
+    async def resize(self, spec: WorkloadSpec | None, name: str) -> None:
         """Give a running replica the wanted limits, unless it needs none. If that fails, a rollout replaces it.
 
         Raises EngineError.
         """
         replica = self.by_name.get(name)
-        if wanted is None or replica is None or not is_resizable(wanted, replica):
+        if spec is None or replica is None or not is_resizable(spec, replica):
             return
         try:
-            for each in wanted.containers:
-                await self._context.runtime.resize(ContainerId(self._key, name, each.name), each.cpu, each.memory)
+            for container in spec.containers:
+                await self._context.runtime.resize(
+                    ContainerId(self._key, name, container.name), container.cpu, container.memory
+                )
         except EngineError:
             self.set(msgspec.structs.replace(self.by_name[name], base_hash=""))
             raise
-        self.set(resized(wanted, self.by_name[name]))
+        self.set(resize_replica(spec, self.by_name[name]))
 
     def find_lost(self) -> bool:
         """Whether written files are missing; ``write`` and ``publish`` then write them again."""
@@ -158,10 +160,10 @@ class WorkloadReplicas:
 
     def report_cut_off(self, replica: Replica) -> None:
         """Report the requests of an ending replica that is killed now, at the first of its containers."""
-        if replica.ending is None or sum(each.sigkill_at is not None for each in replica.containers) > 1:
+        if replica.ending is None or sum(container.sigkill_at is not None for container in replica.containers) > 1:
             return
         if count := self._context.traffic.open_requests(self._key, replica.name):
-            counted = some(self._context.traffic.counted, count)
+            counted = format_count(self._context.traffic.counted, count)
             text = f"{replica.name}: {counted} cut off, since the termination grace period is over"
             self._context.signals.report(self._key, Reason.REQUESTS_CUT_OFF, text)
 
@@ -169,15 +171,15 @@ class WorkloadReplicas:
         """Set the endpoints to the ready replicas."""
         error: EngineError | None = None
         try:
-            self._endpoints.publish(self._key, [each for each in self.by_name.values() if each.run is None])
+            self._endpoints.publish(self._key, [replica for replica in self.by_name.values() if replica.run is None])
         except EngineError as failure:
             error = failure
         self._note(ENDPOINTS, error)
 
-    def _collect(self, place: ContainerId) -> None:
+    def _collect(self, container_id: ContainerId) -> None:
         """Collect all that a container writes, or wrote while no daemon ran."""
         runtime = self._context.runtime
-        self._context.logs.watch(place, runtime.output(place), runtime.output_form(place))
+        self._context.logs.watch(container_id, runtime.output(container_id), runtime.output_form(container_id))
 
     def _note(self, name: str, error: EngineError | None) -> None:
         if error is None:

@@ -41,7 +41,7 @@ class StartLimit:
         """End the starts of all executions of ``key`` that are not starting any more."""
         taken = self._starting.get(key)
         if taken:
-            self._end(key, taken - {each.name for each in replicas if _is_starting(each)})
+            self._end(key, taken - {replica.name for replica in replicas if _is_starting(replica)})
 
     def forget(self, key: Key) -> None:
         """End all starts of ``key``; it waits for none."""
@@ -66,5 +66,8 @@ class StartLimit:
 
 def _is_starting(replica: Replica) -> bool:
     """Whether a container of the replica has not started for the first time."""
-    waiting = (each.phase is Phase.WAITING and not each.failures and not each.started for each in replica.containers)
+    waiting = (
+        container.phase is Phase.WAITING and not container.failures and not container.started
+        for container in replica.containers
+    )
     return replica.ending is None and any(waiting)

@@ -27,7 +27,7 @@ from reconciler.engines.host.decisions.actions import (
     Start,
     StopReplica,
     Terminate,
-    soonest,
+    find_soonest_time,
 )
 from reconciler.engines.host.decisions.availability import exit_event
 from reconciler.engines.host.decisions.replica import Ended, Hook, Phase, Replica, container_of
@@ -82,12 +82,12 @@ class WorkloadController:
         """Whether the workload is not wanted and has no replicas left."""
         return self.wanted is None and not self.replicas
 
-    def want(self, wanted: WorkloadSpec | None) -> None:
+    def want(self, spec: WorkloadSpec | None) -> None:
         """Set what is wanted of the workload (None: delete it)."""
-        if wanted is None:
+        if spec is None:
             self._context.cron_starts.forget(self.key)
-        if wanted != self.wanted:
-            self.wanted = wanted
+        if spec != self.wanted:
+            self.wanted = spec
             self.wake()
 
     def wake(self) -> None:
@@ -177,7 +177,7 @@ class WorkloadController:
             await self._try(act)
         self._members.write()
         self._members.publish()
-        return 0.0 if acts else soonest(decision.wake, self._errors.next_due())
+        return 0.0 if acts else find_soonest_time(decision.wake, self._errors.next_due())
 
     def _decide(self) -> Decision:
         try:
@@ -201,12 +201,12 @@ class WorkloadController:
             self._errors.record_success(name)
 
     def _failed(self, name: str, error: Exception) -> None:
-        known = error if isinstance(error, EngineError) else internal_error(error, f"workload {self.key}")
-        if known.reason == Reason.VOLUME_CHANGING:
-            if self._errors.record_wait(name, str(known)):
-                self._context.signals.report(self.key, Reason.VOLUME_CHANGING, str(known))
+        failure = error if isinstance(error, EngineError) else internal_error(error, f"workload {self.key}")
+        if failure.reason == Reason.VOLUME_CHANGING:
+            if self._errors.record_wait(name, str(failure)):
+                self._context.signals.report(self.key, Reason.VOLUME_CHANGING, str(failure))
             return
-        self._errors.record_failure(name, f"{known.reason}: {known}")
+        self._errors.record_failure(name, f"{failure.reason}: {failure}")
 
     async def _apply_action(self, act: Action) -> None:
         if isinstance(act, Create):
@@ -223,7 +223,7 @@ class WorkloadController:
 
     async def _remove_from_endpoints(self, ends: list[StopReplica]) -> None:
         """Begin the termination of replicas. They leave the endpoints, and get no new requests, before it goes on."""
-        for end in [each for each in ends if each.replica in self.replicas]:
+        for end in [end for end in ends if end.replica in self.replicas]:
             self._members.set(apply_action(self.replicas[end.replica], end, self._context.clock.monotonic()))
         if ends:
             self._members.publish()
@@ -236,20 +236,20 @@ class WorkloadController:
         self._members.set(replica)
         self._members.write()
         container = container_of(replica, act.container)
-        place, started, total = (
+        container_id, started, total = (
             ContainerId(self.key, act.replica, act.container),
             container.started,
             container.wanted.termination_seconds,
         )
         if isinstance(act, RunPreStop):
-            self._hooks.run(place, started, "pre_stop", container.wanted.pre_stop, total)
+            self._hooks.run(container_id, started, "pre_stop", container.wanted.pre_stop, total)
         elif isinstance(act, Terminate):
-            self._context.probes.forget(place)
-            await self._context.runtime.signal(place, signal.SIGTERM)
+            self._context.probes.forget(container_id)
+            await self._context.runtime.signal(container_id, signal.SIGTERM)
         elif isinstance(act, Kill):
-            self._hooks.cancel(place, started, total)
+            self._hooks.cancel(container_id, started, total)
             self._members.report_cut_off(replica)
-            await self._context.runtime.signal(place, signal.SIGKILL)
+            await self._context.runtime.signal(container_id, signal.SIGKILL)
 
     async def _start(self, act: Start) -> None:
         try:
@@ -271,43 +271,46 @@ class WorkloadController:
 
     def _watch(self, replica: Replica, name: str) -> None:
         context, container = self._context, container_of(replica, name)
-        place = ContainerId(self.key, replica.name, name)
+        container_id = ContainerId(self.key, replica.name, name)
         if replica.ending is None or container.sigterm_at is None:
-            context.probes.watch(place, container.wanted, replica.ports, container)
+            context.probes.watch(container_id, container.wanted, replica.ports, container)
         if container.post_start is Hook.RUNNING:
-            self._hooks.run(place, container.started, "post_start", container.wanted.post_start)
+            self._hooks.run(container_id, container.started, "post_start", container.wanted.post_start)
 
-    def on_container_end(self, place: ContainerId, started: float, how: Ended) -> None:
+    def on_container_end(self, container_id: ContainerId, started: float, how: Ended) -> None:
         """Handle the end of the run that began at ``started``; the container may have started again since."""
-        replica = self.replicas.get(place.replica)
-        container = container_of(replica, place.container) if replica is not None else None
+        replica = self.replicas.get(container_id.replica)
+        container = container_of(replica, container_id.container) if replica is not None else None
         if container is not None and started < container.started:
             return
-        self._context.probes.forget(place)
-        self._hooks.forget(place)
+        self._context.probes.forget(container_id)
+        self._hooks.forget(container_id)
         if replica is None or container is None or container.phase is not Phase.RUNNING:
             return
         self.on_replica_change(
-            place.replica, lambda it: container_exited(it, place.container, how.at, how.code, how.reason, how.message)
+            container_id.replica,
+            lambda it: container_exited(it, container_id.container, how.at, how.code, how.reason, how.message),
         )
         if replica.ending is None and not (replica.run is not None and how.code == 0):
-            self._append_exit_event(self.replicas[place.replica], place.container)
+            self._append_exit_event(self.replicas[container_id.replica], container_id.container)
 
     def _append_exit_event(self, replica: Replica, name: str) -> None:
-        if (found := exit_event(container_of(replica, name))) is not None:
-            reason, what = found
+        if (event := exit_event(container_of(replica, name))) is not None:
+            reason, what = event
             self._context.signals.report(self.key, reason, f"{replica.name}: {name} {what}")
 
-    def _on_hook_end(self, place: ContainerId, started: float, hook: HookName, message: str) -> None:
+    def _on_hook_end(self, container_id: ContainerId, started: float, hook: HookName, message: str) -> None:
         """Handle the end of a hook; ``message`` is "" if it succeeded (docs/platform/workload.md#lifecycle-hooks)."""
-        replica = self.replicas.get(place.replica)
-        if replica is None or container_of(replica, place.container).started != started:
+        replica = self.replicas.get(container_id.replica)
+        if replica is None or container_of(replica, container_id.container).started != started:
             return
         now, (title, reason) = self._context.clock.monotonic(), HOOKS[hook]
         error = f"the {title} hook {message}" if message else ""
-        self.on_replica_change(place.replica, lambda it: hook_finished(it, place.container, hook, error, now))
-        if message and not is_default_hook(container_of(replica, place.container), hook):
-            text = f"{place.replica}: the {title} hook of {place.container} {message}"
+        self.on_replica_change(
+            container_id.replica, lambda it: hook_finished(it, container_id.container, hook, error, now)
+        )
+        if message and not is_default_hook(container_of(replica, container_id.container), hook):
+            text = f"{container_id.replica}: the {title} hook of {container_id.container} {message}"
             self._context.signals.report(self.key, reason, text)
 
     def _report_error(self, message: str) -> None:

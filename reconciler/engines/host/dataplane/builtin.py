@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.limitations import builtin_limitations
@@ -61,17 +61,17 @@ class BuiltinDataPlane(DataPlane):
             if retry := self._dirty.is_set() or now >= retry_at:
                 retry_at = now + RETRY_SECONDS
             self._dirty.clear()
-            for each in forwarders:
-                with contained("data plane"):
-                    await each.tick(retry=retry)
-            waits, fails = any(each.line for each in forwarders), any(each.error or each.refused for each in forwarders)
+            for service_forwarder in forwarders:
+                with contain_bugs("data plane"):
+                    await service_forwarder.tick(retry=retry)
+            waits, fails = any(it.line for it in forwarders), any(it.error or it.refused for it in forwarders)
             due = now + PAUSE_SECONDS if waits else retry_at if fails else None
             await event_or_time(self._dirty, clock, due)
 
     async def close(self) -> None:
         """Stop listening and end all connections."""
-        for each in self._forwarders.values():
-            each.publish(None)
+        for forwarder in self._forwarders.values():
+            forwarder.publish(None)
         await cancel_and_wait([task for task, context in _open.items() if context is self._context], "the data plane")
 
     def publish(self, service: Service) -> None:
@@ -100,9 +100,9 @@ class BuiltinDataPlane(DataPlane):
         """Why nothing listens at the port of ``key``; "" if something does."""
         return self._forwarder(key).error
 
-    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+    def limitations(self, spec: WorkloadSpec) -> Iterator[str]:
         """What a forwarder of connections cannot do."""
-        return builtin_limitations(wanted, self._forwarder(wanted.key).service)
+        return builtin_limitations(spec, self._forwarder(spec.key).service)
 
     def open_requests(self, key: Key, replica: str) -> int:
         """The open connections of a replica, now."""
@@ -110,12 +110,12 @@ class BuiltinDataPlane(DataPlane):
 
     async def traffic(self) -> dict[Key, Traffic]:
         """The connections of each served workload."""
-        return {key: each.traffic() for key, each in self._forwarders.items() if each.server is not None}
+        return {key: forwarder.traffic() for key, forwarder in self._forwarders.items() if forwarder.server is not None}
 
     def _forwarder(self, key: Key) -> Forwarder:
-        if (found := self._forwarders.get(key)) is None:
-            found = self._forwarders[key] = Forwarder(key, self._context, self._dirty.set)
-        return found
+        if (forwarder := self._forwarders.get(key)) is None:
+            forwarder = self._forwarders[key] = Forwarder(key, self._context, self._dirty.set)
+        return forwarder
 
 
 class Waiting(NamedTuple):
@@ -168,7 +168,7 @@ class Forwarder:
     def update(self, ready: tuple[Endpoint, ...]) -> None:
         """Give new connections to these replicas only; open ones go on."""
         self._ready = ready
-        self._answered &= {address for each in ready for address in each.ports.values()}
+        self._answered &= {address for endpoint in ready for address in endpoint.ports.values()}
         self._move_on()
 
     async def listen(self) -> None:
@@ -194,8 +194,8 @@ class Forwarder:
         if retry and self.refused:
             report_refused(self._context.signals, self._key, "connection", self.refused)
             self.refused = 0
-        for each in [each for each in self.line if each.gone]:
-            self._leave(each)
+        for connection in [waiting for waiting in self.line if waiting.gone]:
+            self._leave(connection)
         while self.line and max(self.line[0].since, self._hold_end) + self._limits.seconds <= self._now():
             self._leave(self.line[0], refused=1)
         self._move_on()
@@ -228,7 +228,7 @@ class Forwarder:
     async def _wait(self, since: float, writer: asyncio.StreamWriter) -> Target | None:
         """The replica for a connection. One that a replica refused comes back to its former place."""
         waiting = Waiting(since, asyncio.get_running_loop().create_future(), writer)
-        insort(self.line, waiting, key=lambda each: each.since)
+        insort(self.line, waiting, key=lambda connection: connection.since)
         self._move_on()
         if self.line == [waiting]:
             self._dirty()
@@ -279,11 +279,11 @@ class Forwarder:
         service, now = self.service, self._now()
         if service is None or now < service.hold_until:
             return None
-        found = ((each.name, each.ports.get(str(service.port), "")) for each in self._ready)
-        ready = (each for each in found if each[1] and self._paused_until.get(each[1], 0.0) <= now)
-        limits = {each: service.limit(proven=each[1] in self._answered) for each in ready}
-        free = (each for each, limit in limits.items() if not limit or self.active[each[0]] < limit)
-        return min(free, key=lambda each: self.active[each[0]], default=None)
+        targets = ((endpoint.name, endpoint.ports.get(str(service.port), "")) for endpoint in self._ready)
+        ready = (target for target in targets if target[1] and self._paused_until.get(target[1], 0.0) <= now)
+        limits = {target: service.limit(proven=target[1] in self._answered) for target in ready}
+        free = (target for target, limit in limits.items() if not limit or self.active[target[0]] < limit)
+        return min(free, key=lambda target: self.active[target[0]], default=None)
 
     async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str = "") -> None:
         """Copy in one direction, what the replica at ``address`` answers if set. End and loss are passed on."""

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
-from reconciler.engines.host.dataplane.haproxy.discovery import Setup, retire
+from reconciler.engines.host.dataplane.haproxy.discovery import Setup, retire_proxy
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.protocol import DataPlane, PlaneContext
@@ -37,7 +37,7 @@ class Choice(NamedTuple):
     problem: str = ""
 
 
-def choose(settings: Settings, location: str) -> Choice:
+def choose_dataplane(settings: Settings, location: str) -> Choice:
     """The data plane of ``location``.
 
     Where a HAProxy serves already, ``auto`` stays with it while the program is installed, even if that fails now.
@@ -58,18 +58,20 @@ def choose(settings: Settings, location: str) -> Choice:
 
 def make_dataplane(settings: Settings, location: str, root: Path, context: PlaneContext) -> DataPlane:
     """The data plane of ``location``, whose directory is ``root``."""
-    chosen = choose(settings, location)
+    chosen = choose_dataplane(settings, location)
     if chosen.problem:
         log().warning("dataplane_chosen", location=location, name=chosen.name, why=chosen.problem)
     if chosen.name == HAPROXY:
-        return HaproxyDataPlane(proxy_directory(root), Setup(location, _user(settings.host.default_user)), context)
+        return HaproxyDataPlane(
+            proxy_directory(root), Setup(location, _find_proxy_user(settings.host.default_user)), context
+        )
     return BuiltinDataPlane(context)
 
 
 def end_former(current: DataPlane, root: Path) -> None:
     """End what another data plane left running at the location whose directory is ``root``; requests end first."""
     if current.name != HAPROXY:
-        retire(proxy_directory(root))
+        retire_proxy(proxy_directory(root))
 
 
 def proxy_directory(root: Path) -> Path:
@@ -77,12 +79,12 @@ def proxy_directory(root: Path) -> Path:
     return root / DATAPLANE / HAPROXY
 
 
-def _user(default: str) -> tuple[int, int] | None:
+def _find_proxy_user(default: str) -> tuple[int, int] | None:
     """The numbers of user and group of HAProxy under a daemon that runs as root; None: those of the daemon."""
     if os.geteuid() != 0:
         return None
     for name in (_ACCOUNT, default):
         with suppress(KeyError):
-            found = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
-            return (found.pw_uid, found.pw_gid) if found.pw_uid else None
+            passwd = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+            return (passwd.pw_uid, passwd.pw_gid) if passwd.pw_uid else None
     return None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.domain_proof import find_proof
 from reconciler.engines.host.controllers.fair_turn import event_or_time
@@ -69,7 +69,7 @@ class DomainProofs:
         """Look up records until cancelled."""
         while True:
             self._dirty.clear()
-            with contained("proofs of domains"):
+            with contain_bugs("proofs of domains"):
                 await self.check()
             await event_or_time(self._dirty, self._clock, self._clock.monotonic() + PASS_SECONDS)
 
@@ -77,20 +77,20 @@ class DomainProofs:
         """Look up the domains that are due, the one first that was not looked up for the longest time."""
         missing = {domain: self.unproven.get(domain, "") for domain in self._wanted if not self.is_proven(domain)}
         silent = 0
-        for domain in sorted(filter(self._is_due, self._wanted), key=lambda each: (self._tried.get(each, 0.0), each)):
+        for domain in sorted(filter(self._is_due, self._wanted), key=lambda name: (self._tried.get(name, 0.0), name)):
             if silent == SILENT:
                 break
             self._tried[domain] = self._clock.monotonic()
-            found = await find_proof(domain, self._org, self._resolver)
-            silent = 0 if found.answered else silent + 1
-            if not found.problem:
+            proof = await find_proof(domain, self._org, self._resolver)
+            silent = 0 if proof.answered else silent + 1
+            if not proof.problem:
                 missing.pop(domain, None)
                 self._remember(domain, self._clock.now())
-            elif found.answered or domain in missing:
-                missing[domain] = found.problem
+            elif proof.answered or domain in missing:
+                missing[domain] = proof.problem
                 if self.is_proven(domain):
                     self._remember(domain, None)
-                    self._report(domain, f"{found.problem}; it was there before")
+                    self._report(domain, f"{proof.problem}; it was there before")
         shown = {domain: text or "DNS gives no answer" for domain, text in missing.items() if domain in self._wanted}
         if shown != self.unproven:
             self.unproven = shown

@@ -61,7 +61,7 @@ class EndpointFiles:
     def names(self, key: Key) -> list[str] | None:
         """Names of the replicas in the file of ``key``, also of an earlier daemon; None if it cannot be read."""
         try:
-            return [each.name for each in msgspec.json.decode(self._path(key).read_bytes(), type=_File).replicas]
+            return [replica.name for replica in msgspec.json.decode(self._path(key).read_bytes(), type=_File).replicas]
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -104,7 +104,7 @@ class EndpointFiles:
         """Remove replicas that are not ready from the file: a shorter list needs no additional space, an empty one no
         file.
         """
-        still = tuple(each for each in self._written.get(key, ()) if each in ready)
+        still = tuple(endpoint for endpoint in self._written.get(key, ()) if endpoint in ready)
         try:
             self._replace(key, still)
         except EngineError:
@@ -148,8 +148,8 @@ class Endpoints:
 
         Raises EngineError if a file cannot be written; it then lists no replica that is not ready.
         """
-        serving = [each for each in sorted(replicas, key=_name) if each.ready and each.served_ports]
-        ready = tuple(_endpoint(each, _on_localhost(each)) for each in serving)
+        serving = [replica for replica in sorted(replicas, key=_get_name) if replica.ready and replica.served_ports]
+        ready = tuple(_make_endpoint(replica, _on_localhost(replica)) for replica in serving)
         if ready != self._ready.get(key):
             self._ready[key] = ready
             for listener in self._listeners:
@@ -174,13 +174,13 @@ class Endpoints:
     def _publish_to_containers(self, key: Key, serving: list[Replica]) -> None:
         if self._addresses(key, "", {}) is None:
             return
-        found = ((each, self._addresses(key, each.name, each.served_ports)) for each in serving)
-        reached = [(each, addresses) for each, addresses in found if addresses]
-        self._publish(key, {each.name: addresses for each, addresses in reached})
-        self._of_containers.write(key, tuple(_endpoint(each, addresses) for each, addresses in reached))
+        candidates = ((replica, self._addresses(key, replica.name, replica.served_ports)) for replica in serving)
+        reached = [(replica, addresses) for replica, addresses in candidates if addresses]
+        self._publish(key, {replica.name: addresses for replica, addresses in reached})
+        self._of_containers.write(key, tuple(_make_endpoint(replica, addresses) for replica, addresses in reached))
 
 
-def _name(replica: Replica) -> str:
+def _get_name(replica: Replica) -> str:
     return replica.name
 
 
@@ -188,6 +188,6 @@ def _on_localhost(replica: Replica) -> dict[int, str]:
     return {declared: f"{ADDRESS}:{port}" for declared, port in replica.served_ports.items()}
 
 
-def _endpoint(replica: Replica, addresses: Mapping[int, str]) -> Endpoint:
+def _make_endpoint(replica: Replica, addresses: Mapping[int, str]) -> Endpoint:
     ports = {str(declared): address for declared, address in addresses.items()}
     return Endpoint(replica.name, next(iter(ports.values())), ports, replica.version)

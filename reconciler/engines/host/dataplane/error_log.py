@@ -54,7 +54,7 @@ class ErrorLog:
     def forget(self, key: Key) -> None:
         """Remove the file of a deleted workload; what is stored of it stays."""
         self._known.discard(key)
-        self._collector.abandon(_place(key))
+        self._collector.abandon(_make_container_id(key))
         with suppress(OSError):
             self._path(key).unlink(missing_ok=True)
 
@@ -71,7 +71,7 @@ class ErrorLog:
 
     def _watch(self, key: Key) -> None:
         self._known.add(key)
-        self._collector.watch(_place(key), self._path(key))
+        self._collector.watch(_make_container_id(key), self._path(key))
 
     def _found(self) -> Iterator[Key]:
         for path in list_paths(self._directory, f"*/*{_SUFFIX}"):
@@ -81,5 +81,5 @@ class ErrorLog:
         return self._directory / key.gvc / f"{key.name}{_SUFFIX}"
 
 
-def _place(key: Key) -> ContainerId:
+def _make_container_id(key: Key) -> ContainerId:
     return ContainerId(key, REPLICA, CONTAINER)

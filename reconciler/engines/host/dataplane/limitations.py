@@ -14,10 +14,10 @@ NOT_COUNTED = ("rps", "latency")
 """Scaling metrics that need a view of the requests inside a connection."""
 
 
-def builtin_limitations(wanted: WorkloadSpec, service: Service | None) -> Iterator[str]:
-    """What a forwarder of connections does not enforce of ``wanted``, which is served as ``service`` if it is."""
-    scale, metric = wanted.options.autoscaling, metric_of(wanted.type, wanted.options)
-    scales = not wanted.suspended and scale.min_scale < scale.max_scale
+def builtin_limitations(spec: WorkloadSpec, service: Service | None) -> Iterator[str]:
+    """What a forwarder of connections does not enforce of ``spec``, which is served as ``service`` if it is."""
+    scale, metric = spec.options.autoscaling, metric_of(spec.type, spec.options)
+    scales = not spec.suspended and scale.min_scale < scale.max_scale
     if metric in NOT_COUNTED and scales:
         yield f"Requests are not counted here: nothing scales by {metric}, and at least one replica stays."
     if metric == "concurrency" and scales:

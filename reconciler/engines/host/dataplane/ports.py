@@ -41,41 +41,41 @@ def free_ports(
     where the search starts, so that a released port is not reused at once. ``reuse`` is for a program that is known to
     set SO_REUSEADDR. Raises EngineError, reason NoFreePort.
     """
-    start = _hash(spread) % max(len(among), 1)
+    start = _hash_text(spread) % max(len(among), 1)
     candidates = chain(among[start:], among[:start])
-    found: dict[int, int] = {}
+    ports: dict[int, int] = {}
     for number in declared:
         usable = (port for port in candidates if port not in taken and port not in BLOCKED_PORTS)
-        port = next((port for port in usable if bindable(port, new=not reuse)), None)
+        port = next((port for port in usable if can_bind_port(port, new=not reuse)), None)
         if port is None:
             message = f"no port of this host between {among.start} and {among.stop - 1} is free"
             raise EngineError(message, reason=Reason.NO_FREE_PORT)
-        found[number] = port
-    return found
+        ports[number] = port
+    return ports
 
 
-def bindable(port: int, *, new: bool = False) -> bool:
+def can_bind_port(port: int, *, new: bool = False) -> bool:
     """Whether a program could listen on ``port`` now, on all addresses of this host or on localhost.
 
     Remains of closed connections do not block a program that sets SO_REUSEADDR, as servers do; a ``new`` port must be
     free even of those.
     """
-    return all(_binds(family, address, port, new) for family, address in _ADDRESSES)
+    return all(_can_bind_address(family, address, port, new) for family, address in _ADDRESSES)
 
 
 def listening_ports(proc: Path = Path("/proc")) -> set[int]:
     """TCP ports of this host that a process listens on."""
-    found = set()
+    ports = set()
     for name in ("tcp", "tcp6"):
         path = proc / "self" / "net" / name
         for line in path.read_text().splitlines()[1:] if path.exists() else ():
             fields = line.split()
             if fields[3] == _LISTENS:
-                found.add(int(fields[1].rpartition(":")[2], 16))
-    return found
+                ports.add(int(fields[1].rpartition(":")[2], 16))
+    return ports
 
 
-def _binds(family: socket.AddressFamily, address: str, port: int, new: bool) -> bool:
+def _can_bind_address(family: socket.AddressFamily, address: str, port: int, new: bool) -> bool:
     try:
         with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
             if family == socket.AF_INET6:
@@ -99,7 +99,7 @@ class ServicePorts:
 
     def find(self, key: Key) -> int | None:
         """The port of ``key``; None if it has none yet."""
-        return self._ports.get(_name(key))
+        return self._ports.get(_format_key(key))
 
     def assign(self, key: Key, bound: Collection[int] = ()) -> int:
         """The port of ``key``, from now on a free one if it has none yet. Raises EngineError.
@@ -107,44 +107,44 @@ class ServicePorts:
         It is the same for the same workload while that one is free, so a lost file changes no address. If a proxy has
         ``bound`` ports already, it is one of these.
         """
-        if (known := self.find(key)) is not None:
-            return known
+        if (assigned := self.find(key)) is not None:
+            return assigned
         spread, spare = f"{self._file}/{key}", self._unreserved(bound)
-        port = spare[_hash(spread) % len(spare)] if spare else self._free(1, spread, self._ports.values())[0]
+        port = spare[_hash_text(spread) % len(spare)] if spare else self._free(1, spread, self._ports.values())[0]
         self.reserve(key, port)
         return port
 
     def usable(self, key: Key, bound: Collection[int] = (), *, served: bool = False) -> int:
         """As ``assign``. Raises EngineError also if another program uses the port; it is ours if it is ``served``."""
         port = self.assign(key, bound)
-        if served or port in bound or bindable(port):
+        if served or port in bound or can_bind_port(port):
             return port
         message = f"the endpoint 127.0.0.1:{port} of {key} cannot be opened: another program uses this port"
         raise EngineError(message, reason=Reason.NO_FREE_PORT)
 
     def spare(self, count: int, bound: Collection[int]) -> list[int]:
         """Up to ``count`` ports that are of no workload, first of all of those that a proxy has ``bound``."""
-        found = self._unreserved(bound)[:count]
+        ports = self._unreserved(bound)[:count]
         taken = {*self._ports.values(), *bound}
-        left = count - len(found)
+        left = count - len(ports)
         while left > 0:
             with suppress(EngineError):
-                return found + self._free(left, f"{self._file}", taken)
+                return ports + self._free(left, f"{self._file}", taken)
             # So many are not free.
             left //= 2
-        return found
+        return ports
 
     def reserve(self, key: Key, port: int) -> None:
         """Make ``port`` that of ``key``, until ``release``."""
-        self._ports[_name(key)] = port
+        self._ports[_format_key(key)] = port
         self._write()
 
     def release(self, key: Key) -> None:
         """Release the port of a deleted workload, and those of its further endpoints, named ``NAME:PORT``."""
-        name = _name(key)
-        released = [each for each in self._ports if each == name or each.startswith(f"{name}:")]
-        for each in released:
-            del self._ports[each]
+        name = _format_key(key)
+        released = [port for port in self._ports if port == name or port.startswith(f"{name}:")]
+        for text in released:
+            del self._ports[text]
         if released:
             self._write()
 
@@ -157,10 +157,10 @@ class ServicePorts:
 
     def _read(self) -> dict[str, int]:
         try:
-            known = _decode(self._file.read_bytes())
+            ports = _decode(self._file.read_bytes())
         except (OSError, msgspec.DecodeError):
             return {}
-        return {name: port for name, port in known.items() if port in self._among}
+        return {name: port for name, port in ports.items() if port in self._among}
 
     def _write(self) -> None:
         # Without the file, the same ports are found again, unless others have taken them meanwhile.
@@ -168,9 +168,9 @@ class ServicePorts:
             write_atomic(self._file, msgspec.json.encode(self._ports), 0o600)
 
 
-def _hash(text: str) -> int:
+def _hash_text(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=4).digest(), "big")
 
 
-def _name(key: Key) -> str:
+def _format_key(key: Key) -> str:
     return f"{key.gvc}/{key.name}"

@@ -165,8 +165,8 @@ class DataPlane(Protocol):
         """Why parts of domains are not served, by the name of the domain; none where no host is served."""
         return {}
 
-    def limitations(self, wanted: WorkloadSpec) -> Iterable[str]:
-        """A sentence for each part of ``wanted`` that this data plane does not enforce."""
+    def limitations(self, spec: WorkloadSpec) -> Iterable[str]:
+        """A sentence for each part of ``spec`` that this data plane does not enforce."""
 
     async def traffic(self) -> Mapping[Key, Traffic]:
         """The counts of all served workloads that scale by requests; called every 2 seconds. Raises EngineError.
@@ -181,36 +181,36 @@ class DataPlane(Protocol):
 
 def report_refused(signals: LocationSignals, key: Key, what: str, count: int) -> None:
     """Report ``count`` requests of a workload, or whatever the data plane counts, that got no replica."""
-    text = f"{some(what, count)} refused: no replica was free in time, or too many waited or were open already"
+    text = f"{format_count(what, count)} refused: no replica was free in time, or too many waited or were open already"
     signals.report(key, Reason.CONNECTIONS_REFUSED, text)
 
 
-def some(what: str, count: int) -> str:
+def format_count(what: str, count: int) -> str:
     """A count of requests, or whatever a data plane counts, as the begin of a sentence: ``3 requests were``."""
     return f"a {what} was" if count == 1 else f"{count} {what}s were"
 
 
-def service_of(wanted: WorkloadSpec, spec: Specification, hold_until: float = 0.0) -> Service | None:
+def service_of(workload_spec: WorkloadSpec, spec: Specification, hold_until: float = 0.0) -> Service | None:
     """What the workload serves, or would if it was not suspended; None if it has no port or runs on a schedule.
 
     Endpoints lead to the first port of the first container (docs/platform/workload.md#endpoints). ``hold_until`` is as
     in Service.
     """
-    ports = next((each.ports for each in wanted.containers if each.ports), ())
-    if not ports or wanted.type is Type.CRON:
+    ports = next((container.ports for container in workload_spec.containers if container.ports), ())
+    if not ports or workload_spec.type is Type.CRON:
         return None
-    protocols = {port.number: port.protocol for each in spec.containers for port in each.ports}
+    protocols = {port.number: port.protocol for container in spec.containers for port in container.ports}
     retry = spec.request_retry_policy
     return Service(
-        wanted.key,
+        workload_spec.key,
         ports[0],
         protocols.get(ports[0], "http"),
-        wanted.options.autoscaling.max_concurrency,
+        workload_spec.options.autoscaling.max_concurrency,
         hold_until,
-        wanted.options.timeout_seconds,
+        workload_spec.options.timeout_seconds,
         retry.attempts,
         tuple(sorted(retry.retry_on)),
-        wanted.options.debug,
-        metric_of(wanted.type, wanted.options) == "latency",
-        scales_by_requests(wanted),
+        workload_spec.options.debug,
+        metric_of(workload_spec.type, workload_spec.options) == "latency",
+        scales_by_requests(workload_spec),
     )

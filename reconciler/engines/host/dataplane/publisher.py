@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.domain_status import DomainReport
@@ -35,7 +35,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.no_wake import NoWake, read_no_wake
 from reconciler.model.record import Record
 from reconciler.reasons import Reason
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 HOLD_SECONDS = 10.0
 """The longest wait for a hold to be in force: HAProxy may need a reload for it."""
@@ -57,13 +57,15 @@ class HoldTimes:
         A hold that is known already ends when it would have, even if the wall clock was set since.
         """
         ahead = self._clock.monotonic() - self._clock.now()
-        known, self._ends = self._ends, {}
-        for each in records.traffic_holds():
-            former = known.get(each.key)
-            unchanged = former is not None and former[0] == each.until
-            self._ends[each.key] = former if former is not None and unchanged else (each.until, each.until + ahead)
+        ends, self._ends = self._ends, {}
+        for traffic_hold in records.traffic_holds():
+            former = ends.get(traffic_hold.key)
+            unchanged = former is not None and former[0] == traffic_hold.until
+            self._ends[traffic_hold.key] = (
+                former if former is not None and unchanged else (traffic_hold.until, traffic_hold.until + ahead)
+            )
             if not unchanged:
-                self._new[each.key] = each.until
+                self._new[traffic_hold.key] = traffic_hold.until
                 self._dirty.set()
 
     def end(self, key: Key) -> float:
@@ -80,9 +82,9 @@ class HoldTimes:
             self._dirty.clear()
             while self._new:
                 key, until = self._new.popitem()
-                with suppress(EngineError), contained(f"hold of {key}"):
+                with suppress(EngineError), contain_bugs(f"hold of {key}"):
                     if await synchronize(key):
-                        message = f"in force: new requests wait until {iso(until)}"
+                        message = f"in force: new requests wait until {format_iso_time(until)}"
                         signals.report(key, Reason.HOLDING_REQUESTS, message)
 
 
@@ -163,9 +165,9 @@ class ServicePublisher(LocationPart):
         self._compared = True
         problems, awaited = self.dataplane.route_problems(), self._served.awaited
         for name, texts in problems.items():
-            for each in texts:
-                if each not in self._problems.get(name, ()) and each not in awaited:
-                    self._signals.report(Key(Kind.DOMAIN, "", name), Reason.ROUTE_NOT_SERVED, each)
+            for text in texts:
+                if text not in self._problems.get(name, ()) and text not in awaited:
+                    self._signals.report(Key(Kind.DOMAIN, "", name), Reason.ROUTE_NOT_SERVED, text)
         self._problems = problems
         self._signals.changed()
 
@@ -173,7 +175,7 @@ class ServicePublisher(LocationPart):
         """Read from the manifest of a workload which requests start no replica."""
         self._no_wake[key] = read_no_wake(body)
 
-    def want(self, template: ReplicaTemplate, wanted: WorkloadSpec) -> WorkloadSpec:
+    def want(self, template: ReplicaTemplate, spec: WorkloadSpec) -> WorkloadSpec:
         """Serve the workload of ``template`` as it is declared, or not at all if it serves nothing now."""
         key = template.desired.key
         if self._router is not None:
@@ -182,16 +184,16 @@ class ServicePublisher(LocationPart):
         service = service_of(template.desired, template.spec, self._holds.end(key))
         if service is None:
             self.end(key)
-            return wanted
+            return spec
         if template.desired.suspended:
             self._services.pop(key, None)
             self.dataplane.suspend(service)
-            return wanted
+            return spec
         to_zero = template.desired.options.autoscaling.min_scale == 0
         no_wake = self._no_wake[key] if to_zero else NoWake()
         self._services[key] = msgspec.structs.replace(service, no_wake=no_wake, split=self._splits.find(key))
         self.dataplane.publish(self._services[key])
-        return wanted
+        return spec
 
     def end(self, key: Key) -> None:
         """Take no new connections for a workload that is suspended or being deleted."""
@@ -227,21 +229,21 @@ class ServicePublisher(LocationPart):
     def domains(self) -> dict[Key, DomainReport] | None:
         """What is served of the domains that lead to workloads here; None until the data plane has compared it."""
         if self._router is None:
-            names = (each.name for each, _ in self._domains.leading_to(self._services.keys()))
+            names = (domain.name for domain, _ in self._domains.leading_to(self._services.keys()))
             return {Key(Kind.DOMAIN, "", name): report_without_ingress(self._location) for name in names}
         if not self._compared:
             return None
-        found = {each.name: (each, keys) for each, keys in self._router.domains()}
+        routed = {domain.name: (domain, keys) for domain, keys in self._router.domains()}
         lacking = tuple(unserved_ingress(self.dataplane.name))
         errors = {
             name: (*lacking, *dict.fromkeys(filter(None, map(self.dataplane.error, keys))))
-            for name, (_, keys) in found.items()
+            for name, (_, keys) in routed.items()
         }
         now, problems = self._clock.now(), self.dataplane.route_problems()
         hook = self._certificates is not None and self._certificates.dns_hook
         facts = DomainFacts(self._location, now, self._router.table(), self._served, problems, errors, hook)
-        reports = report_domains((each for each, _ in found.values()), facts)
-        return {Key(Kind.DOMAIN, "", name): each for name, each in reports.items()}
+        reports = report_domains((domain for domain, _ in routed.values()), facts)
+        return {Key(Kind.DOMAIN, "", name): report for name, report in reports.items()}
 
     def address(self, key: Key) -> str:
         """``host:port`` where the workload is served; "" if it is not served."""
@@ -253,12 +255,12 @@ class ServicePublisher(LocationPart):
 
     def limitations(self, template: ReplicaTemplate) -> Iterator[str]:
         """A sentence for each wish that the data plane does not enforce."""
-        wanted = template.desired
-        yield from self.dataplane.limitations(wanted)
+        spec = template.desired
+        yield from self.dataplane.limitations(spec)
         if self._router is not None:
             yield from unserved_ingress(self.dataplane.name)
-            yield from self._router.unserved(wanted.key, self.dataplane.route_problems(), self._served)
-            if (outside := self._router.table().workloads.get(wanted.key)) is not None:
+            yield from self._router.unserved(spec.key, self.dataplane.route_problems(), self._served)
+            if (outside := self._router.table().workloads.get(spec.key)) is not None:
                 yield from endpoint_without_tls(self._served.without_domain.get(outside.host, ""))
 
     @property

@@ -41,11 +41,11 @@ class Splits:
         Raises ValueError unless the percents are 100 together, and EngineError if the file cannot be written.
         """
         checked = checked_percents(percents)
-        others = {name: each for name, each in self._percents.items() if name != f"{key.gvc}/{key.name}"}
-        wanted = others | ({f"{key.gvc}/{key.name}": checked} if checked else {})
-        if wanted != self._percents:
-            write_atomic(self._file, msgspec.json.encode(wanted), 0o600)
-            self._percents = wanted
+        others = {name: shares for name, shares in self._percents.items() if name != f"{key.gvc}/{key.name}"}
+        splits = others | ({f"{key.gvc}/{key.name}": checked} if checked else {})
+        if splits != self._percents:
+            write_atomic(self._file, msgspec.json.encode(splits), 0o600)
+            self._percents = splits
 
     def release(self, key: Key) -> None:
         """Forget the split of a deleted workload."""

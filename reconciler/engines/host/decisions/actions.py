@@ -86,6 +86,6 @@ class Decision(msgspec.Struct, frozen=True):
     wake: float | None = None
 
 
-def soonest(*times: float | None) -> float | None:
+def find_soonest_time(*times: float | None) -> float | None:
     """The earliest of ``times`` that is not None."""
-    return min((each for each in times if each is not None), default=None)
+    return min((time for time in times if time is not None), default=None)

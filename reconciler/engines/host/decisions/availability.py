@@ -21,55 +21,56 @@ START_SECONDS = 60.0
 ready counts as starting and not as failing: programs need time before they listen."""
 
 
-def is_current(wanted: WorkloadSpec, replica: Replica) -> bool:
+def is_current(spec: WorkloadSpec, replica: Replica) -> bool:
     """Whether the replica matches the wanted version and hash, and has an identity if and only if the workload is
     stateful."""
-    same = (replica.version, replica.config_hash) == (wanted.version, wanted.config_hash)
-    return same and (replica.index >= 0) == wanted.stateful
+    same = (replica.version, replica.config_hash) == (spec.version, spec.config_hash)
+    return same and (replica.index >= 0) == spec.stateful
 
 
-def is_resizable(wanted: WorkloadSpec, replica: Replica) -> bool:
+def is_resizable(spec: WorkloadSpec, replica: Replica) -> bool:
     """Whether an outdated replica lacks nothing but the wanted limits, which can change while it runs.
 
     One that does not run is replaced instead, and so starts at once.
     """
-    if is_current(wanted, replica) or not wanted.base_hash or replica.ending is not None:
+    if is_current(spec, replica) or not spec.base_hash or replica.ending is not None:
         return False
-    same = (replica.config_hash, replica.base_hash) == (wanted.config_hash, wanted.base_hash)
-    images = [(each.name, each.image) for each in wanted.containers]
+    same = (replica.config_hash, replica.base_hash) == (spec.config_hash, spec.base_hash)
+    images = [(container.name, container.image) for container in spec.containers]
     return (
         same
-        and images == [(each.name, each.wanted.image) for each in replica.containers]
-        and all(each.phase is Phase.RUNNING for each in replica.containers)
-        and (replica.index >= 0) == wanted.stateful
+        and images == [(container.name, container.wanted.image) for container in replica.containers]
+        and all(container.phase is Phase.RUNNING for container in replica.containers)
+        and (replica.index >= 0) == spec.stateful
     )
 
 
-def available_at(wanted: WorkloadSpec, replica: Replica) -> float | None:
+def available_at(spec: WorkloadSpec, replica: Replica) -> float | None:
     """When a ready replica becomes available (docs/platform/workload.md#rollout-options); None for other replicas."""
     if replica.ready_since is None or replica.ending is not None:
         return None
     unasked = any(container.wanted.readiness is None for container in replica.containers)
-    return replica.ready_since + max(wanted.rollout.min_ready, MIN_UNPROBED_UPTIME if unasked else 0.0)
+    return replica.ready_since + max(spec.rollout.min_ready, MIN_UNPROBED_UPTIME if unasked else 0.0)
 
 
-def is_available(wanted: WorkloadSpec, replica: Replica, now: float) -> bool:
+def is_available(spec: WorkloadSpec, replica: Replica, now: float) -> bool:
     """Whether the replica has been ready for long enough."""
-    since = available_at(wanted, replica)
+    since = available_at(spec, replica)
     return since is not None and since <= now
 
 
 def is_being_deleted(replicas: Sequence[Replica]) -> bool:
     """Whether these replicas belong to a deletion that was in progress and was not reversed since."""
     begun = min(
-        (each.ending for each in replicas if each.ending is not None and each.reason == Reason.DELETED), default=None
+        (replica.ending for replica in replicas if replica.ending is not None and replica.reason == Reason.DELETED),
+        default=None,
     )
-    return begun is not None and all(each.ending is not None or each.created < begun for each in replicas)
+    return begun is not None and all(replica.ending is not None or replica.created < begun for replica in replicas)
 
 
-def availability_times(wanted: WorkloadSpec, replicas: Iterable[Replica], now: float) -> list[float]:
+def availability_times(spec: WorkloadSpec, replicas: Iterable[Replica], now: float) -> list[float]:
     """The times after ``now`` at which replicas become available if they stay ready, earliest first."""
-    moments = (available_at(wanted, replica) for replica in replicas)
+    moments = (available_at(spec, replica) for replica in replicas)
     return sorted({moment for moment in moments if moment is not None and moment > now})
 
 
@@ -86,7 +87,13 @@ def is_starting(replica: Replica, now: float) -> bool:
 
 def start_ends(replicas: Iterable[Replica], now: float) -> list[float]:
     """The times after ``now`` at which starting replicas begin to count as failing."""
-    faulty = (each for replica in replicas if is_failing(replica) for each in replica.containers if fault_of(each))
+    faulty = (
+        container
+        for replica in replicas
+        if is_failing(replica)
+        for container in replica.containers
+        if fault_of(container)
+    )
     return sorted({end for container in faulty if (end := _start_ends(container)) > now})
 
 
@@ -103,8 +110,8 @@ def fault_of(container: Container) -> str:
     if container.phase is Phase.RUNNING:
         if container.ready and container.alive:
             return ""
-        return container.message or (_last(container) if container.failures else "")
-    return _last(container)
+        return container.message or (_describe_last_exit(container) if container.failures else "")
+    return _describe_last_exit(container)
 
 
 def notice_of(container: Container) -> str:
@@ -126,5 +133,5 @@ def exit_event(container: Container) -> tuple[Reason, str] | None:
     return Reason.CONTAINER_ENDED, exit_words(container.last)
 
 
-def _last(container: Container) -> str:
+def _describe_last_exit(container: Container) -> str:
     return exit_words(container.last) if container.last is not None else ""

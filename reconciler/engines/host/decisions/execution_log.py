@@ -71,7 +71,7 @@ class ExecutionLog(msgspec.Struct, frozen=True):
     @property
     def active(self) -> tuple[ExecutionEntry, ...]:
         """The executions that have not ended."""
-        return tuple(each for each in self.entries if each.state is ExecutionState.ACTIVE)
+        return tuple(entry for entry in self.entries if entry.state is ExecutionState.ACTIVE)
 
     def at(self, minute: int, schedule: str) -> ExecutionLog:
         """The log when ``schedule`` goes on, or begins, at ``minute`` without what lies between."""
@@ -89,15 +89,15 @@ class ExecutionLog(msgspec.Struct, frozen=True):
         return any(first <= minute <= last for first, last in self.handled)
 
 
-def ended(entry: ExecutionEntry, state: ExecutionState, reason: str, message: str, wall: float) -> ExecutionEntry:
+def end_entry(entry: ExecutionEntry, state: ExecutionState, reason: str, message: str, wall: float) -> ExecutionEntry:
     """``entry`` after its end; the values of its overrides are not stored any longer."""
     return replace(
         entry, state=state, reason=str(reason), message=message, completed=max(wall, entry.started), overrides=()
     )
 
 
-def trimmed(entries: tuple[ExecutionEntry, ...], limit: int) -> tuple[ExecutionEntry, ...]:
+def trim_entries(entries: tuple[ExecutionEntry, ...], limit: int) -> tuple[ExecutionEntry, ...]:
     """``entries`` without the oldest ended ones beyond ``limit``."""
-    past = [each for each in entries if each.state is not ExecutionState.ACTIVE]
+    past = [entry for entry in entries if entry.state is not ExecutionState.ACTIVE]
     dropped = past[: max(0, len(past) - limit)]
-    return tuple(each for each in entries if each not in dropped)
+    return tuple(entry for entry in entries if entry not in dropped)

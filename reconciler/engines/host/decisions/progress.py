@@ -33,44 +33,45 @@ class Progress(msgspec.Struct, frozen=True):
     message: str
 
 
-def progress(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> Progress:
+def compute_progress(spec: WorkloadSpec, replicas: Sequence[Replica], now: float) -> Progress:
     """The progress of a workload towards its desired state. A cron workload has no replicas to wait for."""
-    number = 0 if wanted.suspended or wanted.type is Type.CRON else wanted.replicas
+    number = 0 if spec.suspended or spec.type is Type.CRON else spec.replicas
     live = [replica for replica in replicas if replica.ending is None]
-    current = [replica for replica in live if is_current(wanted, replica)]
-    old = [replica for replica in live if not is_current(wanted, replica)]
+    current = [replica for replica in live if is_current(spec, replica)]
+    old = [replica for replica in live if not is_current(spec, replica)]
     updated = min(len(current), number)
     ready = sum(replica.ready for replica in live)
-    available = sum(is_available(wanted, replica, now) for replica in current)
+    available = sum(is_available(spec, replica, now) for replica in current)
     rolling = bool(old) or len(current) != number
     failing = [replica for replica in current if is_failing(replica)]
     paused = rolling and bool(failing)
-    message = f"{updated} of {number} replicas updated, {min(available, number)} available{_old(wanted, old, now)}"
-    if wanted.pending:
-        message = f"{wanted.pending}; {message}"
+    others = _describe_old_replicas(spec, old, now)
+    message = f"{updated} of {number} replicas updated, {min(available, number)} available{others}"
+    if spec.pending:
+        message = f"{spec.pending}; {message}"
     if failing:
         stuck = paused and old and not all(is_starting(replica, now) for replica in failing)
-        message = f"{'rollout paused: ' if stuck else ''}{message}; {_fault(failing[0])}"
+        message = f"{'rollout paused: ' if stuck else ''}{message}; {_describe_fault(failing[0])}"
     elif not rolling and available >= number:
         message = ""
     return Progress(rolling, paused, number, updated, ready, available, message)
 
 
-def _old(wanted: WorkloadSpec, old: Sequence[Replica], now: float) -> str:
+def _describe_old_replicas(spec: WorkloadSpec, old: Sequence[Replica], now: float) -> str:
     """The number of outdated replicas that still serve: without it, 0 available would look like an outage."""
-    serving = sum(is_available(wanted, replica, now) for replica in old)
+    serving = sum(is_available(spec, replica, now) for replica in old)
     return f"; {serving} old replica{'' if serving == 1 else 's'} available" if serving else ""
 
 
-def running_replicas(wanted: WorkloadSpec | None, replicas: Sequence[Replica]) -> tuple[int, int]:
+def running_replicas(spec: WorkloadSpec | None, replicas: Sequence[Replica]) -> tuple[int, int]:
     """The number of running replicas of the wanted version, and the wanted number."""
-    if wanted is None or wanted.suspended or wanted.type is Type.CRON:
+    if spec is None or spec.suspended or spec.type is Type.CRON:
         return 0, 0
-    current = [replica for replica in replicas if replica.ending is None and is_current(wanted, replica)]
-    running = sum(all(each.phase is Phase.RUNNING for each in replica.containers) for replica in current)
-    return min(running, wanted.replicas), wanted.replicas
+    current = [replica for replica in replicas if replica.ending is None and is_current(spec, replica)]
+    running = sum(all(container.phase is Phase.RUNNING for container in replica.containers) for replica in current)
+    return min(running, spec.replicas), spec.replicas
 
 
-def _fault(replica: Replica) -> str:
+def _describe_fault(replica: Replica) -> str:
     faults = ((container.name, fault_of(container)) for container in replica.containers)
     return next(f"{replica.name}: {name}: {fault}" for name, fault in faults if fault)

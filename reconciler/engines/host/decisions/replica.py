@@ -114,14 +114,16 @@ class Replica(msgspec.Struct, frozen=True):
     @property
     def served_ports(self) -> dict[int, int]:
         """``ports`` without those that are only for metrics: requests do not go there."""
-        unserved = {each.wanted.metrics.port for each in self.containers if each.wanted.metrics is not None}
-        unserved -= {port for each in self.containers for port in each.wanted.ports}
+        unserved = {
+            container.wanted.metrics.port for container in self.containers if container.wanted.metrics is not None
+        }
+        unserved -= {port for container in self.containers for port in container.wanted.ports}
         return {declared: port for declared, port in self.ports.items() if declared not in unserved}
 
     @property
     def over(self) -> bool:
         """Whether it is ending and none of its containers runs."""
-        return self.ending is not None and all(each.phase is not Phase.RUNNING for each in self.containers)
+        return self.ending is not None and all(container.phase is not Phase.RUNNING for container in self.containers)
 
 
 def container_of(replica: Replica, name: str) -> Container:
@@ -134,5 +136,5 @@ def container_of(replica: Replica, name: str) -> Container:
 
 def with_container(replica: Replica, container: Container) -> Replica:
     """``replica`` with ``container`` in place of the one with the same name."""
-    containers = tuple(container if each.name == container.name else each for each in replica.containers)
+    containers = tuple(container if former.name == container.name else former for former in replica.containers)
     return msgspec.structs.replace(replica, containers=containers)

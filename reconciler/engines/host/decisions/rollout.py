@@ -15,55 +15,55 @@ from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.reasons import Reason
 
 
-def rollout(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> tuple[Action, ...]:
+def plan_rollout(spec: WorkloadSpec, live: Sequence[Replica], now: float) -> tuple[Action, ...]:
     """The replicas to end and the number to create; ``live`` are the workload's replicas that are not ending."""
-    ends = _ends(wanted, live, now)
+    ends = _list_stops(spec, live, now)
     gone = {end.replica for end in ends}
     staying = [replica for replica in live if replica.name not in gone]
-    lacking = wanted.replicas - sum(is_current(wanted, replica) for replica in staying)
-    room = wanted.replicas + wanted.rollout.surge - len(staying)
+    lacking = spec.replicas - sum(is_current(spec, replica) for replica in staying)
+    room = spec.replicas + spec.rollout.surge - len(staying)
     return (*ends, *(Create(),) * max(0, min(lacking, room)))
 
 
-def _ends(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> list[StopReplica]:
-    replaceable = [replica.name for replica in _replaceable(wanted, live, now)]
+def _list_stops(spec: WorkloadSpec, live: Sequence[Replica], now: float) -> list[StopReplica]:
+    replaceable = [replica.name for replica in _select_replaceable_replicas(spec, live, now)]
     left = [replica for replica in live if replica.name not in replaceable]
-    surplus = _surplus(wanted, left, now)
+    surplus = _select_surplus(spec, left, now)
     return [StopReplica(name, Reason.REPLACED) for name in replaceable] + [
-        StopReplica(replica.name, Reason.SCALED_DOWN if is_current(wanted, replica) else Reason.REPLACED)
+        StopReplica(replica.name, Reason.SCALED_DOWN if is_current(spec, replica) else Reason.REPLACED)
         for replica in surplus
     ]
 
 
-def _replaceable(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> Iterator[Replica]:
+def _select_replaceable_replicas(spec: WorkloadSpec, live: Sequence[Replica], now: float) -> Iterator[Replica]:
     """Outdated replicas that can end: those that do not serve, and as many others as availability allows.
 
     While replicas of the wanted version are failing, outdated ones that are not ready stay: they may recover, and the
     rollout is paused.
     """
-    old = [replica for replica in live if not is_current(wanted, replica)]
-    paused = any(is_failing(replica) for replica in live if is_current(wanted, replica))
-    floor = max(0, wanted.replicas - wanted.rollout.unavailable)
-    available = sum(is_available(wanted, replica, now) for replica in live)
-    for replica in _worst_first(wanted, old, now):
-        cost = int(is_available(wanted, replica, now))
+    old = [replica for replica in live if not is_current(spec, replica)]
+    paused = any(is_failing(replica) for replica in live if is_current(spec, replica))
+    floor = max(0, spec.replicas - spec.rollout.unavailable)
+    available = sum(is_available(spec, replica, now) for replica in live)
+    for replica in _worst_first(spec, old, now):
+        cost = int(is_available(spec, replica, now))
         if (not paused) if not replica.ready else available - cost >= floor:
             available -= cost
             yield replica
 
 
-def _surplus(wanted: WorkloadSpec, live: Sequence[Replica], now: float) -> list[Replica]:
+def _select_surplus(spec: WorkloadSpec, live: Sequence[Replica], now: float) -> list[Replica]:
     """Current replicas beyond the wanted number, then all replicas beyond the wanted number plus the surge."""
-    current = [replica for replica in live if is_current(wanted, replica)]
-    excess = _worst_first(wanted, current, now)[: max(0, len(current) - wanted.replicas)]
+    current = [replica for replica in live if is_current(spec, replica)]
+    excess = _worst_first(spec, current, now)[: max(0, len(current) - spec.replicas)]
     left = [replica for replica in live if replica not in excess]
-    over = max(0, len(left) - wanted.replicas - wanted.rollout.surge)
-    return excess + _worst_first(wanted, left, now)[:over]
+    over = max(0, len(left) - spec.replicas - spec.rollout.surge)
+    return excess + _worst_first(spec, left, now)[:over]
 
 
-def _worst_first(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> list[Replica]:
+def _worst_first(spec: WorkloadSpec, replicas: Sequence[Replica], now: float) -> list[Replica]:
     def rank(replica: Replica) -> tuple[bool, bool, bool, int, float, str]:
-        available = is_available(wanted, replica, now)
-        return replica.ready, available, is_current(wanted, replica), replica.version, -replica.created, replica.name
+        available = is_available(spec, replica, now)
+        return replica.ready, available, is_current(spec, replica), replica.version, -replica.created, replica.name
 
     return sorted(replicas, key=rank)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from reconciler.engines.host.decisions.actions import Decision, Kill, Remove, RunPreStop, Terminate, soonest
+from reconciler.engines.host.decisions.actions import Decision, Kill, Remove, RunPreStop, Terminate, find_soonest_time
 from reconciler.engines.host.decisions.replica import Container, Hook, Phase, Replica
-from reconciler.engines.host.decisions.restarts import due
+from reconciler.engines.host.decisions.restarts import make_due_decision
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.reasons import Reason
 
@@ -28,26 +28,32 @@ def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
     if replica.run is not None:
         # The default hook lets requests drain, and an execution serves none.
         timing = msgspec.structs.replace(timing, drain=0.0)
-    parts = [_container(replica.name, begun, container, now, timing) for container in running]
-    return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
+    parts = [_decide_container(replica.name, begun, container, now, timing) for container in running]
+    return Decision(
+        tuple(act for part in parts for act in part.actions), find_soonest_time(*(part.wake for part in parts))
+    )
 
 
 def _kill_all(replica: str, running: list[Container], now: float, timing: Timing) -> Decision:
     """Kill all containers at once, and repeat while they live."""
-    times = [now if each.sigkill_at is None else each.sigkill_at + timing.kill_retry for each in running]
-    parts = [due(Kill(replica, each.name), at, now) for each, at in zip(running, times, strict=True)]
-    return Decision(tuple(act for part in parts for act in part.actions), soonest(*(part.wake for part in parts)))
+    times = [now if container.sigkill_at is None else container.sigkill_at + timing.kill_retry for container in running]
+    parts = [
+        make_due_decision(Kill(replica, container.name), at, now) for container, at in zip(running, times, strict=True)
+    ]
+    return Decision(
+        tuple(act for part in parts for act in part.actions), find_soonest_time(*(part.wake for part in parts))
+    )
 
 
-def _container(replica: str, begun: float, container: Container, now: float, timing: Timing) -> Decision:
+def _decide_container(replica: str, begun: float, container: Container, now: float, timing: Timing) -> Decision:
     timing = timing.with_total(container.wanted.termination_seconds)
     if container.sigkill_at is not None:
-        return due(Kill(replica, container.name), container.sigkill_at + timing.kill_retry, now)
+        return make_due_decision(Kill(replica, container.name), container.sigkill_at + timing.kill_retry, now)
     if container.wanted.pre_stop is not None and (container.sigterm_at is None or container.pre_stop is not Hook.NONE):
         return _end_with_hook(replica, container, begun + timing.total * timing.scale, now)
     if container.sigterm_at is None:
         return _end_with_default_hook(replica, container, begun + timing.drain * timing.scale, now)
-    return due(Kill(replica, container.name), container.sigterm_at + timing.grace * timing.scale, now)
+    return make_due_decision(Kill(replica, container.name), container.sigterm_at + timing.grace * timing.scale, now)
 
 
 def _end_with_default_hook(replica: str, container: Container, drained: float, now: float) -> Decision:
@@ -55,7 +61,7 @@ def _end_with_default_hook(replica: str, container: Container, drained: float, n
         return Decision((Terminate(replica, container.name),))
     if container.wanted.own_sleep and container.pre_stop is Hook.NONE and drained > now:
         return Decision((RunPreStop(replica, container.name),), drained)
-    return due(Terminate(replica, container.name), drained, now)
+    return make_due_decision(Terminate(replica, container.name), drained, now)
 
 
 def _end_with_hook(replica: str, container: Container, last: float, now: float) -> Decision:

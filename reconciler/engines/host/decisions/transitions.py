@@ -29,20 +29,20 @@ Begun = StopReplica | Start | RunPreStop | Terminate | Kill | ScheduleRestart
 HookName = Literal["post_start", "pre_stop"]
 
 
-def new_replica(wanted: WorkloadSpec, index: int, name: str, now: float, creation_timestamp: str) -> Replica:
-    """A new replica of ``wanted`` with waiting containers; ``creation_timestamp`` is ``now`` in ISO 8601."""
-    containers = tuple(Container(container.name, wanted=container) for container in wanted.containers)
+def new_replica(spec: WorkloadSpec, index: int, name: str, now: float, creation_timestamp: str) -> Replica:
+    """A new replica of ``spec`` with waiting containers; ``creation_timestamp`` is ``now`` in ISO 8601."""
+    containers = tuple(Container(container.name, wanted=container) for container in spec.containers)
     return Replica(
         name,
-        wanted.key,
-        wanted.version,
-        wanted.config_hash,
+        spec.key,
+        spec.version,
+        spec.config_hash,
         now,
         containers,
         index=index,
-        gvc_version=wanted.gvc_version,
+        gvc_version=spec.gvc_version,
         creation_timestamp=creation_timestamp,
-        base_hash=wanted.base_hash,
+        base_hash=spec.base_hash,
     )
 
 
@@ -50,14 +50,14 @@ def apply_action(replica: Replica, act: Begun, now: float) -> Replica:
     """``replica`` after ``act`` at ``now``. Raises KeyError if it has no such container."""
     if isinstance(act, StopReplica):
         return replica if replica.ending is not None else replace(replica, ending=now, reason=act.reason)
-    return recompute_ready(with_container(replica, _apply(container_of(replica, act.container), act, now)), now)
+    return recompute_ready(with_container(replica, _apply_action(container_of(replica, act.container), act, now)), now)
 
 
-def resized(wanted: WorkloadSpec, replica: Replica) -> Replica:
+def resize_replica(spec: WorkloadSpec, replica: Replica) -> Replica:
     """``replica`` in the wanted version, with its limits."""
-    specs = {each.name: each for each in wanted.containers}
-    containers = tuple(replace(each, wanted=specs[each.name]) for each in replica.containers)
-    return replace(replica, version=wanted.version, gvc_version=wanted.gvc_version, containers=containers)
+    specs = {container.name: container for container in spec.containers}
+    containers = tuple(replace(container, wanted=specs[container.name]) for container in replica.containers)
+    return replace(replica, version=spec.version, gvc_version=spec.gvc_version, containers=containers)
 
 
 def container_exited(replica: Replica, container: str, now: float, code: int, reason: str, message: str) -> Replica:
@@ -78,7 +78,7 @@ def container_exited(replica: Replica, container: str, now: float, code: int, re
     )
 
 
-def evicted(replica: Replica, now: float) -> Replica:
+def evict_replica(replica: Replica, now: float) -> Replica:
     """``replica``, to end at once and without its hooks, because it uses room that others need."""
     if replica.reason == Reason.EVICTED:
         return replica
@@ -135,15 +135,17 @@ def apply_verdict(replica: Replica, verdict: Verdict, now: float) -> Replica:
 
 def recompute_ready(replica: Replica, now: float) -> Replica:
     """Recompute ``ready_since``: all containers must run, be ready and alive, and have finished their postStart."""
-    if not all(_serves(container) for container in replica.containers):
+    if not all(_serves_requests(container) for container in replica.containers):
         return replace(replica, ready_since=None)
     return replica if replica.ready_since is not None else replace(replica, ready_since=now)
 
 
-def _apply(container: Container, act: Start | RunPreStop | Terminate | Kill | ScheduleRestart, now: float) -> Container:
+def _apply_action(
+    container: Container, act: Start | RunPreStop | Terminate | Kill | ScheduleRestart, now: float
+) -> Container:
     match act:
         case Start() if container.phase is Phase.WAITING:
-            return _start(container, now)
+            return _start_container(container, now)
         case ScheduleRestart() if container.phase is Phase.ENDED:
             return replace(container, phase=Phase.WAITING, start_at=act.start_at, failures=act.failures)
         case RunPreStop() if container.pre_stop is Hook.NONE:
@@ -155,22 +157,22 @@ def _apply(container: Container, act: Start | RunPreStop | Terminate | Kill | Sc
     return container
 
 
-def _start(container: Container, now: float) -> Container:
+def _start_container(container: Container, now: float) -> Container:
     """``container`` after its start: only the last end and the counters of earlier runs remain."""
-    wanted = container.wanted
+    container_spec = container.wanted
     return Container(
         container.name,
         Phase.RUNNING,
         started=now,
-        ready=wanted.readiness is None,
+        ready=container_spec.readiness is None,
         restarts=container.restarts + (container.last is not None),
         failures=container.failures,
         last=container.last,
-        post_start=Hook.NONE if wanted.post_start is None else Hook.RUNNING,
-        wanted=wanted,
+        post_start=Hook.NONE if container_spec.post_start is None else Hook.RUNNING,
+        wanted=container_spec,
     )
 
 
-def _serves(container: Container) -> bool:
+def _serves_requests(container: Container) -> bool:
     running = container.phase is Phase.RUNNING and container.post_start is not Hook.RUNNING
     return running and container.ready and container.alive

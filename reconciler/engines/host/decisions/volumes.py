@@ -19,7 +19,7 @@ from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
 from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState, last_proof
 from reconciler.model.kinds.volumeset import Growth, Snapshots
-from reconciler.times import FIRST_DAY, ExpiryTime, iso
+from reconciler.times import FIRST_DAY, ExpiryTime, format_iso_time
 
 SCHEDULED = "reconciler/schedule"
 """The tag of snapshots that the schedule took; its value is the schedule."""
@@ -44,31 +44,33 @@ def existing_volumes(
     claimed: VolumeSetState, stored: Sequence[StoredVolume], used: Mapping[int, int]
 ) -> VolumeSetState:
     """The volumes that exist, for status. ``claimed`` tells which replicas want one; ``used`` is in bytes."""
-    bound = {each.index for each in claimed.volumes if each.lifecycle is Lifecycle.BOUND}
+    bound = {volume.index for volume in claimed.volumes if volume.lifecycle is Lifecycle.BOUND}
     free = Lifecycle.UNBOUND if claimed.used_by_workload else Lifecycle.UNUSED
-    found = {each.index: _volume(each, each.index in bound, free, used.get(each.index, 0)) for each in stored}
-    for index in bound - found.keys():
-        found[index] = Volume(index, Lifecycle.CREATING, 0)
-    return replace(claimed, volumes=tuple(found[index] for index in sorted(found)))
+    volumes = {
+        volume.index: _make_volume(volume, volume.index in bound, free, used.get(volume.index, 0)) for volume in stored
+    }
+    for index in bound - volumes.keys():
+        volumes[index] = Volume(index, Lifecycle.CREATING, 0)
+    return replace(claimed, volumes=tuple(volumes[index] for index in sorted(volumes)))
 
 
-def limitations(stored: Sequence[StoredVolume]) -> Iterator[str]:
+def list_limitations(stored: Sequence[StoredVolume]) -> Iterator[str]:
     """A sentence for each thing that these volumes cannot have on this host."""
     yield "Volumes have no performance class: the disk of this host decides their throughput and IOPS."
-    stored = [each for each in stored if not each.damage]
-    if any(not each.enforced for each in stored):
+    stored = [volume for volume in stored if not volume.damage]
+    if any(not volume.enforced for volume in stored):
         yield "Volumes that are directories have no limit of their size but the disk."
-    if any(not each.file_system for each in stored):
+    if any(not volume.file_system for volume in stored):
         yield "Volumes that are directories have the file system of the host."
-    if any(not each.freezes for each in stored):
+    if any(not volume.freezes for volume in stored):
         yield "Volumes that are directories cannot be frozen: their replica stops while a snapshot is taken."
-    if any(each.grows_detached for each in stored):
+    if any(volume.grows_detached for volume in stored):
         yield "Volumes that are images with ext4 grow in use only with CAP_SYS_RESOURCE: their replica stops meanwhile."
 
 
-def overcommitment(stored: Sequence[StoredVolume], disk: int) -> str:
+def describe_overcommitment(stored: Sequence[StoredVolume], disk: int) -> str:
     """What the volumes promise beyond the ``disk``, in bytes; "" if it can hold all of it."""
-    promised = sum(each.capacity for each in stored if each.enforced and each.state is VolumeState.READY)
+    promised = sum(volume.capacity for volume in stored if volume.enforced and volume.state is VolumeState.READY)
     if promised * GIB <= disk:
         return ""
     return (
@@ -89,16 +91,16 @@ def grown_capacity(growth: Growth, capacity: float, used: int) -> float | None:
         return None
     largest = float(MOST_CAPACITY if growth.max_capacity is None else growth.max_capacity)
     needed = math.inf if share >= 1 else filled / (1 - share) * (growth.scaling_factor or LEAST_FACTOR)
-    wanted = round(min(needed, largest), 3)
-    return wanted if wanted > capacity else None
+    target = round(min(needed, largest), 3)
+    return target if target > capacity else None
 
 
-def due_snapshot(state: ScheduleState, wanted: Snapshots, now: float) -> tuple[ScheduleState, int | None]:
+def due_snapshot(state: ScheduleState, snapshots: Snapshots, now: float) -> tuple[ScheduleState, int | None]:
     """The state at ``now``, and the minute whose snapshot is due; None if none is.
 
     A new or changed schedule begins now. After a downtime only the newest time counts.
     """
-    minute, schedule = int(now // 60), wanted.schedule or ""
+    minute, schedule = int(now // 60), snapshots.schedule or ""
     if begins_anew(schedule, state.schedule, state.checked, minute):
         return ScheduleState(schedule, minute), None
     times = due_times(schedule, state.checked, minute)
@@ -107,44 +109,49 @@ def due_snapshot(state: ScheduleState, wanted: Snapshots, now: float) -> tuple[S
 
 def scheduled_name(minute: int) -> str:
     """The name of the snapshot that is due at ``minute``; taken twice, it is the same one."""
-    return f"scheduled-{compact(iso(minute * 60.0))}"
+    return f"scheduled-{compact_time(format_iso_time(minute * 60.0))}"
 
 
-def compact(time: str) -> str:
+def compact_time(time: str) -> str:
     """An ISO 8601 time as a part of a name."""
     return "".join(letter for letter in time if letter.isalnum())
 
 
-def expiry(wanted: Snapshots, now: float) -> str:
+def compute_expiry(snapshots: Snapshots, now: float) -> str:
     """When a snapshot that the schedule takes at ``now`` expires; "" for never."""
-    duration = retention_seconds(wanted.retention_duration)
-    return "" if duration is None else iso(now + duration)
+    duration = retention_seconds(snapshots.retention_duration)
+    return "" if duration is None else format_iso_time(now + duration)
 
 
 def scheduled_snapshots(snapshots: Iterable[StoredSnapshot]) -> list[StoredSnapshot]:
     """Those that the schedule took, the oldest first."""
-    return sorted((each for each in snapshots if SCHEDULED in each.tags), key=lambda each: (each.created, each.name))
+    return sorted(
+        (snapshot for snapshot in snapshots if SCHEDULED in snapshot.tags),
+        key=lambda stored: (stored.created, stored.name),
+    )
 
 
-def expired(snapshots: Iterable[StoredSnapshot], expiry: ExpiryTime, keep_last: int | None = None) -> tuple[str, ...]:
+def select_expired_snapshots(
+    snapshots: Iterable[StoredSnapshot], expiry: ExpiryTime, keep_last: int | None = None
+) -> tuple[str, ...]:
     """The names of the snapshots to delete: those that expired, and those of the schedule but the ``keep_last`` newest.
 
     The newest one of the schedule stays until there is a newer one, and so do the newest of what restores replaced. One
     from the future was taken while the clock was ahead: it makes no other one old.
     """
-    listed = sorted(snapshots, key=lambda each: (each.created, each.name))
-    past = [each for each in listed if _seconds(each.created) <= expiry.now]
+    listed = sorted(snapshots, key=lambda stored: (stored.created, stored.name))
+    past = [snapshot for snapshot in listed if _parse_seconds(snapshot.created) <= expiry.now]
     scheduled = scheduled_snapshots(past)
     surplus = scheduled[:-keep_last] if keep_last is not None else []
-    surplus += [each for each in past if BEFORE_RESTORE in each.tags][:-KEEP_REPLACED]
-    over = [each for each in listed if (expiry.is_steady and each in surplus) or _is_over(each, expiry)]
-    return tuple(each.name for each in over if each not in scheduled[-1:])
+    surplus += [stored for stored in past if BEFORE_RESTORE in stored.tags][:-KEEP_REPLACED]
+    over = [snapshot for snapshot in listed if (expiry.is_steady and snapshot in surplus) or _is_over(snapshot, expiry)]
+    return tuple(snapshot.name for snapshot in over if snapshot not in scheduled[-1:])
 
 
 def _is_over(snapshot: StoredSnapshot, expiry: ExpiryTime) -> bool:
     """Whether a snapshot has expired, and not only by the clock of a host that did not know the time."""
-    until = _seconds(snapshot.expires) if snapshot.expires else math.inf
-    return until >= FIRST_DAY and expiry.is_over(until, _seconds(snapshot.created))
+    until = _parse_seconds(snapshot.expires) if snapshot.expires else math.inf
+    return until >= FIRST_DAY and expiry.is_over(until, _parse_seconds(snapshot.created))
 
 
 @lru_cache(maxsize=256)
@@ -156,9 +163,10 @@ def retention_seconds(text: str) -> float | None:
         return None
 
 
-def _volume(stored: StoredVolume, bound: bool, free: Lifecycle, used: int) -> Volume:
+def _make_volume(stored: StoredVolume, bound: bool, free: Lifecycle, used: int) -> Volume:
     snapshots = tuple(
-        Snapshot(each.name, each.created, each.capacity, each.expires, each.tags) for each in stored.snapshots
+        Snapshot(snapshot.name, snapshot.created, snapshot.capacity, snapshot.expires, snapshot.tags)
+        for snapshot in stored.snapshots
     )
     proven = last_proof(snapshots)
     if stored.state is VolumeState.DELETED:
@@ -171,5 +179,5 @@ def _volume(stored: StoredVolume, bound: bool, free: Lifecycle, used: int) -> Vo
     return Volume(stored.index, lifecycle, stored.capacity, used, snapshots, detached, proven)
 
 
-def _seconds(time: str) -> float:
+def _parse_seconds(time: str) -> float:
     return datetime.fromisoformat(time).timestamp()

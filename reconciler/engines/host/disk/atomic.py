@@ -33,7 +33,7 @@ def write_atomic(path: Path, content: bytes, mode: int) -> None:
     except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        if error.errno not in FULL or not _overwrite(path, content):
+        if error.errno not in FULL or not _overwrite_file(path, content):
             raise write_error(f"{path} cannot be written", error) from None
 
 
@@ -52,26 +52,26 @@ def write_durable(path: Path, content: bytes) -> None:
     except OSError as error:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-        if error.errno not in FULL or not _overwrite(path, content):
+        if error.errno not in FULL or not _overwrite_file(path, content):
             raise
     sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:
     """Write the entries of a directory to the disk: files that were created, renamed or removed. Raises OSError."""
-    found = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(found)
+        os.fsync(descriptor)
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
-def _overwrite(path: Path, content: bytes) -> bool:
+def _overwrite_file(path: Path, content: bytes) -> bool:
     """Write ``content`` into the blocks that the file already has; return whether that succeeded."""
     try:
         with open(path, "r+b", buffering=0) as file:
-            found = os.fstat(file.fileno())
-            return len(content) <= found.st_blocks * _BLOCK and file.write(content.ljust(found.st_size)) > 0
+            stat = os.fstat(file.fileno())
+            return len(content) <= stat.st_blocks * _BLOCK and file.write(content.ljust(stat.st_size)) > 0
     except OSError:
         return False
 

@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.private_files import check_state_exists, make_directory
 
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -42,23 +42,23 @@ def make_traversable(base: Path, path: Path, mode: int = TRAVERSABLE) -> None:
                 os.mkdir(name, mode, dir_fd=here)
             above, here = here, os.open(name, _DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
             os.close(above)
-            _allow(here, mode)
+            _add_permissions(here, mode)
     finally:
         os.close(here)
 
 
-def _allow(directory: int, mode: int) -> None:
+def _add_permissions(directory: int, mode: int) -> None:
     """Add the permissions of ``mode`` to an open directory, if it is ours."""
-    found = os.fstat(directory)
-    if found.st_uid == os.geteuid() and mode & ~found.st_mode:
-        os.chmod(f"/proc/self/fd/{directory}", stat.S_IMODE(found.st_mode) | mode)
+    stat_result = os.fstat(directory)
+    if stat_result.st_uid == os.geteuid() and mode & ~stat_result.st_mode:
+        os.chmod(f"/proc/self/fd/{directory}", stat.S_IMODE(stat_result.st_mode) | mode)
 
 
 def make_replacement(path: Path) -> Path:
     """Create an empty temporary directory beside ``path``, for ``replace_directory``. Raises OSError."""
     make_traversable(path.parent.parent, path.parent)
     fresh = path.with_name(f".{path.name}.new")
-    remove(fresh)
+    remove_tree(fresh)
     fresh.mkdir(mode=0o711)
     return fresh
 
@@ -66,11 +66,11 @@ def make_replacement(path: Path) -> Path:
 def replace_directory(path: Path, fresh: Path) -> None:
     """Replace ``path``, if it exists, with ``fresh``. Raises OSError."""
     old = path.with_name(f".{path.name}.old")
-    remove(old)
+    remove_tree(old)
     with suppress(FileNotFoundError):
         path.rename(old)
     fresh.rename(path)
-    remove(old)
+    remove_tree(old)
 
 
 def remove_empty(path: Path, base: Path) -> None:

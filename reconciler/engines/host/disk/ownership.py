@@ -63,7 +63,7 @@ class Owner(msgspec.Struct, frozen=True):
         return self.uid != os.geteuid()
 
 
-def make(path: Path, owner: Owner, mode: int) -> None:
+def set_owner(path: Path, owner: Owner, mode: int) -> None:
     """Give our ``path`` to ``owner``, with ``mode`` for the user and, if there is one, for the group.
 
     Without root it stays ours. New files in a directory that is writable for the group belong to the group too. Raises
@@ -88,14 +88,14 @@ def chown_tree(path: Path, owner: Owner) -> None:
 
     Does nothing without root. Raises OSError.
     """
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    stat_result = path.lstat()
+    if not stat.S_ISDIR(stat_result.st_mode):
         raise NotADirectoryError(0, f"{path} is not a directory")
-    if os.geteuid() != 0 or (found.st_uid, found.st_gid) == (owner.uid, owner.group):
+    if os.geteuid() != 0 or (stat_result.st_uid, stat_result.st_gid) == (owner.uid, owner.group):
         return
     _chown_content(path, owner.uid, owner.group)
     # The top directory changes last, so its owner shows that all is done.
-    make(path, owner, 0o700)
+    set_owner(path, owner, 0o700)
 
 
 def make_shared(path: Path, owner: Owner) -> Path:
@@ -119,16 +119,16 @@ def make_for_images(path: Path, owner: Owner, mode: int) -> None:
     """
     with suppress(FileExistsError):
         path.mkdir(mode=0o700)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    stat_result = path.lstat()
+    if not stat.S_ISDIR(stat_result.st_mode):
         raise NotADirectoryError(0, f"{path} is not a directory")
-    ours = found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700
+    ours = stat_result.st_uid == os.geteuid() and stat.S_IMODE(stat_result.st_mode) == 0o700
     if ours and not any(path.iterdir()):
         # It is new, maybe from a start that a crash interrupted here.
-        make(path, owner, mode)
-    elif os.geteuid() == 0 and owner.group not in (0, found.st_gid):
+        set_owner(path, owner, mode)
+    elif os.geteuid() == 0 and owner.group not in (0, stat_result.st_gid):
         _chown_content(path, -1, owner.group)
-        make(path, Owner(found.st_uid, owner.group), stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+        set_owner(path, Owner(stat_result.st_uid, owner.group), stat.S_IMODE(stat_result.st_mode) | stat.S_IRWXU)
 
 
 def chown_new(path: Path, user: int) -> None:

@@ -37,7 +37,7 @@ class Attempts:
         now = self._clock.monotonic()
         last = self._failures.get(tried)
         if last is not None and last.until > now:
-            raise _waiting(last.error, last.until - now)
+            raise _add_wait(last.error, last.until - now)
         pause = self._pauses.get(host, now)
         if pause > now:
             raise ImageError(f"the image {image} is not asked for yet: {host} asked for a pause", wait=pause - now)
@@ -63,12 +63,12 @@ class Attempts:
         self._failures[tried] = _Failure(error, number, now + wait)
         while len(self._failures) > MOST_REMEMBERED:
             del self._failures[next(iter(self._failures))]
-        return _waiting(error, wait)
+        return _add_wait(error, wait)
 
     def succeed(self, tried: Hashable) -> None:
         """Forget failures."""
         self._failures.pop(tried, None)
 
 
-def _waiting(error: ImageError, wait: float) -> ImageError:
+def _add_wait(error: ImageError, wait: float) -> ImageError:
     return ImageError(str(error), reason=error.reason, retry=error.retry, wait=wait, missing=error.missing)

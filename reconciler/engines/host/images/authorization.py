@@ -75,7 +75,7 @@ class Authorization:
                 raise self._connection.refusal(answer)
             challenge = self._remember(reference.host, answer)
         if challenge.scheme == _BASIC:
-            return _basic(credentials) if credentials is not None and credentials.password else {}
+            return _make_basic_header(credentials) if credentials is not None and credentials.password else {}
         if challenge.scheme == _BEARER:
             return {"Authorization": f"Bearer {await self._token(challenge, reference, credentials)}"}
         return {}
@@ -87,11 +87,11 @@ class Authorization:
         """
         if answer.host != reference.host:
             return False
-        known = self._challenges.get(reference.host)
+        former = self._challenges.get(reference.host)
         token = self._tokens.pop((reference.name, credentials), None)
-        wanted = self._remember(reference.host, answer)
-        if known is None or known[:3] != wanted[:3]:
-            return wanted.scheme != ""
+        challenge = self._remember(reference.host, answer)
+        if former is None or former[:3] != challenge[:3]:
+            return challenge.scheme != ""
         return token is not None and token.made < began
 
     def _remember(self, host: str, answer: Answer) -> _Challenge:
@@ -101,25 +101,25 @@ class Authorization:
         return challenge
 
     async def _token(self, challenge: _Challenge, reference: ImageReference, credentials: Credentials | None) -> str:
-        place = (reference.name, credentials)
-        known = self._tokens.get(place)
-        if known is not None and known.until > self._clock.monotonic():
-            return known.text
+        scope = (reference.name, credentials)
+        cached = self._tokens.get(scope)
+        if cached is not None and cached.until > self._clock.monotonic():
+            return cached.text
         if not self._connection.is_safe(challenge.realm):
             raise ImageError(f"{reference.host} names a token service that is not one of https: nothing is sent there")
         answer = await self._connection.send(_token_request(challenge, reference, credentials))
         if answer.status != 200:
             raise self._connection.refusal(answer)
         try:
-            found = msgspec.json.decode(answer.body, type=_TokenAnswer)
+            token_answer = msgspec.json.decode(answer.body, type=_TokenAnswer)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
-            found = _TokenAnswer()
-        text = found.token or found.access_token
+            token_answer = _TokenAnswer()
+        text = token_answer.token or token_answer.access_token
         if not text or not text.isascii() or not text.isprintable():
             raise ImageError(f"{answer.host} sends no token for {reference.name}")
         # A tenth less: the token must still be valid when it arrives.
         now = self._clock.monotonic()
-        self._tokens[place] = _Token(text, now, now + max(found.expires_in, SHORTEST_TOKEN) * 0.9)
+        self._tokens[scope] = _Token(text, now, now + max(token_answer.expires_in, SHORTEST_TOKEN) * 0.9)
         while len(self._tokens) > MOST_TOKENS:
             del self._tokens[next(iter(self._tokens))]
         return text
@@ -133,19 +133,19 @@ def _token_request(challenge: _Challenge, reference: ImageReference, credentials
         form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": "reconciler"}
         return Request("POST", challenge.realm, form=form | words, limit=TOKEN_BYTES)
     url = f"{challenge.realm}{'&' if '?' in challenge.realm else '?'}{urlencode(words)}"
-    return Request("GET", url, _basic(credentials) if credentials is not None else {}, limit=TOKEN_BYTES)
+    return Request("GET", url, _make_basic_header(credentials) if credentials is not None else {}, limit=TOKEN_BYTES)
 
 
-def _basic(credentials: Credentials) -> dict[str, str]:
+def _make_basic_header(credentials: Credentials) -> dict[str, str]:
     login = f"{credentials.username}:{credentials.password}".encode()
     return {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
 
 
 def _parse_challenge(text: str, until: float) -> _Challenge:
     """The challenge in a header WWW-Authenticate; a token is preferred if there is a choice."""
-    found = [(each[1].lower(), each.end()) for each in _SCHEME.finditer(text)]
-    for scheme, end in sorted(found, reverse=True):
-        following = min((start for _, start in found if start > end), default=len(text))
+    schemes = [(match[1].lower(), match.end()) for match in _SCHEME.finditer(text)]
+    for scheme, end in sorted(schemes, reverse=True):
+        following = min((start for _, start in schemes if start > end), default=len(text))
         values = dict(_PARAMETER.findall(text[end:following]))
         if scheme == _BASIC or values.get("realm"):
             return _Challenge(scheme, values.get("realm", ""), values.get("service", ""), until)

@@ -21,7 +21,7 @@ from reconciler.engines.host.images.protocol import Stream
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.logs import log
 from reconciler.model.addresses import is_internal
-from reconciler.printable import printable
+from reconciler.printable import escape_text
 from reconciler.reasons import Reason
 
 SECONDS = 30.0
@@ -191,7 +191,7 @@ class Connection:
             host = urlsplit(request.url).netloc
             with self._reworded(host):
                 async with self._exchange(request) as response:
-                    headers = _headers(response)
+                    headers = _get_headers(response)
                     if response.status_code not in _REDIRECTS:
                         yield Stream(host, response.status_code, headers, self._chunks(response, host))
                         return
@@ -222,7 +222,7 @@ class Connection:
 
     def refusal(self, answer: Answer) -> ImageError:
         """The error for an answer that is no success, in the words of the registry."""
-        text = f"{answer.host} answers {_status(answer.status)}"
+        text = f"{answer.host} answers {_format_status(answer.status)}"
         words = registry_words(answer.body)
         text += f": {words}" if words else ""
         text += f" ({_ADVICE[answer.status]})" if answer.status in _ADVICE else ""
@@ -239,7 +239,7 @@ class Connection:
 
     def _redirected(self, request: Request, answered: Mapping[str, str]) -> Request:
         """``request`` at the target of its answer, without its login if that is another host. Raises ImageError."""
-        target = _target(request.url, answered)
+        target = _get_redirect_target(request.url, answered)
         if not self.is_safe(target):
             host = urlsplit(request.url).netloc
             raise ImageError(f"{host} redirects to an address that is not one of https")
@@ -256,7 +256,7 @@ class Connection:
                     body += chunk
                     if len(body) > request.limit:
                         raise ImageError(f"{host} answers with more than {request.limit} bytes")
-                return Answer(host, response.status_code, _headers(response), bytes(body))
+                return Answer(host, response.status_code, _get_headers(response), bytes(body))
 
     async def _chunks(self, response: httpx2.Response, host: str) -> AsyncIterator[bytes]:
         with self._reworded(host):
@@ -273,7 +273,7 @@ class Connection:
                 raise ImageError(f"{host} does not answer within {self._seconds:g} s") from None
             raise self.unreachable(host, f"it does not answer within {self._seconds:g} s") from None
         except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
-            raise self.unreachable(host, _cause(error)) from None
+            raise self.unreachable(host, _describe_cause(error)) from None
 
     @asynccontextmanager
     async def _exchange(self, request: Request) -> AsyncIterator[httpx2.Response]:
@@ -303,14 +303,14 @@ class Connection:
         if self._transport is not None or parts.netloc in self._named:
             return ()
         try:
-            found = await asyncio.get_running_loop().getaddrinfo(
+            records = await asyncio.get_running_loop().getaddrinfo(
                 parts.hostname, parts.port or _PORTS[parts.scheme], type=socket.SOCK_STREAM
             )
         except (OSError, UnicodeError) as error:
             if _has_proxy(url):
                 return ()  # Only the proxy knows the name.
             raise self.unreachable(parts.netloc, getattr(error, "strerror", "") or "no such host") from None
-        addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in found))
+        addresses = tuple(dict.fromkeys(str(address[0]) for *_, address in records))
         if any(map(is_internal, addresses)):
             raise ImageError(
                 f"{parts.netloc} is not asked: it is an address of this host, of its link or of its cloud. If a "
@@ -323,13 +323,13 @@ class Connection:
 def registry_words(body: bytes) -> str:
     """The error message of a registry or a token service, on one line; "" for a body of another form."""
     try:
-        found = msgspec.json.decode(body, type=_Faults)
+        faults = msgspec.json.decode(body, type=_Faults)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return ""
-    several = [each.message or each.code for each in found.errors[:3]]
-    words = several or [found.details or found.error_description or found.message or found.error]
-    text = "; ".join(each for each in words if isinstance(each, str))
-    return printable(" ".join(text.split()))[:_WORDS]
+    several = [error.message or error.code for error in faults.errors[:3]]
+    words = several or [faults.details or faults.error_description or faults.message or faults.error]
+    text = "; ".join(word for word in words if isinstance(word, str))
+    return escape_text(" ".join(text.split()))[:_WORDS]
 
 
 def _has_proxy(url: str) -> bool:
@@ -338,17 +338,17 @@ def _has_proxy(url: str) -> bool:
     return any(name in proxies for name in (parts.scheme, "all")) and not proxy_bypass(parts.netloc)
 
 
-def _status(status: int) -> str:
+def _format_status(status: int) -> str:
     with suppress(ValueError):
         return f"{status} {HTTPStatus(status).phrase}"
     return str(status)
 
 
-def _headers(response: httpx2.Response) -> dict[str, str]:
+def _get_headers(response: httpx2.Response) -> dict[str, str]:
     return {name.lower(): value for name, value in response.headers.items()}
 
 
-def _target(url: str, headers: Mapping[str, str]) -> str:
+def _get_redirect_target(url: str, headers: Mapping[str, str]) -> str:
     with suppress(ValueError):
         return urljoin(url, headers.get("location", ""))
     return ""
@@ -358,8 +358,8 @@ def _too_many_redirects(request: Request) -> ImageError:
     return ImageError(f"{urlsplit(request.url).netloc} redirects more than {_MAX_REDIRECTS} times")
 
 
-def _cause(error: Exception) -> str:
-    text = printable(" ".join(str(error).split()))[:_WORDS] or type(error).__name__
+def _describe_cause(error: Exception) -> str:
+    text = escape_text(" ".join(str(error).split()))[:_WORDS] or type(error).__name__
     if _UNTRUSTED in text:
         return f"{text} (add the authority that signed it to the certificates of this host, and restart the daemon)"
     if _PLAIN.search(text):

@@ -52,19 +52,19 @@ class Keychain:
         Within a secret the longest matching entry counts. Blocks on the disk. Raises EngineError.
         """
         for key in secrets:
-            found = self._of_secret(reference, key)
-            if found is not None:
-                return found
-        found = self._of_file(reference)
-        if found is None:
+            credentials = self._of_secret(reference, key)
+            if credentials is not None:
+                return credentials
+        credentials = self._of_file(reference)
+        if credentials is None:
             self._check_tokens(reference, secrets)
-        return found
+        return credentials
 
     def _of_secret(self, reference: ImageReference, key: Key) -> Credentials | None:
         secret = self._read(key)
         content = secret.content
         if secret.type == "docker" and isinstance(content, str):
-            return _login(reference, content.encode(), str(key))
+            return _find_login(reference, content.encode(), str(key))
         if secret.type == "gcp" and isinstance(content, str) and _GOOGLE.fullmatch(reference.registry):
             return Credentials(_JSON_KEY, content)
         return None
@@ -76,15 +76,17 @@ class Keychain:
             content = read_private_file(self._file, str(self._file))
         except HostSecretError as error:
             raise ImageError(f"the file of `images.credentials` cannot be used: {error}") from None
-        return _login(reference, content.encode(), str(self._file))
+        return _find_login(reference, content.encode(), str(self._file))
 
     def _check_tokens(self, reference: ImageReference, secrets: Sequence[Key]) -> None:
         """Refuse an image that needs a token of AWS: such tokens are not requested here."""
         for key in secrets:
             secret = self._read(key)
             repos = secret.content.get("repos") if isinstance(secret.content, dict) else None
-            named = [each for each in repos if isinstance(each, str)] if isinstance(repos, list) else []
-            covers = any(_covers(_normal(each), reference.name) for each in named) or _ECR.fullmatch(reference.registry)
+            named = [repo for repo in repos if isinstance(repo, str)] if isinstance(repos, list) else []
+            covers = any(_covers_name(_normalize_name(text), reference.name) for text in named) or _ECR.fullmatch(
+                reference.registry
+            )
             if secret.type == "ecr" and covers:
                 raise ImageError(
                     f"the image {reference} cannot be pulled with {key}: a secret of type ecr needs a token that AWS "
@@ -93,40 +95,42 @@ class Keychain:
                 )
 
 
-def _login(reference: ImageReference, content: bytes, place: str) -> Credentials | None:
+def _find_login(reference: ImageReference, content: bytes, source: str) -> Credentials | None:
     """The credentials for ``reference`` in ``content``, which has the form of Docker's config.json."""
     try:
         entries = msgspec.json.decode(content, type=_AuthFile).auths
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        _refuse(f"{place} is not a file of credentials: write " + '{"auths": {"REGISTRY": {"auth": "..."}}}')
-    found = [each for each in entries if _covers(_normal(each), reference.name)]
-    if not found:
+        _refuse_pull(f"{source} is not a file of credentials: write " + '{"auths": {"REGISTRY": {"auth": "..."}}}')
+    texts = [entry for entry in entries if _covers_name(_normalize_name(entry), reference.name)]
+    if not texts:
         return None
-    name = max(found, key=lambda each: len(_normal(each)))
-    return _of_entry(entries[name], f"the entry for {reference.registry} in {place}")
+    name = max(texts, key=lambda registry: len(_normalize_name(registry)))
+    return _of_entry(entries[name], f"the entry for {reference.registry} in {source}")
 
 
-def _of_entry(entry: _Entry, place: str) -> Credentials:
+def _of_entry(entry: _Entry, source: str) -> Credentials:
     username, password = entry.username, entry.password
     if entry.auth:
         try:
             username, _, password = base64.b64decode(entry.auth, validate=True).decode().partition(":")
         except (binascii.Error, UnicodeError):
-            _refuse(f"{place} has an `auth` that is not base64 of USER:PASSWORD")
+            _refuse_pull(f"{source} has an `auth` that is not base64 of USER:PASSWORD")
     if not entry.identitytoken and not (username and password):
-        _refuse(f"{place} has no login: credential helpers are not used, so run `podman login --authfile FILE` again")
+        _refuse_pull(
+            f"{source} has no login: credential helpers are not used, so run `podman login --authfile FILE` again"
+        )
     return Credentials(username, password.rstrip("\0"), entry.identitytoken)
 
 
-def _normal(name: str) -> str:
+def _normalize_name(name: str) -> str:
     """The registry, or a part of it, that an entry ``name`` is for: ``https://index.docker.io/v1/`` → docker.io."""
     registry, slash, rest = _AROUND.sub("", name).partition("/")
     return (DOCKER_HUB if registry.lower() in _HUB_NAMES else registry.lower()) + slash + rest
 
 
-def _covers(entry: str, name: str) -> bool:
+def _covers_name(entry: str, name: str) -> bool:
     return bool(entry) and (name == entry or name.startswith(f"{entry}/"))
 
 
-def _refuse(message: str) -> NoReturn:
+def _refuse_pull(message: str) -> NoReturn:
     raise ImageError(f"no image is pulled: {message}")

@@ -48,24 +48,24 @@ class DigestStore:
 
     def pin(self, key: Key, version: int, pins: Mapping[str, Pin], now: float) -> None:
         """Record ``pins`` by container, in addition to those of other containers; they survive a power cut."""
-        known = self.get(key, version)
-        found = VersionPins(now, {**(known.containers if known is not None else {}), **pins})
-        if known is not None and known.containers == found.containers:
+        version_pins = self.get(key, version)
+        updated = VersionPins(now, {**(version_pins.containers if version_pins is not None else {}), **pins})
+        if version_pins is not None and version_pins.containers == updated.containers:
             return
         path = self._path(key, version)
-        write_atomic(path, msgspec.json.encode(found), 0o600)
-        _flush(path, path.parent, path.parent.parent)
-        self._pins.setdefault(key, {})[version] = found
+        write_atomic(path, msgspec.json.encode(updated), 0o600)
+        _flush_paths(path, path.parent, path.parent.parent)
+        self._pins.setdefault(key, {})[version] = updated
 
     def unpin(self, key: Key, version: int, container: str, pin: Pin) -> None:
         """Forget ``pin`` of a container, if that is its pin: its digest was never pulled and is gone."""
-        known = self.get(key, version)
-        if known is None or known.containers.get(container) != pin:
+        pins = self.get(key, version)
+        if pins is None or pins.containers.get(container) != pin:
             return
-        rest = {name: pin for name, pin in known.containers.items() if name != container}
+        rest = {name: pin for name, pin in pins.containers.items() if name != container}
         path = self._path(key, version)
-        write_atomic(path, msgspec.json.encode(VersionPins(known.resolved, rest)), 0o600)
-        self._pins[key][version] = VersionPins(known.resolved, rest)
+        write_atomic(path, msgspec.json.encode(VersionPins(pins.resolved, rest)), 0o600)
+        self._pins[key][version] = VersionPins(pins.resolved, rest)
 
     def forget(self, key: Key, remaining: Collection[int] = ()) -> None:
         """Forget the versions of a workload that are not ``remaining``."""
@@ -105,7 +105,7 @@ class DigestStore:
         self._pins.setdefault(key, {})[version] = pins
 
 
-def _flush(*paths: Path) -> None:
+def _flush_paths(*paths: Path) -> None:
     """Write files and directories through to the disk. Raises EngineError."""
     for path in paths:
         try:

@@ -28,7 +28,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 from reconciler.reasons import Reason
 from reconciler.tasks import cancel_and_wait
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 RETRY_SECONDS = 30.0
 """Seconds until the images of a version are tried again, where the registry asks for no other time."""
@@ -79,8 +79,8 @@ class ImageGate(LocationPart):
     async def open(self, _records: Sequence[Record]) -> None:
         """Take images from the store of the runtime; in an idle store, images are only removed."""
         # An earlier try to open may have failed halfway, and have been closed.
-        for known in (self._images, self._ready, self._errors):
-            known.clear()
+        for table in (self._images, self._ready, self._errors):
+            table.clear()
         site, runtime = self._site, self._runtime
         self._pulls = runtime.image_store is not None
         store = runtime.image_store or runtime.idle_store
@@ -107,8 +107,8 @@ class ImageGate(LocationPart):
 
     def error(self, key: Key) -> str:
         """Why the images of the newest version are not ready; "" while nothing failed."""
-        found = self._errors.get(key)
-        return f"{found.reason}: {found.message}" if found is not None else ""
+        fault = self._errors.get(key)
+        return f"{fault.reason}: {fault.message}" if fault is not None else ""
 
     def digests(self, key: Key, version: int) -> tuple[str, ...]:
         """The pinned references of a version, in order of its containers; empty before they are known."""
@@ -122,32 +122,39 @@ class ImageGate(LocationPart):
         errors = (error,) if error else ()
         if pins is None or not pins.containers:
             return ResolvedImages(error_messages=errors)
-        found = [ResolvedImage(pin.image, pin.pinned.partition("@")[2]) for _, pin in sorted(pins.containers.items())]
-        return ResolvedImages(tuple(dict.fromkeys(found)), iso(pins.resolved), errors)
+        images = [ResolvedImage(pin.image, pin.pinned.partition("@")[2]) for _, pin in sorted(pins.containers.items())]
+        return ResolvedImages(tuple(dict.fromkeys(images)), format_iso_time(pins.resolved), errors)
 
-    def want(self, template: ReplicaTemplate, wanted: WorkloadSpec) -> WorkloadSpec:
-        """``wanted`` with pinned images; pending until they are on this host.
+    def want(self, template: ReplicaTemplate, spec: WorkloadSpec) -> WorkloadSpec:
+        """``spec`` with pinned images; pending until they are on this host.
 
         The digests of versions that still run stay pinned. What runs from the wanted version pins it if the pins were
         lost.
         """
-        running = {replica.version for replica in self._running.replicas(wanted.key)}
+        running = {replica.version for replica in self._running.replicas(spec.key)}
         if self._service is not None and not self._pulls:
-            self._service.forget(wanted.key, {*running, wanted.version})
-            return wanted
-        if self._service is None or not any(each.image for each in wanted.containers) or not _starts(wanted):
-            return wanted
-        containers = {each.name: each.image for each in template.spec.containers}
-        images = WorkloadImages(wanted.key, wanted.version, containers, template.pull_secrets, wanted.dynamic_tags)
-        if self._images.get(wanted.key) != images:
-            self._service.adopt(images, self._running.images_of(wanted.key, wanted.version))
-            self._begin(images, {*running, wanted.version})
-        pinned = self._pinned(wanted.key, wanted.version)
-        if wanted.key not in self._ready and not self._ran_before(wanted.key, wanted.version, containers):
-            fault = self._errors.get(wanted.key)
-            return msgspec.structs.replace(wanted, pending=_pending(containers), image_fault=fault)
-        members = (msgspec.structs.replace(each, image=pinned.get(each.name, each.image)) for each in wanted.containers)
-        return msgspec.structs.replace(wanted, containers=tuple(members))
+            self._service.forget(spec.key, {*running, spec.version})
+            return spec
+        if (
+            self._service is None
+            or not any(container.image for container in spec.containers)
+            or not _starts_containers(spec)
+        ):
+            return spec
+        containers = {container.name: container.image for container in template.spec.containers}
+        images = WorkloadImages(spec.key, spec.version, containers, template.pull_secrets, spec.dynamic_tags)
+        if self._images.get(spec.key) != images:
+            self._service.adopt(images, self._running.images_of(spec.key, spec.version))
+            self._begin(images, {*running, spec.version})
+        pinned = self._pinned(spec.key, spec.version)
+        if spec.key not in self._ready and not self._ran_before(spec.key, spec.version, containers):
+            fault = self._errors.get(spec.key)
+            return msgspec.structs.replace(spec, pending=_describe_pull(containers), image_fault=fault)
+        members = (
+            msgspec.structs.replace(container, image=pinned.get(container.name, container.image))
+            for container in spec.containers
+        )
+        return msgspec.structs.replace(spec, containers=tuple(members))
 
     def provide_images(self, key: Key) -> None:
         """Pull the images of a workload again, unless that is under way: one that was here is gone."""
@@ -213,13 +220,13 @@ class ImageGate(LocationPart):
 
     def _note(self, key: Key, error: Exception) -> float:
         """Record a failure; returns the seconds until the next try."""
-        known = error if isinstance(error, EngineError) else internal_error(error, f"images of {key}")
-        final = isinstance(known, EngineError) and not known.retry
-        final = final or (isinstance(known, ImageError) and known.missing)
-        fault = ImageFault(str(known.reason), str(known), final)
+        failure = error if isinstance(error, EngineError) else internal_error(error, f"images of {key}")
+        final = isinstance(failure, EngineError) and not failure.retry
+        final = final or (isinstance(failure, ImageError) and failure.missing)
+        fault = ImageFault(str(failure.reason), str(failure), final)
         if fault != self._errors.get(key):
             self._errors[key] = fault
-            self._report(key, known)
+            self._report(key, failure)
             self._signals.reload(key)
         wait = error.wait if isinstance(error, ImageError) else None
         return max(1.0, wait) if wait is not None else RETRY_SECONDS
@@ -232,22 +239,22 @@ class ImageGate(LocationPart):
 
     def _pinned(self, key: Key, version: int) -> Mapping[str, str]:
         pins = self._service.pinned(key, version) if self._service is not None and self._pulls else None
-        return {name: each.pinned for name, each in pins.containers.items()} if pins is not None else {}
+        return {name: pin.pinned for name, pin in pins.containers.items()} if pins is not None else {}
 
     def _ran_before(self, key: Key, version: int, containers: Mapping[str, str]) -> bool:
         """Whether all images of the version were on this host before: its replicas need not wait for another look."""
         pins = self._service.pinned(key, version) if self._service is not None else None
-        known = pins.containers if pins is not None else {}
+        pinned = pins.containers if pins is not None else {}
         return all(
-            name in known and known[name].image == image and known[name].pulled for name, image in containers.items()
+            name in pinned and pinned[name].image == image and pinned[name].pulled for name, image in containers.items()
         )
 
 
-def _starts(wanted: WorkloadSpec) -> bool:
+def _starts_containers(spec: WorkloadSpec) -> bool:
     """Whether containers of it start: of a suspended cron workload on demand."""
-    return bool(wanted.replicas) or wanted.type is Type.CRON
+    return bool(spec.replicas) or spec.type is Type.CRON
 
 
-def _pending(containers: Mapping[str, str]) -> str:
+def _describe_pull(containers: Mapping[str, str]) -> str:
     subject = "the image of {} is" if len(containers) == 1 else "the images of {} are"
     return f"{subject.format(', '.join(containers))} being pulled"

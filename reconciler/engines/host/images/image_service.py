@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.images.attempts import Attempts
 from reconciler.engines.host.images.credentials import Keychain
@@ -96,7 +96,7 @@ class ImageService:
         self._reported: dict[Key, str] = {}
         self._digests = DigestStore(context.root / "images" / "digests")
         attempts = Attempts(context.clock, context.rng)
-        client = registry or _registry(context)
+        client = registry or _make_registry(context)
         self._registry = client
         self._resolver = TagResolver(client, attempts, context.clock, context.host)
         self._keychain = Keychain(context.secrets, context.settings.credentials)
@@ -107,7 +107,7 @@ class ImageService:
         self._refresh = TagRefresh(self._resolver, self._keychain, context.clock, context.rng)
         self._space = ImageSpace(store, self._puller, pulled, context.clock, self._in_use)
 
-    async def ensure(self, wanted: WorkloadImages, *, follow: bool = False) -> dict[str, str]:
+    async def ensure(self, images: WorkloadImages, *, follow: bool = False) -> dict[str, str]:
         """The reference with digest to run for each container; all images are on this host then.
 
         The digests of a version are resolved once. With ``follow``, the last observed digests of its tags replace those
@@ -118,36 +118,38 @@ class ImageService:
         After a failure an early call raises the same error again and asks no registry; ``wait`` of the error is how
         many seconds that lasts.
         """
-        references = {name: self._permit(text) for name, text in wanted.containers.items()}
-        found = await self._resolve(wanted, references, follow)
-        pins = {name: msgspec.structs.replace(each.pin, pulled=True) for name, each in found.items()}
+        references = {name: self._permit(text) for name, text in images.containers.items()}
+        resolutions = await self._resolve(images, references, follow)
+        pins = {name: msgspec.structs.replace(resolved.pin, pulled=True) for name, resolved in resolutions.items()}
         with self._using({pin.pinned for pin in pins.values()}):
-            pulls = (self._pull(wanted, name, each) for name, each in found.items())
+            pulls = (self._pull(images, name, resolved) for name, resolved in resolutions.items())
             _raise_first(await asyncio.gather(*pulls, return_exceptions=True))
-            self._pin(wanted, pins)
-        self._ensured[wanted.key] = wanted
-        self._watch(wanted, references, pins)
+            self._pin(images, pins)
+        self._ensured[images.key] = images
+        self._watch(images, references, pins)
         return {name: pin.pinned for name, pin in pins.items()}
 
     def pinned(self, key: Key, version: int) -> VersionPins | None:
         """The digests of a version, None before any is resolved. They need not be on this host."""
         return self._digests.get(key, version)
 
-    def adopt(self, wanted: WorkloadImages, running: Mapping[str, str]) -> None:
+    def adopt(self, images: WorkloadImages, running: Mapping[str, str]) -> None:
         """Pin the images of a version that is ``running``, by container, if its pins were lost."""
-        known = self._digests.get(wanted.key, wanted.version)
+        version_pins = self._digests.get(images.key, images.version)
         lost = [
-            name for name in wanted.containers if name in running and name not in (known.containers if known else ())
+            name
+            for name in images.containers
+            if name in running and name not in (version_pins.containers if version_pins else ())
         ]
         # What is not the name of an image, or cannot be written, is reported when the images are provided.
         with suppress(EngineError):
-            pairs = {name: (self._parse(wanted.containers[name]), self._parse(running[name])) for name in lost}
+            pairs = {name: (self._parse(images.containers[name]), self._parse(running[name])) for name in lost}
             pins = {
-                name: Pin(wanted.containers[name], str(reference), str(pinned), pulled=True)
+                name: Pin(images.containers[name], str(reference), str(pinned), pulled=True)
                 for name, (reference, pinned) in pairs.items()
                 if pinned.digest and pinned.name == reference.name
             }
-            self._pin(wanted, pins)
+            self._pin(images, pins)
 
     def forget(self, key: Key, remaining: Collection[int] = ()) -> None:
         """Forget the digests of versions that are not ``remaining``; follow no tag if none is. Raises EngineError."""
@@ -185,52 +187,56 @@ class ImageService:
         raise ImageError(message, reason=Reason.IMAGE_NOT_ALLOWED, retry=False)
 
     async def _resolve(
-        self, wanted: WorkloadImages, references: Mapping[str, ImageReference], follow: bool
+        self, images: WorkloadImages, references: Mapping[str, ImageReference], follow: bool
     ) -> dict[str, _Resolved]:
         """The pin of each container. Resolved tags stay pinned, even if another container's tag fails."""
-        known = self._digests.get(wanted.key, wanted.version)
-        pins = dict(known.containers) if known is not None else {}
-        found = {
+        version_pins = self._digests.get(images.key, images.version)
+        pins = dict(version_pins.containers) if version_pins is not None else {}
+        resolutions = {
             name: _Resolved(pins[name])
             for name, reference in references.items()
             if name in pins and pins[name].reference == str(reference) and not (follow and not reference.digest)
         }
-        missing = [name for name in references if name not in found]
+        missing = [name for name in references if name not in resolutions]
         asked = await asyncio.gather(
-            *(self._ask(wanted, name, references[name], follow) for name in missing), return_exceptions=True
+            *(self._ask(images, name, references[name], follow) for name in missing), return_exceptions=True
         )
-        found |= {name: each for name, each in zip(missing, asked, strict=True) if isinstance(each, _Resolved)}
+        resolutions |= {
+            name: resolution
+            for name, resolution in zip(missing, asked, strict=True)
+            if isinstance(resolution, _Resolved)
+        }
         if not follow:
-            self._pin(wanted, {name: each.pin for name, each in found.items()})
+            self._pin(images, {name: resolved.pin for name, resolved in resolutions.items()})
         _raise_first(asked)
-        return found
+        return resolutions
 
-    async def _ask(self, wanted: WorkloadImages, name: str, reference: ImageReference, follow: bool) -> _Resolved:
-        text, is_index, digest = wanted.containers[name], False, reference.digest
+    async def _ask(self, images: WorkloadImages, name: str, reference: ImageReference, follow: bool) -> _Resolved:
+        text, is_index, digest = images.containers[name], False, reference.digest
         if not digest and reference.is_local:
             digest = await self._puller.digest(reference)
         elif not digest:
-            login = self._keychain.find(reference, wanted.pull_secrets)
+            login = self._keychain.find(reference, images.pull_secrets)
             manifest = await self._resolver.resolve(reference, login, FOLLOWED_SECONDS if follow else SHARED_SECONDS)
             digest, is_index = manifest.digest, manifest.is_index
         return _Resolved(Pin(text, str(reference), str(reference.at(digest))), is_index)
 
-    async def _pull(self, wanted: WorkloadImages, name: str, found: _Resolved) -> None:
-        reference = self._parse(found.pin.reference)
-        pinned = self._parse(found.pin.pinned)
+    async def _pull(self, images: WorkloadImages, name: str, resolved: _Resolved) -> None:
+        reference = self._parse(resolved.pin.reference)
+        pinned = self._parse(resolved.pin.pinned)
         if await self._puller.is_present(pinned):
             return
         if reference.is_local:
             raise missing_here(pinned)
-        login = self._keychain.find(reference, wanted.pull_secrets)
+        login = self._keychain.find(reference, images.pull_secrets)
         try:
-            await self._puller.pull(pinned, login, self._resolver.check_platform if found.is_index else None)
+            await self._puller.pull(pinned, login, self._resolver.check_platform if resolved.is_index else None)
         except ImageError as error:
             if not error.missing and UNREACHED.search(str(error)):
                 raise self._registry.conceal(pinned, error) from None
-            if error.missing and not found.pin.pulled and not reference.digest:
+            if error.missing and not resolved.pin.pulled and not reference.digest:
                 # The tag moved and its former digest was deleted, before anything with that digest ever ran.
-                self._digests.unpin(wanted.key, wanted.version, name, found.pin)
+                self._digests.unpin(images.key, images.version, name, resolved.pin)
                 self._resolver.forget(reference)
             raise
 
@@ -247,19 +253,19 @@ class ImageService:
         async with self._proxy.serve(reference, credentials) as served:
             yield served
 
-    def _pin(self, wanted: WorkloadImages, pins: Mapping[str, Pin]) -> None:
+    def _pin(self, images: WorkloadImages, pins: Mapping[str, Pin]) -> None:
         if pins:
-            self._digests.pin(wanted.key, wanted.version, pins, self._context.clock.now())
+            self._digests.pin(images.key, images.version, pins, self._context.clock.now())
 
-    def _watch(self, wanted: WorkloadImages, references: Mapping[str, ImageReference], pins: Mapping[str, Pin]) -> None:
+    def _watch(self, images: WorkloadImages, references: Mapping[str, ImageReference], pins: Mapping[str, Pin]) -> None:
         tags = [
             WatchedTag(
-                wanted.key, wanted.version, name, reference, self._parse(pins[name].pinned).digest, wanted.pull_secrets
+                images.key, images.version, name, reference, self._parse(pins[name].pinned).digest, images.pull_secrets
             )
             for name, reference in references.items()
-            if wanted.dynamic and not reference.digest and not reference.is_local
+            if images.dynamic and not reference.digest and not reference.is_local
         ]
-        self._refresh.watch(wanted.key, tags)
+        self._refresh.watch(images.key, tags)
 
     @contextmanager
     def _using(self, references: set[str]) -> Iterator[None]:
@@ -280,28 +286,28 @@ class ImageService:
         while True:
             await self._context.clock.sleep(SWEEP_SECONDS)
             # If the store is unavailable or the disk is full, the start of containers reports it.
-            with suppress(EngineError), contained("removal of images"):
+            with suppress(EngineError), contain_bugs("removal of images"):
                 for reference in await self._space.sweep(settings.keep, budget):
                     self._events.expired(reference)
                 await asyncio.gather(*map(self._restore, list(self._ensured.values())))
 
-    async def _restore(self, wanted: WorkloadImages) -> None:
+    async def _restore(self, images: WorkloadImages) -> None:
         """Pull images again that others removed by force: the next replica needs them."""
-        pins = self._digests.get(wanted.key, wanted.version)
-        found = {name: pin for name, pin in pins.containers.items() if name in wanted.containers} if pins else {}
-        with self._using({pin.pinned for pin in found.values()}):
+        pins = self._digests.get(images.key, images.version)
+        current_pins = {name: pin for name, pin in pins.containers.items() if name in images.containers} if pins else {}
+        with self._using({pin.pinned for pin in current_pins.values()}):
             try:
-                pulls = (self._pull(wanted, name, _Resolved(pin)) for name, pin in found.items())
+                pulls = (self._pull(images, name, _Resolved(pin)) for name, pin in current_pins.items())
                 _raise_first(await asyncio.gather(*pulls, return_exceptions=True))
             except EngineError as error:
-                if self._ensured.get(wanted.key) == wanted and self._reported.get(wanted.key) != str(error):
-                    self._reported[wanted.key] = str(error)
-                    self._events.error(wanted.key, error)
+                if self._ensured.get(images.key) == images and self._reported.get(images.key) != str(error):
+                    self._reported[images.key] = str(error)
+                    self._events.error(images.key, error)
             else:
-                self._reported.pop(wanted.key, None)
+                self._reported.pop(images.key, None)
 
 
-def _registry(context: ImageContext) -> RegistryClient:
+def _make_registry(context: ImageContext) -> RegistryClient:
     # Its HTTP client takes long to import, and most processes never use a registry.
     from reconciler.engines.host.images.registry import Registry
 
@@ -311,6 +317,6 @@ def _registry(context: ImageContext) -> RegistryClient:
 
 
 def _raise_first(results: Iterable[object]) -> None:
-    for each in results:
-        if isinstance(each, BaseException):
-            raise each
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result

@@ -74,8 +74,8 @@ def parse_index(body: bytes) -> tuple[Platform, ...]:
         entries = msgspec.json.decode(body, type=_Index).manifests
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         raise ImageError("its registry sends an index that cannot be read") from None
-    found = {each.platform for each in entries if each.platform is not None}
-    return tuple(sorted(each for each in found if each.os not in ("", "unknown")))
+    platforms = {entry.platform for entry in entries if entry.platform is not None}
+    return tuple(sorted(platform for platform in platforms if platform.os not in ("", "unknown")))
 
 
 def check_platform(image: str, available: Sequence[Platform], host: Platform) -> None:

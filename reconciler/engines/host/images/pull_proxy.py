@@ -15,7 +15,7 @@ from typing import Protocol
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.engines.host.images.protocol import Credentials, ImagePart, Stream
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.tasks import cancel_and_wait
@@ -130,8 +130,8 @@ class PullProxy:
         self._silent[writer] = None
         try:
             # Whatever cuts an answer short shows the store that it is not whole.
-            with contained("pull of an image"), suppress(OSError, TimeoutError, ValueError, EOFError):
-                asked = await _read(reader)
+            with contain_bugs("pull of an image"), suppress(OSError, TimeoutError, ValueError, EOFError):
+                asked = await _read_request(reader)
                 self._silent.pop(writer, None)
                 await self._answer(asked, writer)
                 writer.close()
@@ -143,36 +143,36 @@ class PullProxy:
 
     async def _answer(self, asked: _Asked, writer: asyncio.StreamWriter) -> None:
         if asked.target == "/v2/":
-            await _write(writer, _head(200))
+            await _write_content(writer, _build_head(200))
             return
-        found = _TARGET.fullmatch(asked.target)
-        served = self._served.get(found["name"]) if found is not None else None
-        if found is None or served is None or asked.method not in ("GET", "HEAD"):
-            await _write(writer, _head(404))
+        match = _TARGET.fullmatch(asked.target)
+        served = self._served.get(match["name"]) if match is not None else None
+        if match is None or served is None or asked.method not in ("GET", "HEAD"):
+            await _write_content(writer, _build_head(404))
             return
-        part = ImagePart(asked.method, served.reference, found["path"])
+        part = ImagePart(asked.method, served.reference, match["path"])
         headers = {name: value for name, value in asked.headers.items() if name in _ASKED}
         began = False
         try:
             async with self._source.open(part, served.credentials, headers) as stream:
                 if stream.status not in (200, 206):
                     served.fail(await self._source.refusal(served.reference, stream))
-                    await _write(writer, _head(stream.status))
+                    await _write_content(writer, _build_head(stream.status))
                     return
                 began = True
-                await _write(writer, _head(stream.status, stream.headers))
+                await _write_content(writer, _build_head(stream.status, stream.headers))
                 if asked.method == "GET":
                     async for chunk in stream.chunks:
-                        await _write(writer, chunk)
+                        await _write_content(writer, chunk)
         except ImageError as error:
             served.fail(error)
             if began:
                 writer.transport.abort()
             else:
-                await _write(writer, _head(502))
+                await _write_content(writer, _build_head(502))
 
 
-async def _read(reader: asyncio.StreamReader) -> _Asked:
+async def _read_request(reader: asyncio.StreamReader) -> _Asked:
     """A request without its body. Raises OSError, TimeoutError, EOFError and ValueError."""
     async with asyncio.timeout(PATIENCE):
         try:
@@ -185,7 +185,7 @@ async def _read(reader: asyncio.StreamReader) -> _Asked:
     return _Asked(method, target, {name.strip().lower(): value.strip() for name, _, value in pairs})
 
 
-def _head(status: int, headers: Mapping[str, str] | None = None) -> bytes:
+def _build_head(status: int, headers: Mapping[str, str] | None = None) -> bytes:
     """The head of an answer after which the connection ends; without ``headers`` there is no body."""
     sent = {"content-length": "0"} if headers is None else {}
     sent |= {name: headers[name] for name in _ANSWERED if headers and name in headers}
@@ -194,7 +194,7 @@ def _head(status: int, headers: Mapping[str, str] | None = None) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("ascii")
 
 
-async def _write(writer: asyncio.StreamWriter, content: bytes) -> None:
+async def _write_content(writer: asyncio.StreamWriter, content: bytes) -> None:
     """Write ``content`` as fast as the store reads. Raises OSError if it is gone, or reads nothing."""
     writer.write(content)
     try:

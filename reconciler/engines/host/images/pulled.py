@@ -51,8 +51,8 @@ class PulledImages:
 
     def add(self, reference: str, *, pulled: bool) -> None:
         """Record ``reference`` before it is pulled or claimed, so that after a crash the image can be removed."""
-        known = self._images.get(reference)
-        if known is None or known.pulled < pulled:
+        image = self._images.get(reference)
+        if image is None or image.pulled < pulled:
             self.replace({**self._images, reference: PulledImage(pulled=pulled)})
 
     def replace(self, images: dict[str, PulledImage]) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.images.credentials import Keychain
 from reconciler.engines.host.images.protocol import Credentials
@@ -79,7 +79,7 @@ class TagRefresh:
                 self._any.clear()
                 await self._any.wait()
             await self._clock.sleep(TICK_SECONDS)
-            with suppress(ReconcilerError), contained("refresh of image tags"):
+            with suppress(ReconcilerError), contain_bugs("refresh of image tags"):
                 await self._refresh(on_moved, on_error)
 
     async def _refresh(self, on_moved: OnMoved, on_error: OnError) -> None:
@@ -87,11 +87,11 @@ class TagRefresh:
         for tags in self._watched.values():
             for tag in tags:
                 by_reference.setdefault(tag.reference, []).append(tag)
-        self._turns = {each: turn for each, turn in self._turns.items() if each in by_reference}
-        asking = {(each, tag.key) for each, tags in by_reference.items() for tag in tags}
-        self._errors = {each: error for each, error in self._errors.items() if each in asking}
-        due = [each for each, tags in by_reference.items() if self._is_due(each, tags, on_moved)]
-        await asyncio.gather(*(self._ask(each, by_reference[each], on_error) for each in due))
+        self._turns = {reference: turn for reference, turn in self._turns.items() if reference in by_reference}
+        asking = {(reference, tag.key) for reference, tags in by_reference.items() for tag in tags}
+        self._errors = {pair: error for pair, error in self._errors.items() if pair in asking}
+        due = [reference for reference, tags in by_reference.items() if self._is_due(reference, tags, on_moved)]
+        await asyncio.gather(*(self._ask(reference, by_reference[reference], on_error) for reference in due))
 
     def _is_due(self, reference: ImageReference, tags: list[WatchedTag], on_moved: OnMoved) -> bool:
         """Whether a request is due. An answer to another request counts too: it is reported, and a new turn begins."""
@@ -100,7 +100,7 @@ class TagRefresh:
             turn = _Turn(latest.at + self._interval(), latest.at)
             for tag in tags:
                 if tag.digest != latest.manifest.digest:
-                    with suppress(ReconcilerError), contained(f"moved tag of {tag.key}"):
+                    with suppress(ReconcilerError), contain_bugs(f"moved tag of {tag.key}"):
                         on_moved(tag, latest.manifest.digest)
         turn = turn or _Turn(now + self._rng.uniform(0.0, FIRST), -1.0)
         is_due = turn.due <= now
@@ -115,7 +115,7 @@ class TagRefresh:
 
         A workload whose secrets cannot be used gets its own error, and the others are followed.
         """
-        with contained(f"refresh of {reference}"):
+        with contain_bugs(f"refresh of {reference}"):
             logins, refused = self._logins(reference, tags)
             errors: dict[Key, EngineError] = {}
             if logins:
@@ -155,5 +155,5 @@ class TagRefresh:
                 self._errors.pop((reference, key), None)
             elif self._errors.get((reference, key)) != str(error):
                 self._errors[reference, key] = str(error)
-                with suppress(ReconcilerError), contained(f"error of the image of {key}"):
+                with suppress(ReconcilerError), contain_bugs(f"error of the image of {key}"):
                     on_error(key, error)

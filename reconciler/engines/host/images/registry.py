@@ -57,15 +57,15 @@ class Registry:
         """
         method = "GET" if with_body or reference.host in self._without_head else "HEAD"
         answer = await self._ask(method, reference, credentials)
-        found = answer.headers.get("docker-content-digest", "")
-        if method == "HEAD" and not _DIGEST.fullmatch(found):
+        text = answer.headers.get("docker-content-digest", "")
+        if method == "HEAD" and not _DIGEST.fullmatch(text):
             # Such a registry never gets a HEAD request again.
             self._without_head.add(reference.host)
             answer = await self._ask("GET", reference, credentials)
         if answer.body or method == "GET":
-            found = _digest_of(reference, answer)
+            text = _digest_of(reference, answer)
         kind = answer.headers.get("content-type", "").partition(";")[0].strip()
-        return Manifest(found, kind in INDEX_TYPES)
+        return Manifest(text, kind in INDEX_TYPES)
 
     async def platforms(self, reference: ImageReference, credentials: Credentials | None) -> tuple[Platform, ...]:
         """The platforms of the index that ``reference`` names by its digest."""
@@ -74,7 +74,7 @@ class Registry:
         try:
             return parse_index(answer.body)
         except ImageError as error:
-            raise _of(reference, error) from None
+            raise _add_image_name(reference, error) from None
 
     def is_named(self, reference: ImageReference) -> bool:
         """Whether the settings name the registry of ``reference``."""
@@ -97,7 +97,7 @@ class Registry:
             async with self._opened(part, credentials, headers) as stream:
                 yield stream
         except ImageError as error:
-            raise _of(part.reference, error) from None
+            raise _add_image_name(part.reference, error) from None
 
     @asynccontextmanager
     async def _opened(
@@ -117,22 +117,24 @@ class Registry:
             if len(body) > MAX_MANIFEST_BYTES:
                 break
         answer = Answer(stream.host, stream.status, stream.headers, bytes(body))
-        return _of(reference, self._connection.refusal(answer))
+        return _add_image_name(reference, self._connection.refusal(answer))
 
     async def check(self, reference: ImageReference) -> None:
         """Raise ImageError if the registry of ``reference`` may not be asked, before somebody else asks it."""
         try:
             await self._connection.check(reference.host)
         except ImageError as error:
-            raise _of(reference, error) from None
+            raise _add_image_name(reference, error) from None
         except TimeoutError:
-            raise _of(reference, self._connection.unreachable(reference.host, "its name is not resolved")) from None
+            raise _add_image_name(
+                reference, self._connection.unreachable(reference.host, "its name is not resolved")
+            ) from None
 
     def conceal(self, reference: ImageReference, error: ImageError) -> ImageError:
         """The error of a store that could not reach the registry, without its cause unless settings name the host."""
         if self._connection.is_named(reference.host):
             return error
-        concealed = _of(reference, self._connection.unreachable(reference.host, str(error)))
+        concealed = _add_image_name(reference, self._connection.unreachable(reference.host, str(error)))
         return ImageError(str(concealed), reason=error.reason, retry=error.retry, wait=error.wait)
 
     async def close(self) -> None:
@@ -148,7 +150,7 @@ class Registry:
             if answer.status != 200 and not (method == "HEAD" and answer.status in _NO_HEAD):
                 raise self._connection.refusal(answer)
         except ImageError as error:
-            raise _of(reference, error) from None
+            raise _add_image_name(reference, error) from None
         return answer
 
     async def _send(self, method: str, reference: ImageReference, credentials: Credentials | None) -> Answer:
@@ -163,10 +165,10 @@ def _digest_of(reference: ImageReference, answer: Answer) -> str:
     digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
     announced = reference.digest or answer.headers.get("docker-content-digest", "")
     if _DIGEST.fullmatch(announced) and announced != digest:
-        raise _of(reference, ImageError(f"{answer.host} sends a manifest with another digest, {digest}"))
+        raise _add_image_name(reference, ImageError(f"{answer.host} sends a manifest with another digest, {digest}"))
     return digest
 
 
-def _of(reference: ImageReference, error: ImageError) -> ImageError:
+def _add_image_name(reference: ImageReference, error: ImageError) -> ImageError:
     """``error`` with the image in its message."""
     return ImageError(f"the image {reference}: {error}", reason=error.reason, wait=error.wait, missing=error.missing)

@@ -65,18 +65,20 @@ class ImageSpace:
     def _observe(self, here: Collection[str]) -> dict[str, PulledImage]:
         """The recorded images, each with the time since which it is unused."""
         now, used = self._clock.now(), self._in_use()
-        found = {}
+        observed = {}
         for name, image in self._pulled.images().items():
             since = image.unused_since
             if name in used:
-                found[name] = PulledImage(pulled=image.pulled)
+                observed[name] = PulledImage(pulled=image.pulled)
             elif name in here:
                 # Setting the clock must not make an image older than it is.
-                found[name] = PulledImage(now if since is None or since < FIRST_DAY else min(since, now), image.pulled)
+                observed[name] = PulledImage(
+                    now if since is None or since < FIRST_DAY else min(since, now), image.pulled
+                )
             else:
                 # Others removed it, or the pull failed. A remaining claim is released at once.
-                found[name] = PulledImage(0.0, image.pulled)
-        return found
+                observed[name] = PulledImage(0.0, image.pulled)
+        return observed
 
     async def _remove(self, name: str) -> bool:
         """Whether the image is gone; one that cannot be removed does not stop the sweep."""

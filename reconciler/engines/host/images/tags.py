@@ -75,9 +75,9 @@ class TagResolver:
         Raises ImageError; during a wait after a failure, the same error again.
         """
         asked = (reference, credentials)
-        known = self._latest.get(reference) if shared > SHARED_SECONDS else self._known.get(asked)
-        if known is not None and self._clock.monotonic() - known.at < shared:
-            return known.manifest
+        cached = self._latest.get(reference) if shared > SHARED_SECONDS else self._known.get(asked)
+        if cached is not None and self._clock.monotonic() - cached.at < shared:
+            return cached.manifest
         return await self._flights.run(asked, lambda: self._ask(reference, credentials))
 
     def latest(self, reference: ImageReference) -> Resolved | None:
@@ -87,7 +87,7 @@ class TagResolver:
     def forget(self, reference: ImageReference) -> None:
         """Forget the answers about ``reference``, so that the next request is sent."""
         self._latest.pop(reference, None)
-        self._known = {asked: known for asked, known in self._known.items() if asked[0] != reference}
+        self._known = {asked: resolved for asked, resolved in self._known.items() if asked[0] != reference}
 
     async def check_platform(self, reference: ImageReference, credentials: Credentials | None) -> None:
         """Raise ImageError unless the index ``reference`` has an image for this host; requested once for each index."""
@@ -111,14 +111,14 @@ class TagResolver:
         except ImageError as error:
             raise self._attempts.fail(asked, reference.host, error) from None
         self._attempts.succeed(asked)
-        found = Resolved(manifest, self._clock.monotonic())
-        _remember(self._known, asked, found)
-        _remember(self._latest, reference, found)
+        resolved = Resolved(manifest, self._clock.monotonic())
+        _remember_tag(self._known, asked, resolved)
+        _remember_tag(self._latest, reference, resolved)
         return manifest
 
 
-def _remember(known: dict[K, Resolved], asked: K, found: Resolved) -> None:
-    known.pop(asked, None)
-    known[asked] = found
-    while len(known) > MOST_REMEMBERED:
-        del known[next(iter(known))]
+def _remember_tag(cache: dict[K, Resolved], asked: K, resolved: Resolved) -> None:
+    cache.pop(asked, None)
+    cache[asked] = resolved
+    while len(cache) > MOST_REMEMBERED:
+        del cache[next(iter(cache))]

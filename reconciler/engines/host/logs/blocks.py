@@ -80,20 +80,20 @@ class Block(msgspec.Struct, frozen=True, gc=False):
         return lines_of(self.text() if text is None else text, self.continues)
 
 
-def block(ms: int, inode: int, offset: int, text: bytes, flags: int = 0) -> Block:
+def make_block(ms: int, inode: int, offset: int, text: bytes, flags: int = 0) -> Block:
     """``text`` as a block; compressed if that makes it smaller."""
     if len(text) >= _WORTHWHILE and len(small := zlib.compress(text, LEVEL)) < len(text):
         return Block(ms, inode, offset, len(text), small, flags | _DEFLATED)
     return Block(ms, inode, offset, len(text), text, flags)
 
 
-def pack_block(made: Block) -> bytes:
-    """Encode ``made`` as bytes."""
-    fields = (made.ms, made.inode, made.offset, made.length, len(made.stored), made.flags)
+def pack_block(block: Block) -> bytes:
+    """Encode ``block`` as bytes."""
+    fields = (block.ms, block.inode, block.offset, block.length, len(block.stored), block.flags)
     head = _HEAD.pack(_BEGIN, 0, *fields)
-    checked = zlib.crc32(made.stored, zlib.crc32(head[_CHECKED:]))
-    whole = len(head) + len(made.stored) + TAIL
-    return b"".join((_HEAD.pack(_BEGIN, checked, *fields), made.stored, _TAIL.pack(whole, _END)))
+    checked = zlib.crc32(block.stored, zlib.crc32(head[_CHECKED:]))
+    whole = len(head) + len(block.stored) + TAIL
+    return b"".join((_HEAD.pack(_BEGIN, checked, *fields), block.stored, _TAIL.pack(whole, _END)))
 
 
 def unpack_block(content: bytes, at: int = 0) -> Block | None:
@@ -111,9 +111,9 @@ def unpack_block(content: bytes, at: int = 0) -> Block | None:
     return Block(ms, inode, offset, length, stored, flags)
 
 
-def size_of(made: Block) -> int:
-    """Bytes of ``made`` in a segment."""
-    return SMALLEST + len(made.stored)
+def size_of(block: Block) -> int:
+    """Bytes of ``block`` in a segment."""
+    return SMALLEST + len(block.stored)
 
 
 def size_before(tail: bytes) -> int:
@@ -125,12 +125,12 @@ def size_before(tail: bytes) -> int:
 def all_in(content: bytes, at: int = 0) -> Iterator[tuple[Block, int]]:
     """Every valid block from ``at`` on, each with the offset of the next; skips damaged parts."""
     while at >= 0:
-        found = unpack_block(content, at)
-        if found is None:
+        block = unpack_block(content, at)
+        if block is None:
             at = content.find(_BEGIN, at + 1)
         else:
-            at += size_of(found)
-            yield found, at
+            at += size_of(block)
+            yield block, at
 
 
 def lines_of(text: bytes, continues: bool) -> list[bytes]:
@@ -147,7 +147,7 @@ def lines_of(text: bytes, continues: bool) -> list[bytes]:
         lines = [line.removesuffix(b"\r") for line in lines]
     cut = not text.endswith(b"\n") and len(lines[-1]) % LONGEST_LINE == 0
     if max(map(len, lines)) > LONGEST_LINE:
-        lines = [part for line in lines for part in _parts(line)]
+        lines = [part for line in lines for part in _split_line(line)]
     if continues:
         lines[0] = MARK + lines[0]
     if cut:
@@ -155,7 +155,7 @@ def lines_of(text: bytes, continues: bool) -> list[bytes]:
     return lines
 
 
-def _parts(line: bytes) -> Iterator[bytes]:
+def _split_line(line: bytes) -> Iterator[bytes]:
     for at in range(0, max(len(line), 1), LONGEST_LINE):
         before, after = at > 0, at + LONGEST_LINE < len(line)
         yield (MARK if before else b"") + line[at : at + LONGEST_LINE] + (MARK if after else b"")

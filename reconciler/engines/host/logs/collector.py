@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
-from reconciler.engines.host.logs.retention import expire, make_room
+from reconciler.engines.host.logs.retention import expire_logs, make_room
 from reconciler.engines.host.logs.tail import LogTail
 from reconciler.engines.host.logs.writer import Writer
 from reconciler.engines.host.runtimes.protocol import ContainerId, OutputForm
@@ -88,29 +88,37 @@ class Collector:
         self._expired: dict[Key, set[str]] = {}
         self._working = Lock()
 
-    def watch(self, place: ContainerId, path: Path, form: OutputForm = OutputForm.PLAIN) -> None:
+    def watch(self, container_id: ContainerId, path: Path, form: OutputForm = OutputForm.PLAIN) -> None:
         """Collect the file ``path`` and all that is appended to it; the file may not exist yet."""
-        known = self._outputs.get(place)
-        if known is None or known.path != str(path):
-            directory = self._root / place.key.gvc / place.key.name / place.replica / place.container
-            self._outputs[place] = LogTail(str(path), Writer(str(directory)), self._free, framed=form is OutputForm.CRI)
+        tail = self._outputs.get(container_id)
+        if tail is None or tail.path != str(path):
+            directory = (
+                self._root
+                / container_id.key.gvc
+                / container_id.key.name
+                / container_id.replica
+                / container_id.container
+            )
+            self._outputs[container_id] = LogTail(
+                str(path), Writer(str(directory)), self._free, framed=form is OutputForm.CRI
+            )
 
-    async def forget(self, place: ContainerId) -> Collected:
+    async def forget(self, container_id: ContainerId) -> Collected:
         """Collect the rest of a container's output and stop; must be called before the file is removed.
 
         If the result has ``trouble``, the file is still collected: call again, or remove the file and lose the rest.
         """
-        output = self._outputs.get(place)
+        output = self._outputs.get(container_id)
         done = Collected(behind=output is not None and os.path.exists(output.path))
         while output is not None and done.behind and not done.trouble:
             done = await asyncio.to_thread(self._take, [output], True)
         if not done.trouble:
-            self._gone += self._outputs.pop(place, None) is not None
+            self._gone += self._outputs.pop(container_id, None) is not None
         return done
 
-    def abandon(self, place: ContainerId) -> None:
+    def abandon(self, container_id: ContainerId) -> None:
         """Stop collecting a file without its rest."""
-        self._gone += self._outputs.pop(place, None) is not None
+        self._gone += self._outputs.pop(container_id, None) is not None
 
     async def collect(self) -> Collected:
         """Check every file once and store new output; another thread does the work if there is any."""
@@ -120,7 +128,7 @@ class Collector:
             await asyncio.to_thread(self._expire)
         if self._trouble and now < self._again:
             return Collected(trouble=self._trouble)
-        active = [each for each in self._outputs.values() if each.may_have_output(now)]
+        active = [output for output in self._outputs.values() if output.may_have_output(now)]
         if not active:
             self._trouble = ""
             return Collected()
@@ -140,15 +148,15 @@ class Collector:
                     behind = True
                     break
                 try:
-                    found, written = output.take(self._clock.monotonic(), self._ms(), OF_EACH, last)
+                    taken_bytes, written = output.take(self._clock.monotonic(), self._ms(), OF_EACH, last)
                 except FileNotFoundError:
                     continue
                 except OSError as error:
                     trouble = trouble or f"logs of {self._location} cannot be stored: {error.strerror}"
                     self._size = None
                     continue
-                read += found
-                behind = behind or found >= OF_EACH
+                read += taken_bytes
+                behind = behind or taken_bytes >= OF_EACH
                 self._size = None if self._size is None else self._size + written
             self._keep_to_budget()
             return Collected(read, behind, trouble)
@@ -164,23 +172,23 @@ class Collector:
 
     def take_dropped(self) -> list[tuple[ContainerId, int]]:
         """The bytes of output that were dropped since the last call, by container."""
-        found, self._dropped = self._dropped, {}
+        dropped, self._dropped = self._dropped, {}
         places = []
-        for directory, size in sorted(found.items()):
+        for directory, size in sorted(dropped.items()):
             gvc, workload, replica, container = Path(directory).relative_to(self._root).parts
             places.append((ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container), size))
         return places
 
     def take_expired(self) -> dict[Key, set[str]]:
         """The removed replicas by workload whose logs were deleted since the last call, since their time was over."""
-        found, self._expired = self._expired, {}
-        return found
+        expired, self._expired = self._expired, {}
+        return expired
 
     def _expire(self) -> None:
         """Remove expired logs of removed replicas, and those beyond the number that is retained."""
         with self._working:
-            followed = {each.writer.directory for each in list(self._outputs.values())}
-            for stream in expire(self._root, self._clock.expiry(), self._limits.retention, followed):
+            followed = {output.writer.directory for output in list(self._outputs.values())}
+            for stream in expire_logs(self._root, self._clock.expiry(), self._limits.retention, followed):
                 key = Key(Kind.WORKLOAD, stream.gvc, stream.workload)
                 self._expired.setdefault(key, set()).add(stream.replica)
             self._size = None
@@ -189,10 +197,10 @@ class Collector:
         if self._size is not None and self._size <= self._limits.budget:
             return
         writers = {}
-        for each in list(self._outputs.values()):
+        for output in list(self._outputs.values()):
             with suppress(OSError):
-                each.writer.position()
-                writers[each.writer.path] = each.writer
+                output.writer.position()
+                writers[output.writer.path] = output.writer
 
         def before_removal(path: str) -> None:
             if path in writers:

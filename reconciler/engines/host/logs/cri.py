@@ -26,7 +26,7 @@ class _Line(NamedTuple):
     text: bytes
 
 
-def complete(text: bytes, end: bool) -> int:
+def count_complete_bytes(text: bytes, end: bool) -> int:
     """The number of bytes of ``text`` to store: lines of which every part is there.
 
     Without any, the parts of a very long line, or all at its ``end``.
@@ -38,7 +38,7 @@ def complete(text: bytes, end: bool) -> int:
     at = whole = 0
     while at < lines:
         after = text.index(b"\n", at) + 1
-        _note(partial, text[at : after - 1])
+        _update_partial(partial, text[at : after - 1])
         at = after
         whole = whole if partial else at
     return whole or (len(text) if end else lines if lines > _LONGEST_RAW else 0)
@@ -49,23 +49,23 @@ def is_partial(text: bytes) -> bool:
     partial: set[bytes] = set()
     if _PART_WORD in text:
         for line in text.split(b"\n"):
-            _note(partial, line)
+            _update_partial(partial, line)
     return bool(partial) or not text.endswith(b"\n")
 
 
 def first_ms(text: bytes, default: int) -> int:
     """The time of the first line, in milliseconds since the epoch; ``default`` if no line has one."""
-    found = _LINE.search(text)
-    ms = None if found is None else _ms(found[1])
+    match = _LINE.search(text)
+    ms = None if match is None else _parse_milliseconds(match[1])
     return default if ms is None else ms
 
 
-def decode(block: Block) -> Sequence[Block]:
+def decode_block(block: Block) -> Sequence[Block]:
     """``block`` as blocks of plain lines, one for each time; itself if it has plain lines."""
     if not block.framed:
         return (block,)
     raw = block.text()
-    lines, rest = _join(block.ms, raw)
+    lines, rest = _join_parts(block.ms, raw)
     # Of a line that goes on in the next block, the end is open; a very long one shows that.
     rest = [line._replace(text=line.text + (MARK if len(line.text) >= LONGEST_LINE else b"")) for line in rest]
     grouped: list[tuple[int, list[bytes]]] = []
@@ -73,23 +73,23 @@ def decode(block: Block) -> Sequence[Block]:
         if not grouped or grouped[-1][0] != line.ms:
             grouped.append((line.ms, []))
         grouped[-1][1].append(line.text)
-    made = [_plain(block, ms, b"\n".join(texts) + b"\n", not at) for at, (ms, texts) in enumerate(grouped)]
-    if made and is_partial(raw):
-        made[-1] = _plain(block, made[-1].ms, made[-1].stored[:-1], len(made) == 1)
-    return made
+    blocks = [_make_plain_block(block, ms, b"\n".join(texts) + b"\n", not at) for at, (ms, texts) in enumerate(grouped)]
+    if blocks and is_partial(raw):
+        blocks[-1] = _make_plain_block(block, blocks[-1].ms, blocks[-1].stored[:-1], len(blocks) == 1)
+    return blocks
 
 
 def plain_lines(text: bytes) -> list[bytes]:
     """The lines of a part of an output file, without times; what has another form is a line as it is."""
-    return [line.text for line in _join(0, text)[0]]
+    return [line.text for line in _join_parts(0, text)[0]]
 
 
-def _plain(block: Block, ms: int, text: bytes, first: bool) -> Block:
+def _make_plain_block(block: Block, ms: int, text: bytes, first: bool) -> Block:
     continues = first and block.continues
     return Block(ms, block.inode, block.offset, len(text), text, Block.flags_of(continues=continues))
 
 
-def _join(ms: int, text: bytes) -> tuple[list[_Line], list[_Line]]:
+def _join_parts(ms: int, text: bytes) -> tuple[list[_Line], list[_Line]]:
     """The lines in ``text`` with their parts joined, and those that go on after it.
 
     A line has the time of its first part; what has another form is a line as it is, with the time before it.
@@ -97,28 +97,28 @@ def _join(ms: int, text: bytes) -> tuple[list[_Line], list[_Line]]:
     lines: list[_Line] = []
     partial: dict[bytes, tuple[int, list[bytes]]] = {}
     for raw in text.removesuffix(b"\n").split(b"\n") if text else ():
-        found = _LINE.fullmatch(raw)
-        time = None if found is None else _ms(found[1])
-        if found is None or time is None:
+        match = _LINE.fullmatch(raw)
+        time = None if match is None else _parse_milliseconds(match[1])
+        if match is None or time is None:
             lines.append(_Line(ms, raw))
             continue
         ms = time
-        begun, parts = partial.pop(found[2], (ms, []))
-        parts.append(found[4] or b"")
-        if found[3] == _PART:
-            partial[found[2]] = (begun, parts)
+        begun, parts = partial.pop(match[2], (ms, []))
+        parts.append(match[4] or b"")
+        if match[3] == _PART:
+            partial[match[2]] = (begun, parts)
         else:
             lines.append(_Line(begun, b"".join(parts)))
     return lines, [_Line(begun, b"".join(parts)) for begun, parts in partial.values()]
 
 
-def _note(partial: set[bytes], line: bytes) -> None:
+def _update_partial(partial: set[bytes], line: bytes) -> None:
     """Remember the streams of which a line has begun."""
-    if (found := _LINE.fullmatch(line)) is not None:
-        (partial.add if found[3] == _PART else partial.discard)(found[2])
+    if (match := _LINE.fullmatch(line)) is not None:
+        (partial.add if match[3] == _PART else partial.discard)(match[2])
 
 
-def _ms(time: bytes) -> int | None:
+def _parse_milliseconds(time: bytes) -> int | None:
     try:
         ms = int(datetime.fromisoformat(time.decode()).timestamp() * 1000)
     except (ValueError, OverflowError):

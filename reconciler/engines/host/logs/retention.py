@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.engines.host.logs.segments import Stream, segments, streams
+from reconciler.engines.host.logs.segments import Stream, list_segments, list_streams
 from reconciler.times import FIRST_DAY, ExpiryTime
 
 _CLUSTER = 4096
@@ -33,7 +33,7 @@ def disk_usage(size: int) -> int:
     return -(-size // _CLUSTER) * _CLUSTER
 
 
-def retention(root: Path) -> list[SegmentFile]:
+def list_segment_files(root: Path) -> list[SegmentFile]:
     """All segments below ``root``, the oldest first."""
     return sorted(_stored_segments(root))
 
@@ -43,74 +43,74 @@ def make_room(root: Path, budget: int, before_removal: Callable[[str], None]) ->
 
     ``before_removal`` is called before each removal, and raises OSError if the segment must stay.
     """
-    there = retention(root)
-    size = sum(each.size for each in there)
-    for each in there:
+    there = list_segment_files(root)
+    size = sum(file.size for file in there)
+    for segment_file in there:
         if size <= budget * _LEAVE:
             break
         with suppress(OSError):
-            before_removal(each.path)
-            Path(each.path).unlink(missing_ok=True)
-            size -= each.size
-            _remove_empty(Path(each.path).parent, root)
+            before_removal(segment_file.path)
+            Path(segment_file.path).unlink(missing_ok=True)
+            size -= segment_file.size
+            _remove_empty(Path(segment_file.path).parent, root)
     return size
 
 
-def expire(root: Path, expiry: ExpiryTime, seconds: float, followed: Collection[str]) -> list[Stream]:
+def expire_logs(root: Path, expiry: ExpiryTime, seconds: float, followed: Collection[str]) -> list[Stream]:
     """Remove logs of removed replicas: those last written ``seconds`` ago, and all but the newest MOST_GONE.
 
     ``followed`` are the directories of streams that are still written. Returns the streams whose time was over.
     """
     gone: dict[tuple[str, str, str], dict[str, list[Stream]]] = {}
-    for stream in streams({"": root}):
+    for stream in list_streams({"": root}):
         replicas = gone.setdefault((stream.gvc, stream.workload, stream.container), {})
         if stream.directory not in followed:
             replicas.setdefault(stream.replica, []).append(stream)
     over, surplus = list[Stream](), list[Stream]()
     for replicas in gone.values():
-        ended = sorted(((_last_written(each), each) for each in replicas.values()), reverse=True)
-        for position, (at, found) in enumerate(ended):
+        ended = sorted(((_last_written(replica), replica) for replica in replicas.values()), reverse=True)
+        for position, (at, removable) in enumerate(ended):
             if _is_over(expiry, at, seconds):
-                over += found
+                over += removable
             elif position >= MOST_GONE:
-                surplus += found
+                surplus += removable
     for stream in surplus:
-        _remove(stream, root)
-    return [stream for stream in over if _remove(stream, root)]
+        _remove_stream(stream, root)
+    return [stream for stream in over if _remove_stream(stream, root)]
 
 
 def _is_over(expiry: ExpiryTime, at: float, seconds: float) -> bool:
     return at >= FIRST_DAY and expiry.is_over(at + seconds, at)
 
 
-def _last_written(found: list[Stream]) -> float:
-    times = [each.at for stream in found for each in _files(stream)]
+def _last_written(replica_streams: list[Stream]) -> float:
+    times = [file.at for stream in replica_streams for file in _list_stream_files(stream)]
     return max(times, default=0.0)
 
 
-def _remove(stream: Stream, root: Path) -> bool:
+def _remove_stream(stream: Stream, root: Path) -> bool:
     """Whether the logs are gone; what cannot be removed now is tried again."""
     with suppress(OSError):
-        for each in segments(stream.directory):
-            Path(each.path).unlink(missing_ok=True)
+        for segment in list_segments(stream.directory):
+            Path(segment.path).unlink(missing_ok=True)
         _remove_empty(Path(stream.directory), root)
         return True
     return False
 
 
 def _stored_segments(root: Path) -> Iterator[SegmentFile]:
-    for stream in streams({"": root}):
+    for stream in list_streams({"": root}):
         folders = _FOLDERS
-        for each in _files(stream):
-            yield each._replace(size=each.size + folders)
+        for file in _list_stream_files(stream):
+            yield file._replace(size=file.size + folders)
             folders = 0
 
 
-def _files(stream: Stream) -> Iterator[SegmentFile]:
-    for segment in segments(stream.directory):
+def _list_stream_files(stream: Stream) -> Iterator[SegmentFile]:
+    for segment in list_segments(stream.directory):
         with suppress(FileNotFoundError):
-            found = os.stat(segment.path)
-            yield SegmentFile(found.st_mtime, disk_usage(found.st_size), segment.path)
+            stat = os.stat(segment.path)
+            yield SegmentFile(stat.st_mtime, disk_usage(stat.st_size), segment.path)
 
 
 def _remove_empty(directory: Path, root: Path) -> None:

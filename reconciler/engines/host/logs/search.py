@@ -7,8 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from reconciler.engines.host.logs.blocks import Block
-from reconciler.engines.host.logs.cri import decode
-from reconciler.engines.host.logs.segments import Segment, Stream, backward, forward, segments, streams, valid_end
+from reconciler.engines.host.logs.cri import decode_block
+from reconciler.engines.host.logs.segments import (
+    Segment,
+    Stream,
+    iterate_backward,
+    iterate_forward,
+    list_segments,
+    list_streams,
+    valid_end,
+)
 from reconciler.engines.reading import ALWAYS, LogLine, LogSelection, LogSpan
 
 
@@ -24,13 +32,13 @@ class Search:
         self._chosen: dict[Stream, bool] = {}
         self._ends: dict[Stream, tuple[int, int]] = {}
         for stream in self.streams():
-            there = segments(stream.directory)
+            there = list_segments(stream.directory)
             if there:
                 self._ends[stream] = (there[-1].number, valid_end(there[-1].path))
 
     def streams(self) -> Iterator[Stream]:
         """The selected streams that exist now."""
-        for stream in streams(self._places):
+        for stream in list_streams(self._places):
             if stream not in self._chosen:
                 self._chosen[stream] = self._selection.streams(stream.labels())
             if self._chosen[stream]:
@@ -38,13 +46,13 @@ class Search:
 
     def more(self) -> list[LogLine]:
         """The lines since the last call, oldest first."""
-        found = [line for stream in self.streams() for line in self._since(stream)]
-        found.sort(key=lambda line: (line.ms, line.stream))
-        return found
+        lines = [line for stream in self.streams() for line in self._since(stream)]
+        lines.sort(key=lambda line: (line.ms, line.stream))
+        return lines
 
     def backward(self, span: LogSpan = ALWAYS) -> Iterator[LogLine]:
         """Lines within ``span``, newest first. Only one block of each stream is in memory at a time."""
-        ranked = [(stream, _blocks(stream, *end, span)) for stream, end in sorted(self._ends.items())]
+        ranked = [(stream, _iterate_blocks(stream, *end, span)) for stream, end in sorted(self._ends.items())]
         heap = [(-block.ms, -rank, block) for rank, (_, rest) in enumerate(ranked) if (block := next(rest, None))]
         heapq.heapify(heap)
         while heap:
@@ -60,29 +68,29 @@ class Search:
 
     def _since(self, stream: Stream) -> Iterator[LogLine]:
         number, at = self._ends.get(stream, (0, 0))
-        there, labels = segments(stream.directory), stream.labels()
+        there, labels = list_segments(stream.directory), stream.labels()
         if there and there[-1].number < number:
             number = 0  # all segments were removed and the stream started again
-        for segment in _from(there, number):
+        for segment in _select_segments(there, number):
             at = at if segment.number == number else 0
-            for block, after in forward(segment.path, at):
+            for block, after in iterate_forward(segment.path, at):
                 at = after
-                for part in decode(block):
+                for part in decode_block(block):
                     yield from (LogLine(part.ms, stream, text) for text in self._selection.lines(part, labels))
             self._ends[stream] = (segment.number, at)
 
 
-def _from(there: Iterable[Segment], number: int) -> Iterator[Segment]:
-    return (each for each in there if each.number >= number)
+def _select_segments(there: Iterable[Segment], number: int) -> Iterator[Segment]:
+    return (segment for segment in there if segment.number >= number)
 
 
-def _blocks(stream: Stream, number: int, end: int, span: LogSpan) -> Iterator[Block]:
+def _iterate_blocks(stream: Stream, number: int, end: int, span: LogSpan) -> Iterator[Block]:
     """Blocks of a stream within ``span``, newest first, starting at the byte ``end`` of the segment ``number``."""
-    for segment in reversed(segments(stream.directory)):
+    for segment in reversed(list_segments(stream.directory)):
         if segment.number > number or segment.first > span.until:
             continue
-        for block in backward(segment.path, end if segment.number == number else valid_end(segment.path)):
-            found = (each for each in reversed(decode(block)) if each.length)
-            yield from (each for each in found if span.since <= each.ms <= span.until)
+        for block in iterate_backward(segment.path, end if segment.number == number else valid_end(segment.path)):
+            blocks = (decoded_block for decoded_block in reversed(decode_block(block)) if decoded_block.length)
+            yield from (block for block in blocks if span.since <= block.ms <= span.until)
             if block.ms < span.since:
                 break

@@ -37,7 +37,7 @@ class Stream(LogStream, frozen=True, order=True):
     directory: str = ""
 
 
-def streams(places: Mapping[str, Path]) -> Iterator[Stream]:
+def list_streams(places: Mapping[str, Path]) -> Iterator[Stream]:
     """Every stream at ``places`` (location → root), in order. Raises PermissionError."""
     for location, root in places.items():
         for gvc in sorted(list_names(root)):
@@ -60,18 +60,18 @@ def list_names(directory: Path) -> list[str]:
         return []
 
 
-def segments(directory: str) -> list[Segment]:
+def list_segments(directory: str) -> list[Segment]:
     """The segments of the stream in ``directory``, oldest first."""
-    found = ((name, _NAME.fullmatch(name)) for name in list_names(Path(directory)))
-    return sorted(Segment(int(m[2]), int(m[1]), f"{directory}/{name}") for name, m in found if m is not None)
+    matches = ((name, _NAME.fullmatch(name)) for name in list_names(Path(directory)))
+    return sorted(Segment(int(m[2]), int(m[1]), f"{directory}/{name}") for name, m in matches if m is not None)
 
 
-def segment(directory: str, number: int, first: int) -> Segment:
+def make_segment(directory: str, number: int, first: int) -> Segment:
     """The segment with that number and time, whether its file exists or not."""
     return Segment(number, first, f"{directory}/{first}-{number}.rlog")
 
 
-def forward(path: str, at: int) -> Iterator[tuple[Block, int]]:
+def iterate_forward(path: str, at: int) -> Iterator[tuple[Block, int]]:
     """Blocks of a segment from ``at`` on, each with the offset of the next; none if the file does not exist."""
     try:
         with open(path, "rb") as file:
@@ -79,34 +79,34 @@ def forward(path: str, at: int) -> Iterator[tuple[Block, int]]:
             content = file.read()
     except FileNotFoundError:
         return
-    for found, end in all_in(content):
-        yield found, at + end
+    for block, end in all_in(content):
+        yield block, at + end
 
 
 def valid_end(path: str) -> int:
     """The end of the last valid block of a segment; a killed writer may have left an incomplete block after it."""
     try:
         end = os.stat(path).st_size
-        if _last(_Window(path), end) is not None:
+        if _read_last_block(_Window(path), end) is not None:
             return end
     except FileNotFoundError:
         return 0
-    return max((after for _, after in forward(path, 0)), default=0)
+    return max((after for _, after in iterate_forward(path, 0)), default=0)
 
 
-def backward(path: str, end: int) -> Iterator[Block]:
+def iterate_backward(path: str, end: int) -> Iterator[Block]:
     """Blocks of a segment that end at or before ``end``, newest first; none if the file does not exist."""
     window = _Window(path)
     while end >= SMALLEST:
         try:
-            found = _last(window, end)
+            last_block = _read_last_block(window, end)
         except FileNotFoundError:
             return
-        if found is None:
-            yield from reversed([each for each, after in forward(path, 0) if after <= end])
+        if last_block is None:
+            yield from reversed([block for block, after in iterate_forward(path, 0) if after <= end])
             return
-        yield found
-        end -= size_of(found)
+        yield last_block
+        end -= size_of(last_block)
 
 
 class _Window:
@@ -126,7 +126,7 @@ class _Window:
         return self._content[begin - self._begin : end - self._begin]
 
 
-def _last(window: _Window, end: int) -> Block | None:
+def _read_last_block(window: _Window, end: int) -> Block | None:
     """The block that ends at ``end``; None without a valid one."""
     tail = window.between(end - TAIL, end) if end >= SMALLEST else b""
     size = size_before(tail) if len(tail) == TAIL else 0

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from reconciler.engines.host.logs.blocks import LONGEST_LINE
-from reconciler.engines.host.logs.cri import complete, first_ms
+from reconciler.engines.host.logs.cri import count_complete_bytes, first_ms
 from reconciler.engines.host.logs.hole_punch import FreeRange, first_written
 from reconciler.engines.host.logs.writer import Position, Writer
 
@@ -53,10 +53,10 @@ class LogTail:
     def may_have_output(self, now: float) -> bool:
         """Whether there may be new output at ``now`` (monotonic seconds); costs one ``stat``."""
         try:
-            found = os.stat(self.path)
+            stat = os.stat(self.path)
         except OSError:
             return False
-        return _state(found) != self._seen or self._overdue(now)
+        return _make_file_state(stat) != self._seen or self._overdue(now)
 
     def take(self, now: float, ms: int, most: int, last: bool = False) -> tuple[int, int]:
         """Store up to ``most`` new bytes; with ``last`` also an incomplete line.
@@ -105,20 +105,20 @@ class LogTail:
 
     def _locate(self, file: int) -> None:
         """Identify the file and the offset to continue from."""
-        found = os.fstat(file)
-        if found.st_ino != self._inode:
-            known = self.writer.position()
-            continues = _is_continuation(file, known, found.st_ino)
-            self._offset = known.offset if continues else first_written(file, found.st_size)
-            self._inode, self._freed, self._waiting = found.st_ino, 0, None
-        elif self._is_truncated(file, found):
+        stat = os.fstat(file)
+        if stat.st_ino != self._inode:
+            position = self.writer.position()
+            continues = _is_continuation(file, position, stat.st_ino)
+            self._offset = position.offset if continues else first_written(file, stat.st_size)
+            self._inode, self._freed, self._waiting = stat.st_ino, 0, None
+        elif self._is_truncated(file, stat):
             self._offset = self._freed = 0
 
     def _store(self, file: int, now: float, ms: int, most: int, last: bool) -> tuple[int, int]:
         read = written = 0
         while read < most:
             there = os.pread(file, PIECE, self._offset)
-            size = complete if self._framed else whole
+            size = count_complete_bytes if self._framed else count_whole_bytes
             text = there[: size(there, last or self._overdue(now))]
             if not text:
                 self._rest(file, now, self._offset + len(there))
@@ -133,25 +133,25 @@ class LogTail:
 
     def _rest(self, file: int, now: float, end: int) -> None:
         """Remember the rest: nothing, or an incomplete line. ``end`` is the size of the file at the last read."""
-        found = os.fstat(file)
-        if found.st_size != end:
+        stat = os.fstat(file)
+        if stat.st_size != end:
             return
-        self._seen = _state(found)
+        self._seen = _make_file_state(stat)
         if self._offset >= end:
             self._waiting = None
         elif self._waiting is None:
             self._waiting = now
 
-    def _is_truncated(self, file: int, found: os.stat_result) -> bool:
+    def _is_truncated(self, file: int, stat: os.stat_result) -> bool:
         """Whether the program has truncated the file since, even if the file is as long again or longer.
 
         That is so if the file is shorter, if it changed without growing, or if the bytes before the read offset differ.
         A longer text with the same bytes there is not detected.
         """
-        if found.st_size <= self._offset:
-            rewritten = self._seen[:2] == (found.st_ino, found.st_size) and self._seen != _state(found)
-            return found.st_size < self._offset or (rewritten and self._offset > 0)
-        return not _agrees(file, self.writer.position(), self._offset)
+        if stat.st_size <= self._offset:
+            rewritten = self._seen[:2] == (stat.st_ino, stat.st_size) and self._seen != _make_file_state(stat)
+            return stat.st_size < self._offset or (rewritten and self._offset > 0)
+        return not _matches_stored_bytes(file, self.writer.position(), self._offset)
 
     def _give_back(self, file: int, least: int) -> None:
         """Free the stored part if it exceeds ``least`` bytes."""
@@ -175,11 +175,11 @@ class _FileState(NamedTuple):
     modified: int
 
 
-def _state(found: os.stat_result) -> _FileState:
-    return _FileState(found.st_ino, found.st_size, found.st_mtime_ns)
+def _make_file_state(stat: os.stat_result) -> _FileState:
+    return _FileState(stat.st_ino, stat.st_size, stat.st_mtime_ns)
 
 
-def whole(text: bytes, end: bool) -> int:
+def count_whole_bytes(text: bytes, end: bool) -> int:
     """The number of bytes of ``text`` to store.
 
     These are whole lines. Without any, they are whole parts of a long line, or all at its ``end``. A part is stored
@@ -194,16 +194,20 @@ def _next_line(file: int, offset: int) -> int:
     return offset + os.pread(file, PIECE, offset).find(b"\n") + 1
 
 
-def _is_continuation(file: int, known: Position, inode: int) -> bool:
-    """Whether an open file is the one that was read up to ``known``, and not another file with the same inode."""
-    return known.inode == inode and os.fstat(file).st_size >= known.offset and _agrees(file, known, known.offset)
+def _is_continuation(file: int, position: Position, inode: int) -> bool:
+    """Whether an open file is the one that was read up to ``position``, and not another file with the same inode."""
+    return (
+        position.inode == inode
+        and os.fstat(file).st_size >= position.offset
+        and _matches_stored_bytes(file, position, position.offset)
+    )
 
 
-def _agrees(file: int, known: Position, offset: int) -> bool:
+def _matches_stored_bytes(file: int, position: Position, offset: int) -> bool:
     """Whether the bytes before ``offset`` equal the stored ones, or were freed since."""
-    if known.offset != offset:
+    if position.offset != offset:
         return True
-    there = os.pread(file, len(known.seen), offset - len(known.seen))
-    return len(there) == len(known.seen) and all(
-        now in (0, before) for now, before in zip(there, known.seen, strict=True)
+    there = os.pread(file, len(position.seen), offset - len(position.seen))
+    return len(there) == len(position.seen) and all(
+        now in (0, before) for now, before in zip(there, position.seen, strict=True)
     )

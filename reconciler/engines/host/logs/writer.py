@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.logs.blocks import Block, block, pack_block
+from reconciler.engines.host.logs.blocks import Block, make_block, pack_block
 from reconciler.engines.host.logs.cri import is_partial
-from reconciler.engines.host.logs.segments import Segment, backward, segment, segments, valid_end
+from reconciler.engines.host.logs.segments import Segment, iterate_backward, list_segments, make_segment, valid_end
 from reconciler.private_files import make_directory
 
 LARGEST = 8 << 20
@@ -62,41 +62,49 @@ class Writer:
 
         ``framed``: they have the log form of containers.
         """
-        known = self.position()
-        goes_on = known.open and (known.inode, known.offset) == (inode, offset)
+        position = self.position()
+        goes_on = position.open and (position.inode, position.offset) == (inode, offset)
         flags = Block.flags_of(continues=goes_on, framed=framed)
-        return self._write(block(self._time(ms), inode, offset, text, flags), text)
+        return self._write(make_block(self._time(ms), inode, offset, text, flags), text)
 
     def begin_anew(self, ms: int) -> int:
         """Start a new segment that records the read position, so that old ones can be removed; return the bytes
         written."""
-        known = self.position()
+        position = self.position()
         self._follow(self._time(ms))
         return self._write(
-            block(self._time(ms), known.inode, known.offset, b"", Block.flags_of(continues=known.open)), b""
+            make_block(self._time(ms), position.inode, position.offset, b"", Block.flags_of(continues=position.open)),
+            b"",
         )
 
     def move_on(self, ms: int, inode: int, offset: int) -> int:
         """Record that reading goes on at ``offset`` of the file ``inode``, without what lies before; return the bytes
         written."""
         self.position()
-        return self._write(block(self._time(ms), inode, offset, b"", Block.flags_of(continues=False)), b"")
+        return self._write(make_block(self._time(ms), inode, offset, b"", Block.flags_of(continues=False)), b"")
 
     def sync(self) -> None:
         """Sync all written data to disk."""
         for path in (self.path, *self._fresh):
             with suppress(FileNotFoundError):
-                _sync(path)
+                _sync_file(path)
         self._fresh.clear()
 
     def _learn(self) -> None:
-        found = segments(self.directory)
-        if found:
-            self._segment = found[-1]
+        log_segments = list_segments(self.directory)
+        if log_segments:
+            self._segment = log_segments[-1]
             self._size = valid_end(self.path)
             if os.stat(self.path).st_size > self._size:
                 os.truncate(self.path, self._size)
-            last = next((each for part in reversed(found) for each in backward(part.path, valid_end(part.path))), None)
+            last = next(
+                (
+                    log_block
+                    for part in reversed(log_segments)
+                    for log_block in iterate_backward(part.path, valid_end(part.path))
+                ),
+                None,
+            )
             if last is not None:
                 self._last = last.ms
                 self._position = _position_after(last, last.text())
@@ -109,21 +117,21 @@ class Writer:
         """Start the next segment; the current one is synced to disk first."""
         if self._segment is not None:
             self.sync()
-        self._segment = following = segment(self.directory, self._segment.number + 1 if self._segment else 1, ms)
+        self._segment = following = make_segment(self.directory, self._segment.number + 1 if self._segment else 1, ms)
         self._size = 0
         return following
 
-    def _write(self, made: Block, text: bytes) -> int:
+    def _write(self, new_block: Block, text: bytes) -> int:
         into = self._segment
-        if into is None or self._is_over(into, made.ms):
-            into = self._follow(made.ms)
-        content = pack_block(made)
+        if into is None or self._is_over(into, new_block.ms):
+            into = self._follow(new_block.ms)
+        content = pack_block(new_block)
         if not self._size:
             self._create(into)
-        _append(into.path, self._size, content)
+        _append_content(into.path, self._size, content)
         self._size += len(content)
-        self._last = made.ms
-        self._position = _position_after(made, text)
+        self._last = new_block.ms
+        self._position = _position_after(new_block, text)
         return len(content)
 
     def _is_over(self, into: Segment, ms: int) -> bool:
@@ -134,7 +142,7 @@ class Writer:
     def _create(self, into: Segment) -> None:
         directory = Path(self.directory)
         make_directory(directory)
-        self._fresh = [str(each) for each in (directory, *list(directory.parents)[:3])]
+        self._fresh = [str(path) for path in (directory, *list(directory.parents)[:3])]
         Path(into.path).touch(0o600)
 
 
@@ -146,7 +154,7 @@ def _position_after(last: Block, text: bytes) -> Position:
     return Position(last.inode, last.end, text[-_COMPARED:] if last.length else b"", middle)
 
 
-def _append(path: str, size: int, content: bytes) -> None:
+def _append_content(path: str, size: int, content: bytes) -> None:
     """Append all of ``content`` to a file of ``size`` bytes, or nothing."""
     file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
@@ -162,7 +170,7 @@ def _append(path: str, size: int, content: bytes) -> None:
         os.close(file)
 
 
-def _sync(path: str) -> None:
+def _sync_file(path: str) -> None:
     file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(file)

@@ -101,15 +101,15 @@ class ExpositionParser:
             raise ScrapeError(f"the text after line {self._line} contains a NUL")
         for line in text.split("\n"):
             self._line += 1
-            if (found := _SAMPLE.fullmatch(line)) is not None:
-                self._add_sample(found)
+            if (match := _SAMPLE.fullmatch(line)) is not None:
+                self._add_sample(match)
             elif (comment := _COMMENT.fullmatch(line)) is not None:
                 self._add_comment(comment[1], comment[2], comment[3] or "")
             elif (rest := line.strip(" \t")) and not rest.startswith("#"):
                 raise self._fault("is no sample of the text format")
 
-    def _add_sample(self, found: re.Match[str]) -> None:
-        name, labels, value, time = found.groups()
+    def _add_sample(self, match: re.Match[str]) -> None:
+        name, labels, value, time = match.groups()
         if isinf(float(value)) and "n" not in value.lower():
             raise self._fault("has a value that is too large")
         if name.startswith(REPORT_PREFIX):
@@ -127,19 +127,19 @@ class ExpositionParser:
             return
         group = self._open_group(name)
         if word == "HELP":
-            group.set_help(_escaped(text.rstrip(" \t"), _IN_HELP))
+            group.set_help(_escape_backslashes(text.rstrip(" \t"), _IN_HELP))
         elif not group.type and not group.lines:
             group.set_type(text.strip(" \t").lower())
             self._group_of.clear()
 
     def _find_group(self, name: str) -> _Group:
         """The metric that the sample ``name`` belongs to."""
-        found = self._groups.get(name)
-        for suffix in ("_bucket", "_sum", "_count") if found is None or not found.type else ():
+        candidate = self._groups.get(name)
+        for suffix in ("_bucket", "_sum", "_count") if candidate is None or not candidate.type else ():
             base = self._groups.get(name.removesuffix(suffix)) if name.endswith(suffix) else None
             if base is not None and suffix in SUFFIXES.get(base.type, ()):
-                found = base
-        group = self._group_of[name] = found or self._open_group(name)
+                candidate = base
+        group = self._group_of[name] = candidate or self._open_group(name)
         return group
 
     def _open_group(self, name: str) -> _Group:
@@ -155,31 +155,31 @@ class ExpositionParser:
         pairs: dict[str, str] = {}
         at = 0
         while at < len(text):
-            found = _LABEL.match(text, at)
-            if found is None:
+            match = _LABEL.match(text, at)
+            if match is None:
                 raise self._fault("has labels that are not of the text format")
-            name, value, at = found[1], found[2], found.end()
+            name, value, at = match[1], match[2], match.end()
             if name in pairs or name.startswith("__"):
                 raise self._fault("repeats a label" if name in pairs else "has a label that begins with __")
             if name == _FLOAT_LABELS.get(kind) and not _FLOAT.fullmatch(value):
                 raise self._fault(f"has a label {name} that is no number")
-            pairs[name] = _escaped(value, _IN_VALUES)
+            pairs[name] = _escape_backslashes(value, _IN_VALUES)
         for name in TARGET_LABELS:
             if name in pairs:
-                pairs[_free(f"exported_{name}", pairs)] = pairs.pop(name)
+                pairs[_make_free_name(f"exported_{name}", pairs)] = pairs.pop(name)
         return ",".join(f'{name}="{value}"' for name, value in pairs.items())
 
     def _fault(self, message: str) -> ScrapeError:
         return ScrapeError(f"line {self._line} {message}")
 
 
-def _free(name: str, taken: dict[str, str]) -> str:
+def _make_free_name(name: str, taken: dict[str, str]) -> str:
     """``name``, with the prefix once more while it is taken."""
-    return _free(f"exported_{name}", taken) if name in taken else name
+    return _make_free_name(f"exported_{name}", taken) if name in taken else name
 
 
-def _escaped(text: str, known: str) -> str:
-    """``text`` with a second backslash before each escape that is not ``known``: Prometheus reads both alike."""
+def _escape_backslashes(text: str, escapes: str) -> str:
+    """``text`` with a second backslash before each escape that is not ``escapes``: Prometheus reads both alike."""
     if "\\" not in text:
         return text
-    return _ESCAPE.sub(lambda it: it[0] if it[1] and it[1] in known else f"\\\\{it[1]}", text)
+    return _ESCAPE.sub(lambda it: it[0] if it[1] and it[1] in escapes else f"\\\\{it[1]}", text)

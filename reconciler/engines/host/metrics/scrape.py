@@ -10,7 +10,7 @@ from urllib.parse import urljoin, urlsplit
 
 from reconciler.engines.host.metrics.exposition import ExpositionParser, ScrapeError
 from reconciler.engines.host.probes.connection import HOST
-from reconciler.engines.host.probes.http import build_request, closing
+from reconciler.engines.host.probes.http import build_request, close_writer_at_exit
 from reconciler.engines.host.probes.response import ProbeError, read_head, read_line
 from reconciler.engines.target_metrics import TargetMetrics
 from reconciler.model.kinds.workload import Header
@@ -38,13 +38,13 @@ _HEX = re.compile(r"[0-9a-fA-F]{1,8}")
 _MOVED = frozenset({301, 302, 303, 307, 308})
 
 
-async def scrape(port: int, path: str, labels: str) -> TargetMetrics:
+async def scrape_target(port: int, path: str, labels: str) -> TargetMetrics:
     """The metrics at ``port`` of this host; ``labels`` are those of its series. A failure is a result as well."""
     loop = asyncio.get_running_loop()
     begun, parser = loop.time(), ExpositionParser()
     try:
         async with asyncio.timeout(TIMEOUT):
-            size = await _read(f"http://{HOST}:{port}{path.partition('#')[0]}", parser)
+            size = await _read_metrics(f"http://{HOST}:{port}{path.partition('#')[0]}", parser)
         families = parser.finish()
     except TimeoutError:
         error = f"not complete in {TIMEOUT:g} s"
@@ -57,21 +57,21 @@ async def scrape(port: int, path: str, labels: str) -> TargetMetrics:
     return TargetMetrics(labels, error=error, seconds=loop.time() - begun)
 
 
-async def _read(url: str, parser: ExpositionParser) -> int:
+async def _read_metrics(url: str, parser: ExpositionParser) -> int:
     """Pass the response at ``url`` to ``parser``, after redirects; the number of bytes."""
     for _ in range(REDIRECTS + 1):
         reader, writer = await asyncio.open_connection(HOST, urlsplit(url).port)
-        with closing(writer):
+        with close_writer_at_exit(writer):
             writer.write(build_request(url, _HEADERS))
             status, fields, _ = await read_head(reader)
             if status not in _MOVED:
-                _check(status, fields)
-                return await _feed(_body(reader, fields), parser)
-        url = _redirect(url, fields.get("location", ""))
+                _check_response(status, fields)
+                return await _feed_parser(_read_body(reader, fields), parser)
+        url = _resolve_redirect(url, fields.get("location", ""))
     raise ScrapeError(f"more than {REDIRECTS} redirects")
 
 
-def _redirect(url: str, location: str) -> str:
+def _resolve_redirect(url: str, location: str) -> str:
     """Where ``location`` leads to from ``url``: only to the same port of this host. Raises ScrapeError."""
     try:
         target = urljoin(url, location.partition("#")[0])
@@ -83,7 +83,7 @@ def _redirect(url: str, location: str) -> str:
     return target
 
 
-def _check(status: int, fields: Mapping[str, str]) -> None:
+def _check_response(status: int, fields: Mapping[str, str]) -> None:
     if status != 200:
         raise ScrapeError(f"HTTP {status}")
     if fields.get("content-encoding", "identity").lower() not in ("", "identity"):
@@ -92,7 +92,7 @@ def _check(status: int, fields: Mapping[str, str]) -> None:
         raise ScrapeError("an answer in another format than text/plain; version=0.0.4, which was requested")
 
 
-async def _feed(parts: AsyncIterator[bytes], parser: ExpositionParser) -> int:
+async def _feed_parser(parts: AsyncIterator[bytes], parser: ExpositionParser) -> int:
     size = 0
     async for part in parts:
         size += len(part)
@@ -103,47 +103,47 @@ async def _feed(parts: AsyncIterator[bytes], parser: ExpositionParser) -> int:
     return size
 
 
-async def _body(reader: asyncio.StreamReader, fields: Mapping[str, str]) -> AsyncIterator[bytes]:
+async def _read_body(reader: asyncio.StreamReader, fields: Mapping[str, str]) -> AsyncIterator[bytes]:
     """The body in parts: chunked, of its declared length, or until the server closes."""
     length = fields.get("content-length", "")
     if "transfer-encoding" in fields:
         if fields["transfer-encoding"].lower() != "chunked":
             raise ScrapeError("a transfer encoding other than chunked")
-        async for part in _chunks(reader):
+        async for part in _read_chunks(reader):
             yield part
     elif length:
         if not (length.isascii() and length.isdigit() and len(length) < 20):
             raise ScrapeError("an invalid length")
         if int(length) > MAX_BYTES:
             raise ScrapeError(f"more than {MAX_BYTES >> 20} MiB")
-        async for part in _exactly(reader, int(length)):
+        async for part in _read_bytes(reader, int(length)):
             yield part
     else:
         while part := await reader.read(_PART):
             yield part
 
 
-async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def _read_chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     while True:
-        size = (await _line(reader)).partition(";")[0].strip(" \t")
+        size = (await _read_chunk_line(reader)).partition(";")[0].strip(" \t")
         if not _HEX.fullmatch(size):
             raise ScrapeError("an invalid chunk")
         if not (left := int(size, 16)):
             return
-        async for part in _exactly(reader, left):
+        async for part in _read_bytes(reader, left):
             yield part
-        if await _line(reader):
+        if await _read_chunk_line(reader):
             raise ScrapeError("an invalid chunk")
 
 
-async def _line(reader: asyncio.StreamReader) -> str:
+async def _read_chunk_line(reader: asyncio.StreamReader) -> str:
     try:
         return (await read_line(reader)).decode("latin-1").rstrip("\r\n")
     except ProbeError:
         raise ScrapeError("an incomplete or invalid chunk") from None
 
 
-async def _exactly(reader: asyncio.StreamReader, left: int) -> AsyncIterator[bytes]:
+async def _read_bytes(reader: asyncio.StreamReader, left: int) -> AsyncIterator[bytes]:
     while left > 0:
         part = await reader.read(min(left, _PART))
         if not part:

@@ -11,11 +11,11 @@ from zlib import crc32
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.replica import Phase, Replica
 from reconciler.engines.host.metrics.exposition import TARGET_LABELS
-from reconciler.engines.host.metrics.scrape import scrape
+from reconciler.engines.host.metrics.scrape import scrape_target
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.signals import LocationSignals
@@ -92,7 +92,7 @@ class Scraper(LocationPart):
     async def _run(self) -> None:
         try:
             while True:
-                with contained("scraping of metrics"):
+                with contain_bugs("scraping of metrics"):
                     self._start_due({target.place: target for target in self._source.targets()})
                 await self._clock.sleep(CHECK)
         finally:
@@ -100,7 +100,7 @@ class Scraper(LocationPart):
 
     def results(self) -> list[TargetMetrics]:
         """The last scrape of each target, in order of their names."""
-        return [self._found[place] for place in sorted(self._found)]
+        return [self._found[container_id] for container_id in sorted(self._found)]
 
     def limitations(self, template: ReplicaTemplate) -> Iterator[str]:
         """A sentence if a workload has metrics, and the settings have no address for them."""
@@ -108,45 +108,47 @@ class Scraper(LocationPart):
             yield "Metrics are not scraped: the settings have no host.metrics.address."
 
     def _start_due(self, targets: Mapping[ContainerId, Target]) -> None:
-        for place in self._due.keys() - targets.keys():
-            del self._due[place]
-            self._found.pop(place, None)
-            self._starting.pop(place, None)
-            self._outages.forget(place)
+        for container_id in self._due.keys() - targets.keys():
+            del self._due[container_id]
+            self._found.pop(container_id, None)
+            self._starting.pop(container_id, None)
+            self._outages.forget(container_id)
         now = self._clock.monotonic()
-        for place in targets.keys() - self._due.keys():
-            self._starting[place] = now + INTERVAL
-        for place, target in targets.items():
-            if now >= self._due.get(place, now) and place not in self._scraping:
-                self._due[place] = next_due(place, now)
-                task = asyncio.create_task(self._scrape(target), name=f"scrape of {place}")
-                self._scraping[place] = task
-                task.add_done_callback(partial(self._remove, place))
+        for container_id in targets.keys() - self._due.keys():
+            self._starting[container_id] = now + INTERVAL
+        for container_id, target in targets.items():
+            if now >= self._due.get(container_id, now) and container_id not in self._scraping:
+                self._due[container_id] = next_due(container_id, now)
+                task = asyncio.create_task(self._scrape(target), name=f"scrape of {container_id}")
+                self._scraping[container_id] = task
+                task.add_done_callback(partial(self._remove, container_id))
 
-    def _remove(self, place: ContainerId, _: asyncio.Task[None]) -> None:
-        del self._scraping[place]
+    def _remove(self, container_id: ContainerId, _: asyncio.Task[None]) -> None:
+        del self._scraping[container_id]
 
     async def _scrape(self, target: Target) -> None:
-        place = target.place
-        with contained(f"scrape of {place}"):
+        container_id = target.place
+        with contain_bugs(f"scrape of {container_id}"):
             async with self._free:
-                found = self._within_budget(place, await scrape(target.port, target.path, target.labels))
-            if place not in self._due:
+                metrics = self._within_budget(
+                    container_id, await scrape_target(target.port, target.path, target.labels)
+                )
+            if container_id not in self._due:
                 return
-            self._found[place] = found
-            if found.error and self._clock.monotonic() < self._starting.get(place, 0.0):
-                self._due[place] = 0.0  # it may not listen yet: the next check tries again
+            self._found[container_id] = metrics
+            if metrics.error and self._clock.monotonic() < self._starting.get(container_id, 0.0):
+                self._due[container_id] = 0.0  # it may not listen yet: the next check tries again
                 return
-            self._starting.pop(place, None)
-            self._outages.note(target, found.error)
+            self._starting.pop(container_id, None)
+            self._outages.note(target, metrics.error)
 
-    def _within_budget(self, place: ContainerId, found: TargetMetrics) -> TargetMetrics:
-        """``found``, or the failure that the metrics of all targets together would be too large."""
-        others = sum(each.size for known, each in self._found.items() if known != place)
-        if others + found.size <= self._settings.budget << 20:
-            return found
+    def _within_budget(self, target_id: ContainerId, target_metrics: TargetMetrics) -> TargetMetrics:
+        """``target_metrics``, or the failure that the metrics of all targets together would be too large."""
+        others = sum(metrics.size for container_id, metrics in self._found.items() if container_id != target_id)
+        if others + target_metrics.size <= self._settings.budget << 20:
+            return target_metrics
         error = f"with it, all metrics of the location exceed host.metrics.budget, {self._settings.budget} MiB"
-        return TargetMetrics(found.labels, error=error, seconds=found.seconds)
+        return TargetMetrics(target_metrics.labels, error=error, seconds=target_metrics.seconds)
 
 
 class _Outages:
@@ -159,33 +161,37 @@ class _Outages:
 
     def note(self, target: Target, error: str) -> None:
         """Take the result of a scrape; ``error`` is "" if it succeeded."""
-        place = target.place
-        self._failures[place] = self._failures.get(place, 0) + 1 if error else 0
-        failing = [each for each, count in self._failures.items() if count >= FAILURES and _same(each, place)]
-        about = place.key, place.container
+        source = target.place
+        self._failures[source] = self._failures.get(source, 0) + 1 if error else 0
+        failing = [
+            container_id
+            for container_id, count in self._failures.items()
+            if count >= FAILURES and _is_same_container(container_id, source)
+        ]
+        about = source.key, source.container
         if error and failing and about not in self._reported:
             self._reported.add(about)
-            text = f"{place.replica}: the metrics of {place.container} at {target.path} cannot be scraped: {error}"
-            self._signals.report(place.key, Reason.SCRAPE_FAILED, text)
+            text = f"{source.replica}: the metrics of {source.container} at {target.path} cannot be scraped: {error}"
+            self._signals.report(source.key, Reason.SCRAPE_FAILED, text)
         elif not failing and about in self._reported:
             self._reported.remove(about)
-            text = f"the metrics of {place.container} are scraped again"
-            self._signals.report(place.key, Reason.SCRAPE_RECOVERED, text)
+            text = f"the metrics of {source.container} are scraped again"
+            self._signals.report(source.key, Reason.SCRAPE_RECOVERED, text)
 
-    def forget(self, place: ContainerId) -> None:
+    def forget(self, container_id: ContainerId) -> None:
         """Forget a container that does not run any more; with the last one, the outage is over without an event."""
-        self._failures.pop(place, None)
-        if not any(_same(each, place) for each in self._failures):
-            self._reported.discard((place.key, place.container))
+        self._failures.pop(container_id, None)
+        if not any(_is_same_container(failure, container_id) for failure in self._failures):
+            self._reported.discard((container_id.key, container_id.container))
 
 
-def _same(one: ContainerId, other: ContainerId) -> bool:
+def _is_same_container(one: ContainerId, other: ContainerId) -> bool:
     return one.key == other.key and one.container == other.container
 
 
-def next_due(place: ContainerId, now: float) -> float:
+def next_due(container_id: ContainerId, now: float) -> float:
     """When a container that is scraped at ``now`` is due again: all in a grid, so that their load is spread."""
-    offset = crc32(str(place).encode()) / 2**32 * INTERVAL
+    offset = crc32(str(container_id).encode()) / 2**32 * INTERVAL
     return offset + ((now - offset) // INTERVAL + 1) * INTERVAL
 
 
@@ -198,12 +204,12 @@ def find_targets(replicas: Iterable[Replica], templates: Mapping[Key, ReplicaTem
             running = container.phase is Phase.RUNNING and container.sigterm_at is None
             # An earlier daemon assigned no port for metrics.
             if metrics is not None and running and metrics.port in replica.ports and template is not None:
-                place = ContainerId(replica.key, replica.name, container.name)
-                labels = label_text(_labels(place, template.env_context))
-                yield Target(place, replica.ports[metrics.port], metrics.path, labels)
+                container_id = ContainerId(replica.key, replica.name, container.name)
+                labels = label_text(_make_labels(container_id, template.env_context))
+                yield Target(container_id, replica.ports[metrics.port], metrics.path, labels)
 
 
-def _labels(place: ContainerId, context: PlatformEnvContext) -> dict[str, str]:
+def _make_labels(container_id: ContainerId, context: PlatformEnvContext) -> dict[str, str]:
     values = {
         "org": context.org,
         "gvc": context.gvc,
@@ -211,8 +217,8 @@ def _labels(place: ContainerId, context: PlatformEnvContext) -> dict[str, str]:
         "provider": context.provider,
         "region": context.region,
         "cluster_id": os.uname().nodename,
-        "workload": place.key.name,
-        "replica": place.replica,
-        "container": place.container,
+        "workload": container_id.key.name,
+        "replica": container_id.replica,
+        "container": container_id.container,
     }
     return {name: values[name] for name in TARGET_LABELS}

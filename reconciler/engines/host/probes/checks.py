@@ -11,9 +11,9 @@ from typing import Protocol
 
 import msgspec
 
-from reconciler.engines.host.probes.connection import connect
-from reconciler.engines.host.probes.grpc import check
-from reconciler.engines.host.probes.http import get
+from reconciler.engines.host.probes.connection import connect_to_port
+from reconciler.engines.host.probes.grpc import check_health
+from reconciler.engines.host.probes.http import fetch_status
 from reconciler.engines.host.probes.response import ProbeError
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
 from reconciler.engines.workload.spec import ContainerSpec
@@ -40,7 +40,7 @@ class ProbeResult(msgspec.Struct, frozen=True):
 class ExecRuntime(Protocol):
     """The part of a runtime that a probe needs."""
 
-    async def exec(self, place: ContainerId, argv: tuple[str, ...], timeout: float) -> ExecResult:
+    async def exec(self, container_id: ContainerId, argv: tuple[str, ...], timeout: float) -> ExecResult:
         """As Runtime.exec."""
 
 
@@ -60,19 +60,19 @@ async def run_probe(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> P
     """
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    answer = await _answer(runtime, asked, probe)
-    if answer.message == _silence(probe) and loop.time() - begun > probe.timeout_seconds + LATE:
+    answer = await _run_probe(runtime, asked, probe)
+    if answer.message == _describe_timeout(probe) and loop.time() - begun > probe.timeout_seconds + LATE:
         return ProbeResult(None, "this host was too busy to ask")
     return answer
 
 
-async def _answer(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> ProbeResult:
+async def _run_probe(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> ProbeResult:
     try:
         async with asyncio.timeout(None if probe.exec else probe.timeout_seconds):
-            fault = await _fault(runtime, asked, probe)
+            fault = await _find_fault(runtime, asked, probe)
             return ProbeResult(not fault, fault)
     except TimeoutError:
-        return ProbeResult(False, _silence(probe))
+        return ProbeResult(False, _describe_timeout(probe))
     except ProbeError as error:
         return ProbeResult(False, str(error))
     except EngineError as error:
@@ -84,32 +84,32 @@ async def _answer(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> Pro
         return ProbeResult(None if error.errno in SHORT else False, why)
 
 
-async def _fault(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> str:
+async def _find_fault(runtime: ExecRuntime, asked: ProbeTarget, probe: Probe) -> str:
     """The problem; "" if there is none."""
     if probe.exec:
         return await _run_command(runtime, asked.place, probe.exec, probe)
     if probe.http_get:
-        status = await get(probe.http_get, _port(asked, probe.http_get), set(asked.ports.values()))
+        status = await fetch_status(probe.http_get, _select_port(asked, probe.http_get), set(asked.ports.values()))
         return "" if 200 <= status < 400 else f"HTTP {status}"
     if probe.grpc:
-        health = await check(_port(asked, probe.grpc))
+        health = await check_health(_select_port(asked, probe.grpc))
         return "" if health == "SERVING" else f"gRPC status {health}"
-    (await connect(_port(asked, probe.tcp_socket or Target()))).close()
+    (await connect_to_port(_select_port(asked, probe.tcp_socket or Target()))).close()
     return ""
 
 
-async def _run_command(runtime: ExecRuntime, place: ContainerId, command: Command, probe: Probe) -> str:
-    executed = await runtime.exec(place, command.command, probe.timeout_seconds)
+async def _run_command(runtime: ExecRuntime, container_id: ContainerId, command: Command, probe: Probe) -> str:
+    executed = await runtime.exec(container_id, command.command, probe.timeout_seconds)
     if executed.timed_out:
-        return _silence(probe)
+        return _describe_timeout(probe)
     return f"exit code {executed.code}" if executed.code else ""
 
 
-def _silence(probe: Probe) -> str:
+def _describe_timeout(probe: Probe) -> str:
     return f"no answer in {probe.timeout_seconds} s"
 
 
-def _port(asked: ProbeTarget, target: Target) -> int:
+def _select_port(asked: ProbeTarget, target: Target) -> int:
     """The port to connect to: the assigned one for the probe's port, or for the container's first port.
 
     A port that the container does not declare is used as it is.

@@ -17,7 +17,7 @@ HOST = "127.0.0.1"
 _READ = 16_384
 
 
-async def connect(port: int) -> socket.socket:
+async def connect_to_port(port: int) -> socket.socket:
     """A connection to ``port``. Raises OSError."""
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
@@ -34,7 +34,7 @@ async def connect(port: int) -> socket.socket:
     return sock
 
 
-async def exchange(sock: socket.socket, request: bytes) -> Head:
+async def exchange_request(sock: socket.socket, request: bytes) -> Head:
     """The head of the response to ``request``; its body is read and discarded. Raises ProbeError and OSError."""
     loop, received = asyncio.get_running_loop(), bytearray()
     await loop.sock_sendall(sock, request)

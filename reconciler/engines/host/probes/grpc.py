@@ -23,19 +23,19 @@ ANSWER = 65_536
 """The largest valid answer to a health check, in bytes."""
 
 
-async def check(port: int) -> str:
+async def check_health(port: int) -> str:
     """The status that the server at ``port`` reports; ``SERVING`` is good (docs/platform/workload.md#probes).
 
     Raises ProbeError and OSError; has no timeout.
     """
     reader, writer = await asyncio.open_connection(HOST, port)
     try:
-        return await _call(reader, writer, port)
+        return await _call_server(reader, writer, port)
     finally:
         writer.transport.abort()
 
 
-async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> str:
+async def _call_server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port: int) -> str:
     from h2.config import H2Configuration
     from h2.connection import H2Connection
     from h2.exceptions import H2Error
@@ -43,7 +43,7 @@ async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port
     connection = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
     try:
         connection.initiate_connection()
-        connection.send_headers(1, _headers(port))
+        connection.send_headers(1, _make_headers(port))
         connection.send_data(1, REQUEST, end_stream=True)
         writer.write(connection.data_to_send())
         answer = _Answer()
@@ -58,7 +58,7 @@ async def _call(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, port
     return answer.status()
 
 
-def _headers(port: int) -> list[tuple[str, str]]:
+def _make_headers(port: int) -> list[tuple[str, str]]:
     return [
         (":method", "POST"),
         (":scheme", "http"),
@@ -91,7 +91,7 @@ class _Answer:
 
         for event in events:
             if isinstance(event, ResponseReceived | TrailersReceived):
-                self._headers |= {_text(name): _text(value) for name, value in event.headers or ()}
+                self._headers |= {_decode_text(name): _decode_text(value) for name, value in event.headers or ()}
             elif isinstance(event, DataReceived):
                 self._body += event.data or b""
                 connection.acknowledge_received_data(event.flow_controlled_length or 0, 1)
@@ -113,7 +113,7 @@ class _Answer:
         return STATUSES.get(number, str(number))
 
 
-def _text(value: str | bytes) -> str:
+def _decode_text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("latin-1")
 
 
@@ -128,11 +128,11 @@ def serving_status(body: bytes) -> int:
     message = memoryview(body)[5:]
     status = at = 0
     while at < len(message):
-        tag, at = _varint(message, at)
+        tag, at = _decode_varint(message, at)
         if tag < 8:
             raise ProbeError("no gRPC answer")
         if tag & 7 == 0:
-            value, at = _varint(message, at)
+            value, at = _decode_varint(message, at)
             status = value if tag >> 3 == 1 else status
         else:
             at = _skip_field(message, at, tag & 7)
@@ -141,7 +141,7 @@ def serving_status(body: bytes) -> int:
     return status
 
 
-def _varint(message: memoryview, at: int) -> tuple[int, int]:
+def _decode_varint(message: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
     while at < len(message) and shift < 64:
         byte = message[at]
@@ -156,7 +156,7 @@ def _varint(message: memoryview, at: int) -> tuple[int, int]:
 def _skip_field(message: memoryview, at: int, wire: int) -> int:
     """The offset of the next field after one of another type: 64 bits, 32 bits, or length-delimited."""
     if wire == 2:
-        length, at = _varint(message, at)
+        length, at = _decode_varint(message, at)
         return at + length
     if wire not in (1, 5):
         raise ProbeError("no gRPC answer")

@@ -12,7 +12,14 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.replica import Container
 from reconciler.engines.host.probes.checks import ExecRuntime, ProbeTarget, run_probe
-from reconciler.engines.host.probes.state import ProbeKind, ProbeState, Verdict, after, initial, next_due
+from reconciler.engines.host.probes.state import (
+    ProbeKind,
+    ProbeState,
+    Verdict,
+    apply_result,
+    make_initial_state,
+    next_due,
+)
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.kinds.workload import Probe
@@ -32,7 +39,9 @@ class Prober:
         self._tasks: dict[ContainerId, list[asyncio.Task[None]]] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    def watch(self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container) -> None:
+    def watch(
+        self, container_id: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container
+    ) -> None:
         """Start probing a running container, in place of its earlier probes.
 
         ``seen`` supplies the start, and with ``ready`` the last verdict, which holds until the probe has failed or
@@ -40,37 +49,37 @@ class Prober:
         since its start is reported too, so that the cause is known. A failed liveness probe is not repeated before the
         next start. Must be called in the event loop.
         """
-        self.forget(place)
-        asked = ProbeTarget(place, container, dict(ports))
+        self.forget(container_id)
+        asked = ProbeTarget(container_id, container, dict(ports))
         probes = (
             (ProbeKind.READINESS, container.readiness, seen.ready),
             (ProbeKind.LIVENESS, container.liveness, True),
         )
-        self._tasks[place] = [
+        self._tasks[container_id] = [
             asyncio.create_task(
-                self._follow(asked, _Question(kind, probe, seen.started), initial(kind, good)),
-                name=f"{kind} probe of {place}",
+                self._follow(asked, _Question(kind, probe, seen.started), make_initial_state(kind, good)),
+                name=f"{kind} probe of {container_id}",
             )
             for kind, probe, good in probes
             if probe is not None
         ]
 
-    def forget(self, place: ContainerId) -> None:
+    def forget(self, container_id: ContainerId) -> None:
         """Stop probing a container, if it is probed, and report nothing about it afterwards."""
-        for task in self._tasks.pop(place, ()):
+        for task in self._tasks.pop(container_id, ()):
             task.cancel()
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
 
     async def close(self) -> None:
         """Stop probing; returns when no probe runs, or after a bounded time."""
-        for place in list(self._tasks):
-            self.forget(place)
+        for task in list(self._tasks):
+            self.forget(task)
         await cancel_and_wait(self._ending, "probes")
 
-    def _is_current(self, place: ContainerId) -> bool:
-        """Whether the calling task still probes ``place``; results for an earlier start are ignored."""
-        return asyncio.current_task() in self._tasks.get(place, ())
+    def _is_current(self, container_id: ContainerId) -> bool:
+        """Whether the calling task still probes ``container_id``; results for an earlier start are ignored."""
+        return asyncio.current_task() in self._tasks.get(container_id, ())
 
     async def _follow(self, asked: ProbeTarget, question: _Question, state: ProbeState) -> None:
         kind, probe = question.kind, question.probe
@@ -89,7 +98,7 @@ class Prober:
         await self._clock.sleep(max(next_due(probe, state, question.started, now, spread) - now, 0.0))
         now = self._clock.monotonic()
         answer = await run_probe(self._runtime, asked, probe)
-        new = after(probe, state, answer.ok, now)
+        new = apply_result(probe, state, answer.ok, now)
         if new.verdict not in (None, state.verdict) and self._is_current(asked.place):
             self._publish(Verdict(asked.place, question.started, kind, new.verdict, answer.message))
         return new

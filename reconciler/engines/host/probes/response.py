@@ -46,7 +46,7 @@ def parse_head(received: bytes | bytearray) -> Head | None:
     """
     begin, end = 0, _END.search(received)
     while end is not None:
-        head = _parse(received, begin, end)
+        head = _parse_fields(received, begin, end)
         if not 100 <= head.status < 200:
             return head
         begin = end.end()
@@ -55,7 +55,7 @@ def parse_head(received: bytes | bytearray) -> Head | None:
     return None
 
 
-def _parse(received: bytes | bytearray, begin: int, end: re.Match[bytes]) -> Head:
+def _parse_fields(received: bytes | bytearray, begin: int, end: re.Match[bytes]) -> Head:
     status = _STATUS.match(received, begin)
     if status is None:
         raise ProbeError("no HTTP answer")

@@ -43,7 +43,7 @@ class ProbeState(msgspec.Struct, frozen=True):
 
     ``verdict`` is None before the first one: the container is then neither ready nor failing. ``successes`` and
     ``failures`` count results in a row. ``first`` and ``asked`` are the times of the first and the last probe;
-    ``counted`` is the time of the last one whose failure counts (see ``after``).
+    ``counted`` is the time of the last one whose failure counts (see ``apply_result``).
     """
 
     verdict: bool | None = None
@@ -54,12 +54,12 @@ class ProbeState(msgspec.Struct, frozen=True):
     counted: float = 0.0
 
 
-def initial(kind: ProbeKind, good: bool) -> ProbeState:
+def make_initial_state(kind: ProbeKind, good: bool) -> ProbeState:
     """The state before the first result: a container is alive until it fails; a ready one (``good``) stays ready."""
     return ProbeState(verdict=True if good or kind is ProbeKind.LIVENESS else None)
 
 
-def after(probe: Probe, state: ProbeState, ok: bool | None, now: float) -> ProbeState:
+def apply_result(probe: Probe, state: ProbeState, ok: bool | None, now: float) -> ProbeState:
     """``state`` after the result of the probe at ``now`` (docs/platform/workload.md#rollout).
 
     ``successThreshold`` successes in a row make the verdict good, ``failureThreshold`` failures make it bad. A failure
@@ -71,7 +71,7 @@ def after(probe: Probe, state: ProbeState, ok: bool | None, now: float) -> Probe
         successes = state.successes + 1
         verdict = True if successes >= probe.success_threshold else state.verdict
         return ProbeState(verdict, successes, 0, first, now, now)
-    if _starting(state) and state.asked is not None and now < state.counted + probe.period_seconds:
+    if _is_starting(state) and state.asked is not None and now < state.counted + probe.period_seconds:
         return msgspec.structs.replace(state, asked=now)
     if ok is None and state.verdict is not None:
         return msgspec.structs.replace(state, first=first, asked=now, counted=now)
@@ -92,11 +92,11 @@ def next_due(probe: Probe, state: ProbeState, started: float, now: float, spread
         due = started + probe.initial_delay_seconds
         return now + spread * probe.period_seconds if now - due > probe.period_seconds else due
     regular = state.counted + probe.period_seconds
-    if not _starting(state):
+    if not _is_starting(state):
         # The nearest tick, not the next one: each probe runs a little late, and would lose a tick in every period.
         return round(regular * TICKS) / TICKS
     return min(regular, state.asked + min(max(state.asked - state.first, EAGER), PATIENT))
 
 
-def _starting(state: ProbeState) -> bool:
+def _is_starting(state: ProbeState) -> bool:
     return state.verdict is None and state.successes == 0

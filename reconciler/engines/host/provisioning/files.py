@@ -21,7 +21,7 @@ from reconciler.engines.host.disk.directories import (
     replace_directory,
 )
 from reconciler.engines.host.disk.ownership import Owner, allow_traversal, make_for_images, make_readable, make_shared
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.runtimes.protocol import ContainerFiles, ContainerId, Mount
 from reconciler.engines.host.volumes.layout import VolumeFiles
 from reconciler.engines.protocol import SecretReader
@@ -61,7 +61,7 @@ class Files:
 
     def provide(
         self,
-        place: ContainerId,
+        container_id: ContainerId,
         index: int,
         container: Container,
         owner: Owner,
@@ -75,19 +75,19 @@ class Files:
         """
         plans = plan_mounts(container, self._reveal, self._scheme)
         try:
-            found = {
-                plan.volumeset: copies.get(plan.volumeset) or self.volume(place.key.gvc, plan.volumeset, index)
+            paths = {
+                plan.volumeset: copies.get(plan.volumeset) or self.volume(container_id.key.gvc, plan.volumeset, index)
                 for plan in plans
                 if isinstance(plan, VolumeMount)
             }
-            mounts = self._mounts(place, plans, owner, found)
-            scratch = _of_replica(self._root / "scratch", place.key, place.replica)
-            private = scratch / _PRIVATE / file_name(place.container)
+            mounts = self._mounts(container_id, plans, owner, paths)
+            scratch = _of_replica(self._root / "scratch", container_id.key, container_id.replica)
+            private = scratch / _PRIVATE / file_name(container_id.container)
         except OSError as error:
             raise write_error(
-                f"the files of {place.replica}, container {place.container}, cannot be made", error
+                f"the files of {container_id.replica}, container {container_id.container}, cannot be made", error
             ) from None
-        return ContainerFiles(place, mounts, owner, private, self.endpoints / place.key.gvc)
+        return ContainerFiles(container_id, mounts, owner, private, self.endpoints / container_id.key.gvc)
 
     def volume(self, gvc: str, volumeset: str, index: int) -> Path:
         """The path of the volume ``index`` of a volume set while it is attached."""
@@ -101,7 +101,7 @@ class Files:
         for base in self._bases():
             path = _of_replica(base, key, replica)
             try:
-                remove(path)
+                remove_tree(path)
             except OSError as error:
                 raise write_error(f"the files of {replica} cannot be removed", error) from None
             with self._lock:
@@ -109,7 +109,7 @@ class Files:
 
     def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove the files of replicas other than ``replicas``, which a crash may have left, as far as possible."""
-        for key, replica in {found for base in self._bases() for found in _replicas_below(base)}:
+        for key, replica in {replica for base in self._bases() for replica in _replicas_below(base)}:
             if (key, replica) not in replicas:
                 with suppress(EngineError):
                     self.clear(key, replica)
@@ -119,16 +119,16 @@ class Files:
         return [scratch, self._on_disk, *([self._in_memory] if self._in_memory is not None else [])]
 
     def _mounts(
-        self, place: ContainerId, plans: tuple[Planned, ...], owner: Owner, volumes: Mapping[str, Path]
+        self, container_id: ContainerId, plans: tuple[Planned, ...], owner: Owner, volumes: Mapping[str, Path]
     ) -> tuple[Mount, ...]:
         secrets = [plan for plan in plans if isinstance(plan, SecretMount)]
-        scratch = _of_replica(self._root / "scratch", place.key, place.replica)
+        scratch = _of_replica(self._root / "scratch", container_id.key, container_id.replica)
         with self._lock:
             make_traversable(self._root, scratch.parent)
             # Volumes for users that are not known yet are open to all, and containers reach them through mounts alone.
             scratch.mkdir(mode=0o700, exist_ok=True)
             scratch.chmod(0o700 if owner.of_image else TRAVERSABLE)
-        at = self._secrets(place, secrets, owner)
+        at = self._secrets(container_id, secrets, owner)
         mounts = []
         for plan in plans:
             match plan:
@@ -140,23 +140,23 @@ class Files:
                     mounts.append(Mount(volumes[name], path, read_only=False))
         return tuple(mounts)
 
-    def _secrets(self, place: ContainerId, secrets: list[SecretMount], owner: Owner) -> Path:
+    def _secrets(self, container_id: ContainerId, secrets: list[SecretMount], owner: Owner) -> Path:
         """Write the secrets of a container, each under its position, and return the directory; no secrets, no files."""
         if not secrets:
             return self._on_disk
         with self._lock:
             base = self._private(owner)
-            at = _of_replica(base, place.key, place.replica) / file_name(place.container)
+            at = _of_replica(base, container_id.key, container_id.replica) / file_name(container_id.container)
             make_traversable(base, at.parent)
         fresh = make_replacement(at)
         for position, secret in enumerate(secrets):
             target = fresh / str(position)
             if secret.single:
-                _write(target, secret.files[""], owner)
+                _write_file(target, secret.files[""], owner)
                 continue
             target.mkdir(mode=0o700)
             for name, content in secret.files.items():
-                _write(target / file_name(name), content, owner)
+                _write_file(target / file_name(name), content, owner)
             make_readable(target, owner, 0o500)
         make_readable(fresh, owner, 0o500)
         replace_directory(at, fresh)
@@ -168,9 +168,9 @@ class Files:
         if path is not None and path.parent.is_mount():
             with suppress(OSError):
                 path.mkdir(mode=0o700, exist_ok=True)
-                found = path.lstat()
-                closed = stat.S_IMODE(found.st_mode) in (0o700, 0o711)
-                if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and closed:
+                stat_result = path.lstat()
+                closed = stat.S_IMODE(stat_result.st_mode) in (0o700, 0o711)
+                if stat.S_ISDIR(stat_result.st_mode) and stat_result.st_uid == os.geteuid() and closed:
                     allow_traversal(path, owner)
                     return path
         path = self._on_disk
@@ -194,7 +194,7 @@ def _make_scratch(path: Path, owner: Owner) -> Path:
     return path
 
 
-def _write(path: Path, content: bytes, owner: Owner) -> None:
+def _write_file(path: Path, content: bytes, owner: Owner) -> None:
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as file:
         file.write(content)
     make_readable(path, owner, 0o400)

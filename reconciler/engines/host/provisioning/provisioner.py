@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.dataplane.ports import bindable, free_ports
+from reconciler.engines.host.dataplane.ports import can_bind_port, free_ports
 from reconciler.engines.host.decisions.replica import Phase, Replica, container_of
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.part import LocationPart
@@ -21,7 +21,7 @@ from reconciler.engines.host.volumesets.attachments import holder_name
 from reconciler.engines.host.volumesets.verifier import CheckRun
 from reconciler.engines.host.volumesets.volume_sets import VolumeSets
 from reconciler.engines.protocol import SecretReader
-from reconciler.engines.workload.environment import environment, unset_variables
+from reconciler.engines.workload.environment import build_environment, unset_variables
 from reconciler.engines.workload.object_stores import unmounted_stores
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
@@ -80,27 +80,27 @@ class Provisioner(LocationPart):
         for port in ports.values():
             _ports_in_use[port] = (key, replica)
 
-    def ports(self, wanted: WorkloadSpec, name: str) -> dict[int, int]:
+    def ports(self, spec: WorkloadSpec, name: str) -> dict[int, int]:
         """A port of this host for each declared one, and for metrics. Raises EngineError, reason NoFreePort."""
-        declared = list(dict.fromkeys(port for container in wanted.containers for port in container.assigned_ports))
-        found = free_ports(declared, _ports_in_use.keys(), self._port_seed(wanted.key, name), self._among)
-        for port in found.values():
-            _ports_in_use[port] = (wanted.key, name)
-        return found
+        declared = list(dict.fromkeys(port for container in spec.containers for port in container.assigned_ports))
+        assigned_ports = free_ports(declared, _ports_in_use.keys(), self._port_seed(spec.key, name), self._among)
+        for port in assigned_ports.values():
+            _ports_in_use[port] = (spec.key, name)
+        return assigned_ports
 
     def reassign_ports(self, replica: Replica, container: str) -> dict[int, int]:
         """The ports of ``replica``, with new ones for ports of ``container`` that another program listens on."""
-        mine = next((each.wanted.assigned_ports for each in replica.containers if each.name == container), ())
+        mine = next((member.wanted.assigned_ports for member in replica.containers if member.name == container), ())
         if self._runtime.holds_ports(replica.key, replica.name):
             return replica.ports
-        lost = [port for port in mine if port not in replica.ports or not bindable(replica.ports[port])]
+        lost = [port for port in mine if port not in replica.ports or not can_bind_port(replica.ports[port])]
         if not lost:
             return replica.ports
-        found = free_ports(lost, _ports_in_use.keys(), self._port_seed(replica.key, replica.name), self._among)
-        for declared, port in found.items():
+        assigned_ports = free_ports(lost, _ports_in_use.keys(), self._port_seed(replica.key, replica.name), self._among)
+        for declared, port in assigned_ports.items():
             _ports_in_use.pop(replica.ports.get(declared, 0), None)
             _ports_in_use[port] = (replica.key, replica.name)
-        return {**replica.ports, **found}
+        return {**replica.ports, **assigned_ports}
 
     def _port_seed(self, key: Key, name: str) -> str:
         """A different seed for each daemon; otherwise all would try the same ports for replicas of the same name."""
@@ -119,9 +119,9 @@ class Provisioner(LocationPart):
 
         ``is_there`` is whether the replica still exists. Raises EngineError.
         """
-        for each in replica.containers:
-            if each.phase is Phase.RUNNING and replica.ending is None:
-                await self._attach_by(self._volumes.attach_again, replica, each.name)
+        for container in replica.containers:
+            if container.phase is Phase.RUNNING and replica.ending is None:
+                await self._attach_by(self._volumes.attach_again, replica, container.name)
         if not is_there():
             await self._volumes.attachments.detach(holder_name(replica.key, replica.name))
 
@@ -145,40 +145,48 @@ class Provisioner(LocationPart):
             container_of(replica, container).wanted.image or spec.image,
             replica.ports,
         )
-        return self._launch(template, _overridden(spec, replica), run)
+        return self._launch(template, _apply_overrides(spec, replica), run)
 
-    def launch_check(self, place: ContainerId, check: CheckRun) -> ContainerStart:
+    def launch_check(self, container_id: ContainerId, check: CheckRun) -> ContainerStart:
         """Everything to start a container like one of the newest version, which runs a check of its volume's copy.
 
         It has no other volume of a volume set, and no ports. Raises EngineError.
         """
         template = self._newest(check.workload)
-        found = [each for each in template.spec.containers if each.name == check.container]
-        wanted = [each for each in template.desired.containers if each.name == check.container]
-        if not found or not wanted:
+        container_specs = [container for container in template.spec.containers if container.name == check.container]
+        containers = [container for container in template.desired.containers if container.name == check.container]
+        if not container_specs or not containers:
             message = f"{check.workload} has no container {check.container} any more"
             raise EngineError(message, reason=Reason.TEMPLATE_NOT_FOUND)
         name, (command, *args) = check.volume.volumeset.name, check.command
         own = f"{VOLUMESET_URI}{name}"
         spec = msgspec.structs.replace(
-            found[0],
+            container_specs[0],
             command=command,
             args=tuple(args),
-            volumes=tuple(at for at in found[0].volumes if at.uri == own or not at.uri.startswith(VOLUMESET_URI)),
+            volumes=tuple(
+                at for at in container_specs[0].volumes if at.uri == own or not at.uri.startswith(VOLUMESET_URI)
+            ),
         )
         desired = template.desired
         return self._launch(
             template,
             spec,
             ContainerRun(
-                *(place, desired.version, desired.config_hash, check.volume.index, wanted[0].image or spec.image),
+                *(
+                    container_id,
+                    desired.version,
+                    desired.config_hash,
+                    check.volume.index,
+                    containers[0].image or spec.image,
+                ),
                 volumes={name: check.path},
             ),
         )
 
-    async def release_check(self, place: ContainerId) -> None:
+    async def release_check(self, container_id: ContainerId) -> None:
         """Remove the files of a container that ran a check. Raises EngineError."""
-        await asyncio.to_thread(self._files.clear, place.key, place.replica)
+        await asyncio.to_thread(self._files.clear, container_id.key, container_id.replica)
 
     def owner(self, key: Key) -> Owner:
         """The user and group of the files of a workload's containers. Raises EngineError."""
@@ -192,15 +200,17 @@ class Provisioner(LocationPart):
         return template
 
     def _launch(self, template: ReplicaTemplate, spec: Container, run: ContainerRun) -> ContainerStart:
-        place, container = run.place, run.place.container
+        container_id, container = run.place, run.place.container
         owner = self._runtime.owner(template.desired)
-        files = self._files.provide(place, run.index, spec, owner, run.volumes)
+        files = self._files.provide(container_id, run.index, spec, owner, run.volumes)
         view = self._runtime.make_view(files, run.ports, spec.working_dir)
-        wanted = next(each for each in template.desired.containers if each.name == container)
-        env = environment(spec, template.env_context, view, self._reveal)
+        desired_spec = next(
+            container_spec for container_spec in template.desired.containers if container_spec.name == container
+        )
+        env = build_environment(spec, template.env_context, view, self._reveal)
         command, *args = expand_arguments((spec.command, *spec.args), env)
         return ContainerStart(
-            place,
+            container_id,
             run.version,
             run.config_hash,
             run.index,
@@ -211,13 +221,13 @@ class Provisioner(LocationPart):
             directory=view.directory,
             user=owner.user,
             group=owner.group,
-            cpu=wanted.cpu,
-            memory=wanted.memory,
+            cpu=desired_spec.cpu,
+            memory=desired_spec.memory,
             processes=self._settings.pids_limit,
-            ports={port: run.ports[port] for port in wanted.assigned_ports if port in run.ports},
+            ports={port: run.ports[port] for port in desired_spec.assigned_ports if port in run.ports},
             mounts=files.mounts,
             replica_ports=run.ports,
-            siblings=tuple(each.name for each in template.desired.containers),
+            siblings=tuple(container.name for container in template.desired.containers),
             restriction=template.desired.restriction,
             stores=store_mounts(spec, template.access, self._reveal) if self._runtime.mounts_stores else (),
             ids=owner.ids,
@@ -235,7 +245,7 @@ class Provisioner(LocationPart):
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove what a crash left of replicas other than ``replicas``, as far as that is possible."""
-        await self._volumes.attachments.prune({holder_name(*each) for each in replicas})
+        await self._volumes.attachments.prune({holder_name(*replica) for replica in replicas})
         await asyncio.to_thread(self._files.prune, replicas)
 
     async def release(self, replica: Replica) -> None:
@@ -254,25 +264,29 @@ class Provisioner(LocationPart):
         """The template of the replica's version; after a restart of the daemon only the newest, and those of
         executions, are known."""
         template = self._templates.get(replica.key, replica.version, replica.config_hash)
-        found = [each for each in template.spec.containers if each.name == container] if template is not None else []
-        if template is None or not found:
+        containers = (
+            [container_spec for container_spec in template.spec.containers if container_spec.name == container]
+            if template is not None
+            else []
+        )
+        if template is None or not containers:
             message = f"version {replica.version} of {replica.key} is no longer known; a newer one takes its place"
             raise EngineError(message, reason=Reason.TEMPLATE_NOT_FOUND)
-        return template, found[0]
+        return template, containers[0]
 
 
-def _overridden(spec: Container, replica: Replica) -> Container:
+def _apply_overrides(spec: Container, replica: Replica) -> Container:
     """``spec`` with the overrides of an execution on demand; its variables win over those of the same name."""
     overrides = replica.run.overrides if replica.run is not None else ()
-    for each in overrides:
-        if each.name != spec.name:
+    for override in overrides:
+        if override.name != spec.name:
             continue
-        own = tuple(Variable(one.name, one.value) for one in each.env or ())
+        own = tuple(Variable(one.name, one.value) for one in override.env or ())
         names = {one.name for one in own}
         spec = msgspec.structs.replace(
             spec,
-            command=spec.command if each.command is None else each.command,
-            args=spec.args if each.args is None else each.args,
+            command=spec.command if override.command is None else override.command,
+            args=spec.args if override.args is None else override.args,
             env=(*(one for one in spec.env if one.name not in names), *own),
         )
     return spec

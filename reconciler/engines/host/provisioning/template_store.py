@@ -41,17 +41,17 @@ class TemplateFiles:
             stored = replace(template, env_context=replace(template.env_context, token=""))
             write_atomic(path, msgspec.json.encode(stored), 0o600)
 
-    def load(self, key: Key, made: Made) -> ReplicaTemplate | None:
+    def load(self, key: Key, revision: Made) -> ReplicaTemplate | None:
         """The stored template; None if there is none, or if it cannot be read. Raises EngineError."""
         try:
-            stored = msgspec.json.decode(self._path(key, made).read_bytes(), type=ReplicaTemplate)
+            stored = msgspec.json.decode(self._path(key, revision).read_bytes(), type=ReplicaTemplate)
         except (OSError, msgspec.DecodeError):
             return None
         return replace(stored, env_context=replace(stored.env_context, token=self._tokens.of(key)))
 
     def retain(self, key: Key, in_use: Collection[Made]) -> None:
         """Remove the files of ``key`` for all but ``in_use``."""
-        remaining = {self._path(key, made) for made in in_use}
+        remaining = {self._path(key, revision) for revision in in_use}
         for path in list_paths(self._root / key.gvc / key.name, "*.json"):
             if path not in remaining:
                 with suppress(OSError):
@@ -69,8 +69,8 @@ class TemplateFiles:
         with suppress(OSError):
             (self._root / key.gvc / key.name).rmdir()
 
-    def _path(self, key: Key, made: Made) -> Path:
-        return self._root / key.gvc / key.name / f"{made[0]}-{made[1]}.json"
+    def _path(self, key: Key, revision: Made) -> Path:
+        return self._root / key.gvc / key.name / f"{revision[0]}-{revision[1]}.json"
 
 
 class TemplateStore(LocationPart):
@@ -88,9 +88,11 @@ class TemplateStore(LocationPart):
         """
         desired = template.desired
         older = self._templates.get(desired.key, {})
-        known = next((each.created for each in older.values() if each.desired.version == desired.version), "")
-        template = replace(template, created=known or template.created)
-        remaining = {made: each for made, each in older.items() if made in in_use}
+        created = next(
+            (template.created for template in older.values() if template.desired.version == desired.version), ""
+        )
+        template = replace(template, created=created or template.created)
+        remaining = {revision: template for revision, template in older.items() if revision in in_use}
         self._templates[desired.key] = remaining | {(desired.version, desired.config_hash): template}
         self.newest[desired.key] = template
         if self._files is not None and desired.type is Type.CRON:
@@ -105,22 +107,22 @@ class TemplateStore(LocationPart):
 
     def get(self, key: Key, version: int, config_hash: str) -> ReplicaTemplate | None:
         """The template for ``version`` and ``config_hash``; None if it is unknown. Raises EngineError."""
-        known, made = self._templates.setdefault(key, {}), (version, config_hash)
-        if made not in known and self._files is not None:
-            stored = self._files.load(key, made)
-            known |= {made: stored} if stored is not None else {}
-        return known.get(made)
+        templates, revision = self._templates.setdefault(key, {}), (version, config_hash)
+        if revision not in templates and self._files is not None:
+            stored = self._files.load(key, revision)
+            templates |= {revision: stored} if stored is not None else {}
+        return templates.get(revision)
 
     def specification(self, record: Record) -> Specification:
         """The spec of ``record``; its body is decoded only if the newest template has another digest."""
-        made = self.newest.get(record.key)
-        if made is not None and made.desired.digest == record.digest:
-            return made.spec
+        template = self.newest.get(record.key)
+        if template is not None and template.desired.digest == record.digest:
+            return template.spec
         return read_specification(record.body)
 
     def created(self, key: Key) -> dict[int, str]:
         """The creation time of each known version of the workload, ISO 8601."""
-        return {each.desired.version: each.created for each in self._templates.get(key, {}).values()}
+        return {template.desired.version: template.created for template in self._templates.get(key, {}).values()}
 
     def retain(self, keys: Collection[Key]) -> None:
         """Remove the files of all workloads but ``keys``."""

@@ -27,13 +27,13 @@ class Tokens(LocationPart):
         path = self._path(key)
         with suppress(FileNotFoundError):
             try:
-                known = path.read_bytes()
+                stored = path.read_bytes()
             except FileNotFoundError:
                 raise
             except OSError as error:
                 raise write_error(f"the token of {key} cannot be read", error) from None
-            if known.startswith(TOKEN_PREFIX.encode()):
-                return known.decode("ascii", "replace")
+            if stored.startswith(TOKEN_PREFIX.encode()):
+                return stored.decode("ascii", "replace")
         token = make_token(self._location, key)
         write_atomic(path, token.encode(), 0o600)
         return token
@@ -52,7 +52,7 @@ class Tokens(LocationPart):
 def is_stored(root: Path, key: Key, token: str) -> bool:
     """Whether ``token`` is that of the workload ``key``, of the location whose directory is ``root``."""
     try:
-        known = (root / FOLDER / key.gvc / key.name).read_bytes()
+        stored = (root / FOLDER / key.gvc / key.name).read_bytes()
     except (ValueError, OSError):
         return False
-    return hmac.compare_digest(known, token.encode("utf-8", "surrogatepass"))
+    return hmac.compare_digest(stored, token.encode("utf-8", "surrogatepass"))

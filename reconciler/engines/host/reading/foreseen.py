@@ -23,8 +23,12 @@ def foresee_limitations(settings: Settings, records: Records, steps: Iterable[St
     """The limitations that ``steps`` add to those of the recorded workloads; workloads with the same one share an
     entry."""
     bound = settings.locations
-    hosted = {name: runtime_plugin(runtime_of(settings, name)) for name, each in bound.items() if each.engine == ENGINE}
-    found = sorted(
+    hosted = {
+        name: runtime_plugin(runtime_of(settings, name))
+        for name, location_settings in bound.items()
+        if location_settings.engine == ENGINE
+    }
+    limitations = sorted(
         (message, step.location, step.key)
         for step in steps
         if step.key.kind is Kind.WORKLOAD and step.location in hosted and step.action is not Action.DELETE
@@ -32,22 +36,22 @@ def foresee_limitations(settings: Settings, records: Records, steps: Iterable[St
     )
     return [
         ForeseenLimitation(message, location, tuple(key for _, _, key in members))
-        for (message, location), members in groupby(found, key=lambda each: each[:2])
+        for (message, location), members in groupby(limitations, key=lambda limitation: limitation[:2])
     ]
 
 
 def foresee_stops(settings: Settings, records: Records, steps: Iterable[Step]) -> list[ForeseenStop]:
     """The replicas that stop since ``steps`` make their volumes larger, which cannot grow in use."""
-    hosted = {name for name, each in settings.locations.items() if each.engine == ENGINE}
+    hosted = {name for name, location_settings in settings.locations.items() if location_settings.engine == ENGINE}
     return sorted(
         ForeseenStop(step.location, step.key, message)
         for step in steps
         if step.key.kind is Kind.VOLUMESET and step.location in hosted and step.action is Action.UPDATE
-        for message in _stops(records, step)
+        for message in _list_stops(records, step)
     )
 
 
-def _stops(records: Records, step: Step) -> Iterator[str]:
+def _list_stops(records: Records, step: Step) -> Iterator[str]:
     past = records.applied.at(step.key, step.location)
     state, capacity = read_volumes(past.state) if past is not None else None, read_capacity(step.body)
     for volume in state.volumes if state is not None else ():
@@ -61,11 +65,13 @@ def _stops(records: Records, step: Step) -> Iterator[str]:
 
 def _new_sentences(records: Records, step: Step, runtime: RuntimePlugin) -> Iterator[str]:
     past = records.applied.at(step.key, step.location)
-    known = set(_sentences(step, past.body, runtime)) if past is not None and past.engine == step.engine else set()
-    return (sentence for sentence in _sentences(step, step.body, runtime) if sentence not in known)
+    former_sentences = (
+        set(_list_limitations(step, past.body, runtime)) if past is not None and past.engine == step.engine else set()
+    )
+    return (sentence for sentence in _list_limitations(step, step.body, runtime) if sentence not in former_sentences)
 
 
-def _sentences(step: Step, body: bytes, runtime: RuntimePlugin) -> Iterator[str]:
+def _list_limitations(step: Step, body: bytes, runtime: RuntimePlugin) -> Iterator[str]:
     spec = read_specification(body)
     applied = AppliedWorkload(step.key, step.location, spec, step.version, step.digest)
     return runtime.foreseen_limitations(workload_spec(applied, ""))

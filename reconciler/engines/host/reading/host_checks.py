@@ -9,8 +9,17 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from reconciler.checks import ENTER, WRITE, Check, Identity, fine, problem, unreadable, warning
-from reconciler.engines.host.dataplane.choice import HAPROXY, choose, proxy_directory
+from reconciler.checks import (
+    ENTER,
+    WRITE,
+    Check,
+    Identity,
+    check_read_access,
+    make_ok_check,
+    make_problem,
+    make_warning,
+)
+from reconciler.engines.host.dataplane.choice import HAPROXY, choose_dataplane, proxy_directory
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, find_master
 from reconciler.engines.host.dataplane.haproxy.program import OLDEST, find_program
@@ -35,41 +44,43 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
     places = sorted(name for name, bound in settings.locations.items() if bound.engine == ENGINE)
     if not places:
         return
-    parts = (_runtimes(settings, places, who, proc), _planes(settings, places, who), _memory(who))
-    found = [*chain.from_iterable(parts), *_ports(settings, proc), *_limits(pid, proc)]
-    found += [*_metrics(settings, pid, proc), *_exports(settings, who)]
-    yield from found
-    if not found:
-        yield fine(ABOUT, f"{', '.join(places)}: all that workloads need is here{_served(settings, places)}")
+    parts = (_check_runtimes(settings, places, who, proc), _check_planes(settings, places, who), _check_memory(who))
+    checks = [*chain.from_iterable(parts), *_check_ports(settings, proc), *_check_limits(pid, proc)]
+    checks += [*_check_metrics(settings, pid, proc), *_check_exports(settings, who)]
+    yield from checks
+    if not checks:
+        yield make_ok_check(
+            ABOUT, f"{', '.join(places)}: all that workloads need is here{_describe_proxy(settings, places)}"
+        )
 
 
-def _planes(settings: Settings, places: list[str], who: Identity) -> Iterator[Check]:
+def _check_planes(settings: Settings, places: list[str], who: Identity) -> Iterator[Check]:
     """Check the HAProxy of the locations that use it, or could."""
-    choices = {place: choose(settings, place) for place in places}
-    passed_over = [place for place, each in choices.items() if each.problem and each.name != HAPROXY]
+    choices = {location: choose_dataplane(settings, location) for location in places}
+    passed_over = [location for location, choice in choices.items() if choice.problem and choice.name != HAPROXY]
     if passed_over:
         message = f"{choices[passed_over[0]].problem}; at {', '.join(passed_over)} the daemon takes its place"
-        yield warning(ABOUT, message, "install a newer one that was built with Lua, or set `dataplane: builtin`")
-    named = [place for place, each in choices.items() if each.name == HAPROXY]
+        yield make_warning(ABOUT, message, "install a newer one that was built with Lua, or set `dataplane: builtin`")
+    named = [location for location, choice in choices.items() if choice.name == HAPROXY]
     program = find_program() if named else None
     where, oldest = ", ".join(named), ".".join(map(str, OLDEST))
     if program is not None and program.failure:
         message = f"{program.defect}; the endpoints of {where} stay as they are until it does"
-        yield problem(ABOUT, message, "reinstall haproxy, or set `dataplane: builtin`")
+        yield make_problem(ABOUT, message, "reinstall haproxy, or set `dataplane: builtin`")
     elif named and (program is None or not program.usable):
-        found = f"HAProxy {program.text} is installed" if program is not None else "HAProxy is not installed"
-        message = f"{found}, and the endpoints of {where} need {oldest} or newer"
-        yield problem(ABOUT, message, "apt-get install haproxy, or set `dataplane: builtin`")
+        text = f"HAProxy {program.text} is installed" if program is not None else "HAProxy is not installed"
+        message = f"{text}, and the endpoints of {where} need {oldest} or newer"
+        yield make_problem(ABOUT, message, "apt-get install haproxy, or set `dataplane: builtin`")
     elif program is not None and not program.lua:
         what = "requests do not wait for the end of a hold, nor outlast a reload"
         message = f"HAProxy {program.text} lacks Lua: at {where}, {what}"
-        yield warning(ABOUT, message, "install a HAProxy that was built with Lua, as Debian's is")
+        yield make_warning(ABOUT, message, "install a HAProxy that was built with Lua, as Debian's is")
     if program is not None and program.usable and who.uid:
-        for place in named:
-            ingress = settings.locations[place].ingress
-            directory = proxy_directory(find_directory(settings.state, place))
+        for location in named:
+            ingress = settings.locations[location].ingress
+            directory = proxy_directory(find_directory(settings.state, location))
             privileged = ingress is not None and min(ingress.http_port, ingress.https_port) < PRIVILEGED
-            yield from check_unit(ProxyUnit(place), directory, privileged=privileged)
+            yield from check_unit(ProxyUnit(location), directory, privileged=privileged)
 
 
 def check_unit(unit: ProxyUnit, directory: Path, *, privileged: bool) -> Iterator[Check]:
@@ -81,68 +92,68 @@ def check_unit(unit: ProxyUnit, directory: Path, *, privileged: bool) -> Iterato
         # Another user may not see it.
         if os.path.exists(directory / CONFIG) and find_master(directory) is None:
             message = f"{unit.service} has not started HAProxy: the endpoints of {unit.location} do not answer"
-            yield problem(ABOUT, message, f"see `systemctl status {unit.service}`")
+            yield make_problem(ABOUT, message, f"see `systemctl status {unit.service}`")
     elif unit.has_systemd and privileged:
         message = f"the daemon starts the HAProxy of {unit.location} itself, which cannot listen at ports below 1024"
-        yield warning(ABOUT, message, f"install systemd/reconciler-haproxy@.*, then {unit.advice}")
+        yield make_warning(ABOUT, message, f"install systemd/reconciler-haproxy@.*, then {unit.advice}")
 
 
-def _served(settings: Settings, places: list[str]) -> str:
+def _describe_proxy(settings: Settings, places: list[str]) -> str:
     """What serves the endpoints, if it is HAProxy somewhere."""
-    named = [place for place in places if choose(settings, place).name == HAPROXY]
+    named = [location for location in places if choose_dataplane(settings, location).name == HAPROXY]
     program = find_program() if named else None
     return f"; HAProxy {program.text} serves the endpoints of {', '.join(named)}" if program is not None else ""
 
 
-def _runtimes(settings: Settings, places: list[str], who: Identity, proc: Path) -> Iterator[Check]:
+def _check_runtimes(settings: Settings, places: list[str], who: Identity, proc: Path) -> Iterator[Check]:
     """Check the runtimes of ``places``, each runtime once."""
-    for name in sorted({runtime_of(settings, place) for place in places}):
-        for found in runtime_plugin(name).check_host(settings, proc, who.uid == os.geteuid()):
-            message = f"{who.name} {found.message}" if found.of_user else found.message
-            yield (problem if found.fatal else warning)(ABOUT, message, found.advice)
+    for name in sorted({runtime_of(settings, location) for location in places}):
+        for host_problem in runtime_plugin(name).check_host(settings, proc, who.uid == os.geteuid()):
+            message = f"{who.name} {host_problem.message}" if host_problem.of_user else host_problem.message
+            yield (make_problem if host_problem.fatal else make_warning)(ABOUT, message, host_problem.advice)
 
 
-def _memory(who: Identity) -> Iterator[Check]:
+def _check_memory(who: Identity) -> Iterator[Check]:
     if not (MEMORY.is_dir() and who.may(MEMORY, WRITE | ENTER)):
         message = f"{who.name} may not write to {MEMORY}: files of mounted secrets lie on disk"
-        yield warning(ABOUT, message, f"mount -t tmpfs -o mode=1777 tmpfs {MEMORY}")
+        yield make_warning(ABOUT, message, f"mount -t tmpfs -o mode=1777 tmpfs {MEMORY}")
 
 
-def _exports(settings: Settings, who: Identity) -> Iterator[Check]:
+def _check_exports(settings: Settings, who: Identity) -> Iterator[Check]:
     """Check restic and the file of its password, if snapshots are exported."""
     restic = settings.snapshots.export.restic
     if restic is None:
         return
     if shutil.which("restic") is None:
-        yield problem(ABOUT, "restic is not installed, so no snapshot is exported", "apt-get install restic")
-    if (missing := unreadable(restic.password_file, ABOUT, who)) is not None:
+        yield make_problem(ABOUT, "restic is not installed, so no snapshot is exported", "apt-get install restic")
+    if (missing := check_read_access(restic.password_file, ABOUT, who)) is not None:
         yield missing
 
 
-def _ports(settings: Settings, proc: Path) -> Iterator[Check]:
+def _check_ports(settings: Settings, proc: Path) -> Iterator[Check]:
     host = settings.host
     replicas = range(host.first_port, host.last_port + 1)
     endpoints = range(host.first_service_port, host.last_service_port + 1)
-    lowest, highest = _outgoing(proc)
+    lowest, highest = _read_outgoing_ports(proc)
     listening = listening_ports(proc)
     for ours, users, first, last in (
         (replicas, "replicas", "host.firstPort", "host.lastPort"),
         (endpoints, "endpoints", "host.firstServicePort", "host.lastServicePort"),
     ):
-        if _overlap(ours, range(lowest, highest + 1)):
+        if _has_overlap(ours, range(lowest, highest + 1)):
             message = f"the ports {ours.start} to {ours.stop - 1} are taken for outgoing connections too"
-            yield warning(ABOUT, message, f"set {first} and {last} outside {lowest} to {highest}")
+            yield make_warning(ABOUT, message, f"set {first} and {last} outside {lowest} to {highest}")
         taken = len(listening & {*ours})
         if taken >= FULL * len(ours):
             message = f"{taken} of the {len(ours)} ports for {users} are in use"
-            yield warning(ABOUT, message, f"move {first} and {last} further apart")
-    if _overlap(replicas, endpoints):
+            yield make_warning(ABOUT, message, f"move {first} and {last} further apart")
+    if _has_overlap(replicas, endpoints):
         message = f"the ports {endpoints.start} to {endpoints.stop - 1} for endpoints are among those for replicas"
         advice = f"set host.firstServicePort and host.lastServicePort outside {replicas.start} to {replicas.stop - 1}"
-        yield warning(ABOUT, message, advice)
+        yield make_warning(ABOUT, message, advice)
 
 
-def _metrics(settings: Settings, pid: int | None, proc: Path) -> Iterator[Check]:
+def _check_metrics(settings: Settings, pid: int | None, proc: Path) -> Iterator[Check]:
     """Check the address for metrics: its port must be free for the daemon, and is in use if that runs."""
     host = settings.host
     address = host.metrics.address
@@ -151,18 +162,18 @@ def _metrics(settings: Settings, pid: int | None, proc: Path) -> Iterator[Check]
         return
     if host.first_port <= port <= host.last_port or host.first_service_port <= port <= host.last_service_port:
         message = f"the port of host.metrics.address, {port}, is among those for replicas or endpoints"
-        yield warning(ABOUT, message, "set a port outside of these ranges")
+        yield make_warning(ABOUT, message, "set a port outside of these ranges")
     if pid is None and port in listening_ports(proc):
         message = f"another program listens at port {port} of host.metrics.address"
-        yield warning(ABOUT, message, "end it, or set another port")
+        yield make_warning(ABOUT, message, "end it, or set another port")
 
 
-def _overlap(one: range, other: range) -> bool:
+def _has_overlap(one: range, other: range) -> bool:
     """Whether any port is in both, which have a step of 1."""
     return max(one.start, other.start) < min(one.stop, other.stop)
 
 
-def _outgoing(proc: Path) -> tuple[int, int]:
+def _read_outgoing_ports(proc: Path) -> tuple[int, int]:
     try:
         lowest, highest = (proc / _OUTGOING).read_text().split()
     except OSError:
@@ -170,7 +181,7 @@ def _outgoing(proc: Path) -> tuple[int, int]:
     return int(lowest), int(highest)
 
 
-def _limits(pid: int | None, proc: Path) -> Iterator[Check]:
+def _check_limits(pid: int | None, proc: Path) -> Iterator[Check]:
     """Check the limits of the daemon, or of this process where none runs."""
     for name, label, number, least in (
         ("open files", "Max open files", resource.RLIMIT_NOFILE, FILES),
@@ -181,7 +192,7 @@ def _limits(pid: int | None, proc: Path) -> Iterator[Check]:
             who = "the daemon" if pid else "a daemon started from here"
             unit = "LimitNOFILE" if number == resource.RLIMIT_NOFILE else "LimitNPROC"
             advice = f"raise it, for the unit with {unit}=: every replica takes some"
-            yield warning(ABOUT, f"{who} may have only {allowed} {name}", advice)
+            yield make_warning(ABOUT, f"{who} may have only {allowed} {name}", advice)
 
 
 def _of_daemon(path: Path, label: str) -> int | None:

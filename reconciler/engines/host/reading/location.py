@@ -39,9 +39,9 @@ class HostReader:
 
     def log_streams(self) -> Iterator[LogStream]:
         """Every stream that exists."""
-        from reconciler.engines.host.logs.segments import LOGS, streams
+        from reconciler.engines.host.logs.segments import LOGS, list_streams
 
-        return streams({self.location: self._root / LOGS})
+        return list_streams({self.location: self._root / LOGS})
 
     def search_logs(self, selection: LogSelection) -> Search:
         """A search for what ``selection`` takes."""

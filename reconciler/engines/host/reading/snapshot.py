@@ -36,18 +36,18 @@ def take_snapshot(root: Path, location: str) -> HostSnapshot:
     """
     _check_access(root)
     taken = [runtime_plugin(name).snapshot(root.resolve(), location) for name in runtime_names()]
-    ended = frozenset().union(*(each.ended for each in taken))
-    boots = frozenset().union(*(each.boots for each in taken))
-    replicas = tuple(_without_dead(each, ended) for each in Store(root / "replicas", boots).load()[0])
-    usage = {run: used for each in taken for run, used in each.usage.items()}
-    running = frozenset().union(*(each.running for each in taken))
+    ended = frozenset().union(*(snapshot.ended for snapshot in taken))
+    boots = frozenset().union(*(snapshot.boots for snapshot in taken))
+    replicas = tuple(_without_dead(replica, ended) for replica in Store(root / "replicas", boots).load()[0])
+    usage = {run: used for snapshot in taken for run, used in snapshot.usage.items()}
+    running = frozenset().union(*(snapshot.running for snapshot in taken))
     return HostSnapshot(SystemClock().monotonic(), replicas, usage, running)
 
 
 def list_rows(location: str, now: HostSnapshot, before: HostSnapshot | None = None) -> list[ReplicaRow]:
     """A row for each replica, ordered by workload and name; CPU is measured since the snapshot ``before``."""
-    found = (_row(location, replica, now, before) for replica in now.replicas)
-    return sorted(found, key=lambda row: (row.key, row.name))
+    replica_rows = (_make_row(location, replica, now, before) for replica in now.replicas)
+    return sorted(replica_rows, key=lambda row: (row.key, row.name))
 
 
 def state_of(replica: Replica, now: float) -> ReplicaState:
@@ -56,14 +56,14 @@ def state_of(replica: Replica, now: float) -> ReplicaState:
         return ReplicaState.ENDING
     if replica.ready:
         return ReplicaState.READY
-    if any(each.phase is Phase.WAITING and each.failures for each in replica.containers):
+    if any(container.phase is Phase.WAITING and container.failures for container in replica.containers):
         return ReplicaState.BACKOFF
     return ReplicaState.NOT_READY if is_failing(replica) and not is_starting(replica, now) else ReplicaState.LOADING
 
 
-def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapshot | None) -> ReplicaRow:
-    places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
-    used = {at: each for at, each in now.usage.items() if at[0] in places}
+def _make_row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapshot | None) -> ReplicaRow:
+    places = {ContainerId(replica.key, replica.name, container.name) for container in replica.containers}
+    used = {at: usage for at, usage in now.usage.items() if at[0] in places}
     state = state_of(replica, now.at)
     return ReplicaRow(
         replica.key,
@@ -71,25 +71,28 @@ def _row(location: str, replica: Replica, now: HostSnapshot, before: HostSnapsho
         replica.name,
         replica.version,
         ReplicaState.UNKNOWN if state is ReplicaState.READY and not places <= now.running else state,
-        tuple(ContainerRow(each.name, str(each.phase), each.phase is Phase.RUNNING) for each in replica.containers),
-        restarts=sum(each.restarts for each in replica.containers),
-        cpu=_cpu(used, now, before) if used and before is not None else None,
-        memory=sum(each.memory for each in used.values()) if used else None,
+        tuple(
+            ContainerRow(container.name, str(container.phase), container.phase is Phase.RUNNING)
+            for container in replica.containers
+        ),
+        restarts=sum(container.restarts for container in replica.containers),
+        cpu=_compute_cpu(used, now, before) if used and before is not None else None,
+        memory=sum(usage.memory for usage in used.values()) if used else None,
         age=max(0.0, now.at - replica.created),
-        fault=replica.reason if replica.ending is not None else _notice(replica.containers),
+        fault=replica.reason if replica.ending is not None else _find_notice(replica.containers),
         ports=replica.ports,
     )
 
 
-def _cpu(used: dict[tuple[ContainerId, str], Usage], now: HostSnapshot, before: HostSnapshot) -> int:
+def _compute_cpu(used: dict[tuple[ContainerId, str], Usage], now: HostSnapshot, before: HostSnapshot) -> int:
     """Millicores; a container that started since counts with all CPU that it has used."""
     nothing = Usage(0.0, 0)
-    spent = sum(each.cpu_seconds - before.usage.get(at, nothing).cpu_seconds for at, each in used.items())
+    spent = sum(usage.cpu_seconds - before.usage.get(at, nothing).cpu_seconds for at, usage in used.items())
     return round(max(0.0, spent) / max(now.at - before.at, 1e-3) * 1000)
 
 
-def _notice(containers: tuple[Container, ...]) -> str:
-    return next((notice for each in containers if (notice := notice_of(each))), "")
+def _find_notice(containers: tuple[Container, ...]) -> str:
+    return next((notice for container in containers if (notice := notice_of(container))), "")
 
 
 def _check_access(root: Path) -> None:
@@ -100,5 +103,5 @@ def _check_access(root: Path) -> None:
 
 def _without_dead(replica: Replica, over: frozenset[ContainerId]) -> Replica:
     """``replica``, not ready if one of its containers is ``over``: on a full disk its file may be outdated."""
-    places = {ContainerId(replica.key, replica.name, each.name) for each in replica.containers}
+    places = {ContainerId(replica.key, replica.name, container.name) for container in replica.containers}
     return msgspec.structs.replace(replica, ready_since=None) if places & over else replica

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.choice import proxy_directory
-from reconciler.engines.host.dataplane.haproxy.discovery import retire
+from reconciler.engines.host.dataplane.haproxy.discovery import retire_proxy
 from reconciler.engines.host.dataplane.ports import listening_ports
 from reconciler.engines.host.paths import find_directory
 from reconciler.engines.host.provisioning.files import Files
@@ -29,7 +29,7 @@ def find_addresses(root: Path) -> dict[str, str]:
 
     HAProxy may serve it later than the first replica is ready.
     """
-    found, served = {}, listening_ports()
+    addresses, served = {}, listening_ports()
     for file in list_paths(root, "endpoints/*/*.json"):
         name = f"{file.parent.name}/{file.stem}"
         with suppress(FileNotFoundError, KeyError):
@@ -37,14 +37,14 @@ def find_addresses(root: Path) -> dict[str, str]:
             port = json.loads((root / "dataplane" / "ports.json").read_bytes())[name]
             if replicas and port in served:
                 count = "1 replica" if replicas == 1 else f"{replicas} replicas"
-                found[name] = f"http://127.0.0.1:{port} ({count})"
-    return found
+                addresses[name] = f"http://127.0.0.1:{port} ({count})"
+    return addresses
 
 
 async def end_location(settings: Settings, location: str) -> None:
     """Stop the proxy and all replicas of a location; the next start creates them again. Raises EngineError."""
     root = find_directory(settings.state, location)
-    retire(proxy_directory(root), signal.SIGTERM)
+    retire_proxy(proxy_directory(root), signal.SIGTERM)
     for name in runtimes_in_use(root):
         await end_replicas(runtime_plugin(name).make(root, location, SystemClock(), settings))
     Files(root, _refuse_secret).prune(())

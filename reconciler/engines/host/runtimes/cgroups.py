@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True):
     processes: int
 
 
-def mounts(pid: int | None = None, proc: Path = Path("/proc")) -> list[Mounted]:
+def list_mounts(pid: int | None = None, proc: Path = Path("/proc")) -> list[Mounted]:
     """The mounted hierarchies of this host, with the groups of ``pid``, or else of the daemon."""
     try:
         own = _own_groups(proc / str(pid or "self") / "cgroup")
@@ -48,10 +48,10 @@ def mounts(pid: int | None = None, proc: Path = Path("/proc")) -> list[Mounted]:
         return []
     # Each container adds mounts of other kinds.
     listed = [line for line in lines if " - cgroup" in line]
-    return [found for line in listed if (found := _parse_mount(line, own)) is not None]
+    return [mounted for line in listed if (mounted := _parse_mount(line, own)) is not None]
 
 
-def hierarchies(proc: Path = Path("/proc")) -> list[Path]:
+def list_hierarchies(proc: Path = Path("/proc")) -> list[Path]:
     """The top directories of all mounted hierarchies, those without useful controllers included."""
     try:
         lines = (proc / "self/mountinfo").read_text(encoding="utf-8").splitlines()
@@ -61,67 +61,67 @@ def hierarchies(proc: Path = Path("/proc")) -> list[Path]:
     return [Path(left.split()[4]) for left, _, right in fields if right.split()[0] in ("cgroup", "cgroup2")]
 
 
-def limit(group: Path, limits: Limits) -> None:
+def set_limits(group: Path, limits: Limits) -> None:
     """Set the limits of a group. Raises OSError."""
     name, quota, memory = str(group), max(LEAST_QUOTA, limits.cpu * PERIOD // 1000), limits.memory
     if (group / "pids.max").exists():
-        write(name, "pids.max", str(limits.processes))
+        write_value(name, "pids.max", str(limits.processes))
     if (group / "cpu.max").exists():
-        write(name, "cpu.max", f"{quota} {PERIOD}")
+        write_value(name, "cpu.max", f"{quota} {PERIOD}")
     if (group / "memory.max").exists():
-        write(name, "memory.max", str(memory))
+        write_value(name, "memory.max", str(memory))
         _try_write(name, "memory.swap.max", "0")
     if (group / "cpu.cfs_quota_us").exists():
-        write(name, "cpu.cfs_period_us", str(PERIOD))
-        write(name, "cpu.cfs_quota_us", str(quota))
+        write_value(name, "cpu.cfs_period_us", str(PERIOD))
+        write_value(name, "cpu.cfs_quota_us", str(quota))
     if (group / "memory.limit_in_bytes").exists():
-        write(name, "memory.limit_in_bytes", str(memory))
+        write_value(name, "memory.limit_in_bytes", str(memory))
         _try_write(name, "memory.memsw.limit_in_bytes", str(memory))
 
 
-def join(groups: Sequence[str], pid: int) -> None:
+def join_groups(groups: Sequence[str], pid: int) -> None:
     """Move a process into the groups. Raises OSError."""
     for group in groups:
-        write(group, "cgroup.procs", str(pid))
+        write_value(group, "cgroup.procs", str(pid))
 
 
-def members(groups: Sequence[str]) -> set[int]:
+def list_members(groups: Sequence[str]) -> set[int]:
     """The processes in the groups, as far as they are visible from here."""
-    found = {int(pid) for group in groups for pid in read_file(group, "cgroup.procs").split()}
-    return found - {0, os.getpid()}
+    pids = {int(pid) for group in groups for pid in read_file(group, "cgroup.procs").split()}
+    return pids - {0, os.getpid()}
 
 
-def kill(groups: Sequence[str]) -> None:
+def kill_members(groups: Sequence[str]) -> None:
     """Send SIGKILL to all processes in the groups, as far as possible including those that are just being created."""
     frozen = [group for group in groups if _try_write(group, "freezer.state", "FROZEN")]
     if any(_try_write(group, "cgroup.kill", "1") for group in groups):
         return
-    for pid in members(groups):
+    for pid in list_members(groups):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, 9)
-    thaw(frozen)
+    thaw_groups(frozen)
 
 
-def thaw(groups: Sequence[str]) -> None:
+def thaw_groups(groups: Sequence[str]) -> None:
     """Thaw groups that a daemon left frozen because it died while it killed."""
     for group in groups:
         _try_write(group, "freezer.state", "THAWED")
 
 
-def usage(groups: Sequence[str]) -> tuple[float, int] | None:
+def read_usage(groups: Sequence[str]) -> tuple[float, int] | None:
     """CPU seconds since the start, and bytes of memory without reclaimable file cache; None if unknown."""
     seconds = memory = None
     for group in groups:
         try:
-            files = _files(os.path.dirname(group))
+            files = _list_files(os.path.dirname(group))
         except OSError:
             return None
         if "cpuacct.usage" in files:
             seconds = int(read_file(group, "cpuacct.usage") or 0) / 1e9
         elif "cpu.max" in files:
-            seconds = _numbers(read_file(group, "cpu.stat")).get("usage_usec", 0) / 1e6
+            seconds = _parse_numbers(read_file(group, "cpu.stat")).get("usage_usec", 0) / 1e6
         if used := files & _USED:
-            stat = _numbers(read_file(group, "memory.stat"))
+            stat = _parse_numbers(read_file(group, "memory.stat"))
             idle = stat.get("total_inactive_file", stat.get("inactive_file", 0))
             memory = max(0, int(read_file(group, *used) or 0) - idle)
     return None if seconds is None or memory is None else (seconds, memory)
@@ -146,10 +146,10 @@ def set_quota(groups: Sequence[str], cpu: int) -> bool:
 def out_of_memory(groups: Sequence[str]) -> bool:
     """Whether the kernel has killed a process in the groups because their memory was exhausted."""
     texts = (read_file(group, file) for group in groups for file in ("memory.events", "memory.oom_control"))
-    return any(_numbers(text).get("oom_kill", 0) > 0 for text in texts)
+    return any(_parse_numbers(text).get("oom_kill", 0) > 0 for text in texts)
 
 
-def remove(groups: Sequence[str], bases: Collection[Path] = ()) -> None:
+def remove_groups(groups: Sequence[str], bases: Collection[Path] = ()) -> None:
     """Remove the groups of an ended container. The kernel may need a moment before that works.
 
     Their parent group is removed too, unless it is in ``bases``: a new daemon may start in another group.
@@ -173,7 +173,7 @@ def try_remove(group: Path) -> bool:
     return True
 
 
-def write(group: str, file: str, text: str) -> None:
+def write_value(group: str, file: str, text: str) -> None:
     """Write a value to a file of a group. Raises OSError."""
     with open(f"{group}/{file}", "w", encoding="ascii") as opened:
         opened.write(text)
@@ -182,7 +182,7 @@ def write(group: str, file: str, text: str) -> None:
 def read_file(group: str, file: str) -> str:
     """The content of a file of a group; "" if it cannot be read."""
     try:
-        return procfs.read(f"{group}/{file}").decode(errors="replace")
+        return procfs.read_kernel_file(f"{group}/{file}").decode(errors="replace")
     except OSError:
         return ""
 
@@ -202,12 +202,12 @@ def _try_write(group: str, file: str, text: str) -> bool:
 
 
 @cache
-def _files(base: str) -> frozenset[str]:
+def _list_files(base: str) -> frozenset[str]:
     # Sibling groups have the same files.
     return frozenset(os.listdir(base))
 
 
-def _numbers(text: str) -> dict[str, int]:
+def _parse_numbers(text: str) -> dict[str, int]:
     pairs = (line.split() for line in text.splitlines())
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
@@ -229,7 +229,7 @@ def _parse_mount(line: str, own: dict[str, str]) -> Mounted | None:
         path = own.get("")
     else:
         controllers = frozenset(options.split(",")) & {*NEEDED, *USEFUL}
-        path = next((own[each] for each in controllers if each in own), None)
+        path = next((own[controller] for controller in controllers if controller in own), None)
     if path is None or not controllers:
         return None
     inside = Path(path).is_relative_to(root)

@@ -26,18 +26,18 @@ _END_SECONDS, _PAUSE = 0.5, 0.01
 class ChildSession:
     """The ``child`` leads a session of its own and has ``streams`` (see ExecSession for the methods).
 
-    ``has_ended`` is whether the container at ``place`` has ended.
+    ``has_ended`` is whether the container at ``container_id`` has ended.
     """
 
     def __init__(
         self,
-        place: ContainerId,
+        container_id: ContainerId,
         child: subprocess.Popen[bytes],
         streams: Streams,
         ends: ExitWatcher,
         has_ended: Callable[[], bool],
     ) -> None:
-        self._place = place
+        self._place = container_id
         self._child = child
         self._streams = streams
         self._has_ended = has_ended
@@ -107,21 +107,21 @@ class ChildSession:
     async def _wait_output(self, patience: float | None) -> int | None:
         """A descriptor with output; None if the program ended meanwhile, or after ``patience`` seconds."""
         loop = asyncio.get_running_loop()
-        found: asyncio.Future[int | None] = loop.create_future()
+        descriptor_future: asyncio.Future[int | None] = loop.create_future()
 
         def wake(descriptor: int | None = None) -> None:
-            if not found.done():
-                found.set_result(descriptor)
+            if not descriptor_future.done():
+                descriptor_future.set_result(descriptor)
 
         self._wake = wake
         timer = loop.call_later(patience, wake) if patience is not None else None
         watched = list(self._streams.outputs)
-        for each in watched:
-            loop.add_reader(each, wake, each)
+        for number in watched:
+            loop.add_reader(number, wake, number)
         try:
-            return await found
+            return await descriptor_future
         finally:
-            for each in watched:
-                loop.remove_reader(each)
+            for number in watched:
+                loop.remove_reader(number)
             if timer is not None:
                 timer.cancel()

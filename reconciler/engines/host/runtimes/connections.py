@@ -22,9 +22,10 @@ def comes_from(link: TcpLink, root: Path, key: Key, token: str) -> bool:
     Processes in the network of this host are known by their runtime; those in a network of their own, as containers
     are, by the ``token`` in their environment. Blocks.
     """
-    own = _network(os.getpid())
-    return any(_owns(pid, link) for pid in list_started(root, key)) or any(
-        _network(pid) not in (own, "") and _holds(pid, token) and _socket(pid, link) for pid in procfs.numbers()
+    own = _read_network(os.getpid())
+    return any(_owns_socket(pid, link) for pid in list_started(root, key)) or any(
+        _read_network(pid) not in (own, "") and _has_token(pid, token) and _find_socket(pid, link)
+        for pid in procfs.list_pids()
     )
 
 
@@ -38,8 +39,8 @@ def list_started(root: Path, key: Key) -> frozenset[int]:
     return frozenset[int]().union(*(runtime_plugin(name).processes(root, key) for name in runtime_names()))
 
 
-def _owns(pid: int, link: TcpLink) -> bool:
-    inode = _socket(pid, link)
+def _owns_socket(pid: int, link: TcpLink) -> bool:
+    inode = _find_socket(pid, link)
     if not inode:
         return False
     with suppress(OSError):
@@ -50,23 +51,23 @@ def _owns(pid: int, link: TcpLink) -> bool:
     return False
 
 
-def _socket(pid: int, link: TcpLink) -> str:
+def _find_socket(pid: int, link: TcpLink) -> str:
     """The inode of the client's socket in the network of ``pid``, "" if it is not there."""
-    wanted = [_row(link, mapped=False), _row(link, mapped=True)]
+    rows = [_format_row(link, mapped=False), _format_row(link, mapped=True)]
     for table in _TABLES:
         with suppress(OSError):
-            for line in procfs.read(f"/proc/{pid}/{table}").decode("ascii", "replace").splitlines()[1:]:
+            for line in procfs.read_kernel_file(f"/proc/{pid}/{table}").decode("ascii", "replace").splitlines()[1:]:
                 fields = line.split()
-                if (fields[1], fields[2]) in wanted:
+                if (fields[1], fields[2]) in rows:
                     return fields[9]
     return ""
 
 
-def _row(link: TcpLink, *, mapped: bool) -> tuple[str, str]:
-    return _hexadecimal(link.client, mapped=mapped), _hexadecimal(link.server, mapped=mapped)
+def _format_row(link: TcpLink, *, mapped: bool) -> tuple[str, str]:
+    return _format_hexadecimal(link.client, mapped=mapped), _format_hexadecimal(link.server, mapped=mapped)
 
 
-def _hexadecimal(end: TcpAddress, *, mapped: bool) -> str:
+def _format_hexadecimal(end: TcpAddress, *, mapped: bool) -> str:
     """An address as in /proc/net/tcp: words of the host's byte order; ``mapped``: of IPv4 in IPv6."""
     address = ip_address(end.host.partition("%")[0])
     if mapped and address.version == 4:
@@ -75,11 +76,11 @@ def _hexadecimal(end: TcpAddress, *, mapped: bool) -> str:
     return f"{''.join(f'{word:08X}' for word in words)}:{end.port:04X}"
 
 
-def _holds(pid: int, token: str) -> bool:
-    return f"={token}\0".encode() in (procfs.environment(pid) or b"") + b"\0"
+def _has_token(pid: int, token: str) -> bool:
+    return f"={token}\0".encode() in (procfs.read_environment(pid) or b"") + b"\0"
 
 
-def _network(pid: int) -> str:
+def _read_network(pid: int) -> str:
     """The network namespace of a process; "" if it cannot be read."""
     try:
         return os.readlink(f"/proc/{pid}/ns/net")

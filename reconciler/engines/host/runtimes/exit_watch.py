@@ -69,7 +69,7 @@ def is_alive(pid: int, start: int) -> bool:
     return now is not None and now.alive and now.start == start
 
 
-def reap(pid: int) -> None:
+def reap_child(pid: int) -> None:
     """Reap an ended child; does nothing if it is not our child or still runs."""
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)

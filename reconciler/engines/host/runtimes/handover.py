@@ -46,7 +46,7 @@ class HandoverRuntime:
         self.resizes = current.resizes
         self.mounts_stores = current.mounts_stores
         self.image_store = current.image_store
-        stores = (each.image_store for each in (*former, *idle))
+        stores = (runtime.image_store for runtime in (*former, *idle))
         self.idle_store = next((store for store in stores if store is not None), None)
         self._current = current
         self._former = former
@@ -60,9 +60,9 @@ class HandoverRuntime:
                 opened.push_async_callback(runtime.close)
                 await runtime.open(on_end)
             self._owners = {
-                (each.place.key, each.place.replica): runtime
+                (container.place.key, container.place.replica): runtime
                 for runtime in self._former
-                for each in await runtime.list()
+                for container in await runtime.list()
             }
             opened.pop_all()
 
@@ -71,19 +71,19 @@ class HandoverRuntime:
         for runtime in (self._current, *self._former, *self._idle):
             await runtime.close()
 
-    def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
+    def limitations(self, spec: WorkloadSpec) -> tuple[str, ...]:
         """The limitations of the current runtime, and that of replicas in a former one."""
-        lacking = self._current.limitations(wanted)
-        return (*lacking, *separate_networks(wanted)) if self._is_mixed(wanted) else lacking
+        lacking = self._current.limitations(spec)
+        return (*lacking, *separate_networks(spec)) if self._is_mixed(spec) else lacking
 
-    def prepare(self, wanted: WorkloadSpec) -> None:
+    def prepare(self, spec: WorkloadSpec) -> None:
         """Prepare this host for new replicas, and set the firewall of those in all runtimes."""
         for runtime in (self._current, *self._former):
-            runtime.prepare(wanted)
+            runtime.prepare(spec)
 
-    def owner(self, wanted: WorkloadSpec) -> Owner:
+    def owner(self, spec: WorkloadSpec) -> Owner:
         """The owner of the files of new containers. Raises EngineError."""
-        return self._current.owner(wanted)
+        return self._current.owner(spec)
 
     def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
         """What a new container sees. Raises EngineError."""
@@ -95,8 +95,8 @@ class HandoverRuntime:
 
     def addresses(self, key: Key, replica: str, ports: Mapping[int, int]) -> Mapping[int, str] | None:
         """Where the containers of the runtime that separates networks reach a replica of any runtime."""
-        found = (each.addresses(key, replica, ports) for each in (self._current, *self._former))
-        return next((each for each in found if each is not None), None)
+        candidates = (runtime.addresses(key, replica, ports) for runtime in (self._current, *self._former))
+        return next((candidate for candidate in candidates if candidate is not None), None)
 
     def publish(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
         """Let the containers of all runtimes find the ready replicas of a workload."""
@@ -105,62 +105,64 @@ class HandoverRuntime:
 
     def take_events(self) -> list[tuple[Reason, str]]:
         """The events of all runtimes."""
-        return [event for each in (self._current, *self._former) for event in each.take_events()]
+        return [event for runtime in (self._current, *self._former) for event in runtime.take_events()]
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container in the current runtime. Raises EngineError."""
         await self._of(launch.place.key, launch.place.replica).start(launch)
 
-    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+    async def resize(self, container_id: ContainerId, cpu: int, memory: int) -> None:
         """Change the limits of a running container in its runtime. Raises EngineError."""
-        await self._of(place.key, place.replica).resize(place, cpu, memory)
+        await self._of(container_id.key, container_id.replica).resize(container_id, cpu, memory)
 
-    async def signal(self, place: ContainerId, number: int) -> None:
+    async def signal(self, container_id: ContainerId, number: int) -> None:
         """Send a signal in the runtime of the container."""
-        await self._of(place.key, place.replica).signal(place, number)
+        await self._of(container_id.key, container_id.replica).signal(container_id, number)
 
-    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+    async def exec(self, container_id: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program inside a container, in its own runtime."""
-        return await self._of(place.key, place.replica).exec(place, argv, timeout)
+        return await self._of(container_id.key, container_id.replica).exec(container_id, argv, timeout)
 
-    async def can_sleep(self, place: ContainerId) -> bool:
+    async def can_sleep(self, container_id: ContainerId) -> bool:
         """Whether the container has the program ``sleep``. Raises EngineError."""
-        return await self._of(place.key, place.replica).can_sleep(place)
+        return await self._of(container_id.key, container_id.replica).can_sleep(container_id)
 
-    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
+    async def open_session(
+        self, container_id: ContainerId, argv: Sequence[str], terminal: TerminalSize | None
+    ) -> ExecSession:
         """Open a session in a container, in its own runtime. Raises EngineError."""
-        return await self._of(place.key, place.replica).open_session(place, argv, terminal)
+        return await self._of(container_id.key, container_id.replica).open_session(container_id, argv, terminal)
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container."""
-        found: dict[ContainerId, Usage] = {}
+        usages: dict[ContainerId, Usage] = {}
         for runtime in (self._current, *self._former):
-            found |= await runtime.stats()
-        return found
+            usages |= await runtime.stats()
+        return usages
 
     async def list(self) -> list[RunningContainer]:
         """All containers of all runtimes."""
-        return [each for runtime in (self._current, *self._former) for each in await runtime.list()]
+        return [container for runtime in (self._current, *self._former) for container in await runtime.list()]
 
-    def output(self, place: ContainerId) -> Path:
+    def output(self, container_id: ContainerId) -> Path:
         """The output file of the container."""
-        return self._of(place.key, place.replica).output(place)
+        return self._of(container_id.key, container_id.replica).output(container_id)
 
-    def output_form(self, place: ContainerId) -> OutputForm:
+    def output_form(self, container_id: ContainerId) -> OutputForm:
         """The form of the output file, in the runtime of the container."""
-        return self._of(place.key, place.replica).output_form(place)
+        return self._of(container_id.key, container_id.replica).output_form(container_id)
 
     def outputs(self) -> Sequence[OutputFile]:
         """The output files of all runtimes."""
-        return [each for runtime in (self._current, *self._former, *self._idle) for each in runtime.outputs()]
+        return [output for runtime in (self._current, *self._former, *self._idle) for output in runtime.outputs()]
 
-    def append_output(self, place: ContainerId, text: str) -> None:
+    def append_output(self, container_id: ContainerId, text: str) -> None:
         """Add whole lines to the output of the container."""
-        self._of(place.key, place.replica).append_output(place, text)
+        self._of(container_id.key, container_id.replica).append_output(container_id, text)
 
-    def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
+    def written_paths(self, container_id: ContainerId) -> tuple[Path, ...]:
         """What the container fills besides its mounts."""
-        return self._of(place.key, place.replica).written_paths(place)
+        return self._of(container_id.key, container_id.replica).written_paths(container_id)
 
     async def remove(self, key: Key, replica: str) -> None:
         """Remove a replica from its runtime, and forget it. Raises EngineError."""
@@ -178,19 +180,19 @@ class HandoverRuntime:
     async def _close_if_empty(self, runtime: Runtime) -> None:
         """Close a former runtime after its last replica: what it has on this host besides, a network, goes then."""
         if runtime in self._former and not await runtime.list():
-            self._former = [each for each in self._former if each is not runtime]
+            self._former = [former_runtime for former_runtime in self._former if former_runtime is not runtime]
             self._idle = [*self._idle, runtime]
             await runtime.close()
 
-    def _is_mixed(self, wanted: WorkloadSpec) -> bool:
-        """Whether there are containers with a network of their own, and replicas of ``wanted`` without one."""
+    def _is_mixed(self, spec: WorkloadSpec) -> bool:
+        """Whether there are containers with a network of their own, and replicas of ``spec`` without one."""
 
         def shares(runtime: Runtime) -> bool:
-            return runtime.addresses(wanted.key, "", {}) is None
+            return runtime.addresses(spec.key, "", {}) is None
 
         if shares(self._current):
             return not all(map(shares, self._owners.values()))
-        return any(key == wanted.key and shares(runtime) for (key, _), runtime in self._owners.items())
+        return any(key == spec.key and shares(runtime) for (key, _), runtime in self._owners.items())
 
     def _of(self, key: Key, replica: str) -> Runtime:
         """The runtime of a replica; the current one unless it ran in a former one when the daemon started.

@@ -30,25 +30,27 @@ class HostPrograms:
         """None: they share this host as it is."""
         return []
 
-    async def can_sleep(self, place: ContainerId) -> bool:  # noqa: ARG002
+    async def can_sleep(self, container_id: ContainerId) -> bool:  # noqa: ARG002
         """Every host has it, and nothing runs it here."""
         return True
 
-    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+    async def resize(self, container_id: ContainerId, cpu: int, memory: int) -> None:
         """Not supported: programs get their limits at their start. Raises EngineError."""
-        message = f"the limits of {place.container}, CPU {cpu}m and {memory >> 20} MiB, are set at its start only"
+        message = (
+            f"the limits of {container_id.container}, CPU {cpu}m and {memory >> 20} MiB, are set at its start only"
+        )
         raise EngineError(message, reason=Reason.LIMITS_FAILED)
 
 
-def object_stores(wanted: WorkloadSpec) -> Iterator[str]:
+def object_stores(spec: WorkloadSpec) -> Iterator[str]:
     """Object stores and file shares."""
-    for at in wanted.stores:
+    for at in spec.stores:
         yield f"{at.uri} is not mounted at {at.path}: this runtime mounts neither object stores nor file shares."
 
 
-def separate_networks(wanted: WorkloadSpec) -> Iterator[str]:
+def separate_networks(spec: WorkloadSpec) -> Iterator[str]:
     """Programs of this host, while containers at the location have a network of their own."""
-    if any(each.ports for each in wanted.containers):
+    if any(container.ports for container in spec.containers):
         yield (
             "Until the change of the runtime is complete, containers of images reach a replica that runs as processes "
             "only if its program listens at all addresses of this host."

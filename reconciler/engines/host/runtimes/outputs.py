@@ -14,8 +14,8 @@ OUTPUT = "output"
 
 def list_outputs(top: Path, form: OutputForm) -> list[OutputFile]:
     """All output files below ``top``, also those of replicas without a file. Raises OSError."""
-    found = []
+    output_files = []
     for path in list_paths(top, f"*/*/*/*/{OUTPUT}"):
         gvc, workload, replica, container = path.parent.relative_to(top).parts
-        found.append(OutputFile(ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container), path, form))
-    return found
+        output_files.append(OutputFile(ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container), path, form))
+    return output_files

@@ -20,15 +20,15 @@ AUTO = "auto"
 
 def runtime_names() -> tuple[str, ...]:
     """The names of all runtimes: the packages beside this module."""
-    found = iter_modules([str(Path(__file__).parent)])
-    return tuple(sorted(each.name for each in found if each.ispkg))
+    module_infos = iter_modules([str(Path(__file__).parent)])
+    return tuple(sorted(module_info.name for module_info in module_infos if module_info.ispkg))
 
 
 @cache
 def runtime_plugin(name: str) -> RuntimePlugin:
     """The plugin of the runtime ``name``; the schema of the settings lists the available runtimes."""
-    found: RuntimePlugin = import_module(f"{__package__}.{name}.plugin").PLUGIN
-    return found
+    plugin: RuntimePlugin = import_module(f"{__package__}.{name}.plugin").PLUGIN
+    return plugin
 
 
 def runtimes_in_use(root: Path) -> list[str]:
@@ -39,10 +39,10 @@ def runtimes_in_use(root: Path) -> list[str]:
 def runtime_of(settings: Settings, location: str) -> str:
     """The name of the runtime of ``location``; ``auto`` keeps the one in use there."""
     name = settings.locations[location].runtime
-    return name if name != AUTO else _automatic(settings, find_directory(settings.state, location))
+    return name if name != AUTO else _select_runtime(settings, find_directory(settings.state, location))
 
 
-def _automatic(settings: Settings, root: Path) -> str:
+def _select_runtime(settings: Settings, root: Path) -> str:
     """The runtime that has containers at ``root``; without any, the best one that is available now.
 
     Of several, the one for images comes first. A runtime that has containers may be unavailable for a moment: another

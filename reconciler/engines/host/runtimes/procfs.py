@@ -37,7 +37,7 @@ class Proc(msgspec.Struct, frozen=True, gc=False):
     runnable: bool
 
 
-def read(path: str) -> bytes:
+def read_kernel_file(path: str) -> bytes:
     """Read a small kernel file completely. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -55,7 +55,7 @@ def find_process(pid: int) -> Proc | None:
     A zombie is dead once its last thread is: until then its files and ports are open.
     """
     try:
-        stat = read(f"/proc/{pid}/stat")
+        stat = read_kernel_file(f"/proc/{pid}/stat")
     except _GONE:
         return None
     fields = stat[stat.rindex(b")") + 2 :].split()
@@ -72,21 +72,21 @@ def find_process(pid: int) -> Proc | None:
     )
 
 
-def numbers() -> set[int]:
+def list_pids() -> set[int]:
     """The numbers of all visible processes except this one."""
     return {int(name) for name in os.listdir("/proc") if name.isdigit()} - {os.getpid()}
 
 
 def list_processes() -> dict[int, Proc]:
     """All visible living processes except this one."""
-    found = (find_process(pid) for pid in numbers())
-    return {proc.pid: proc for proc in found if proc is not None and proc.alive}
+    processes = (find_process(pid) for pid in list_pids())
+    return {proc.pid: proc for proc in processes if proc is not None and proc.alive}
 
 
-def environment(pid: int) -> bytes | None:
+def read_environment(pid: int) -> bytes | None:
     """The environment at its start, from the kernel; None if it cannot be read."""
     try:
-        return read(f"/proc/{pid}/environ")
+        return read_kernel_file(f"/proc/{pid}/environ")
     except _GONE:
         return None
 
@@ -94,7 +94,7 @@ def environment(pid: int) -> bytes | None:
 def command_line(pid: int) -> list[bytes]:
     """The arguments of a process; [] if it has ended."""
     try:
-        return read(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
+        return read_kernel_file(f"/proc/{pid}/cmdline").split(b"\0")[:-1]
     except _GONE:
         return []
 
@@ -105,38 +105,43 @@ def user_of(pid: int) -> int | None:
     The owner of its directory does not tell: that is root for any process that asks not to be inspected.
     """
     try:
-        status = read(f"/proc/{pid}/status")
+        status = read_kernel_file(f"/proc/{pid}/status")
     except _GONE:
         return None
     return int(status.partition(b"\nUid:")[2].split()[1])
 
 
-def is_in_exec(each: Proc, environment: bytes | None) -> bool:
+def is_in_exec(process_info: Proc, environment: bytes | None) -> bool:
     """Whether it is in the middle of an exec: at that moment it has neither environment nor arguments."""
-    return environment == b"" and each.alive and each.has_environment and not command_line(each.pid)
+    return (
+        environment == b""
+        and process_info.alive
+        and process_info.has_environment
+        and not command_line(process_info.pid)
+    )
 
 
-def children(pid: int) -> list[int]:
+def list_children(pid: int) -> list[int]:
     """The current children of ``pid``."""
     try:
-        return [int(child) for child in read(f"/proc/{pid}/task/{pid}/children").split()]
+        return [int(child) for child in read_kernel_file(f"/proc/{pid}/task/{pid}/children").split()]
     except OSError:
         return [proc.pid for proc in list_processes().values() if proc.parent == pid]
 
 
-def below(procs: dict[int, Proc], roots: set[int]) -> set[int]:
+def collect_descendants(procs: dict[int, Proc], roots: set[int]) -> set[int]:
     """``roots`` and all their descendants."""
     kids: dict[int, list[int]] = {}
     for proc in procs.values():
         kids.setdefault(proc.parent, []).append(proc.pid)
-    found: set[int] = set()
+    descendants: set[int] = set()
     todo = list(roots)
     while todo:
         pid = todo.pop()
-        if pid not in found:
-            found.add(pid)
+        if pid not in descendants:
+            descendants.add(pid)
             todo += kids.get(pid, ())
-    return found
+    return descendants
 
 
 def signal_exactly(proc: Proc, number: int) -> None:
@@ -167,6 +172,6 @@ def boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def age(proc: Proc) -> float:
+def compute_process_age(proc: Proc) -> float:
     """Seconds since the process started."""
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - proc.start * _TICK)

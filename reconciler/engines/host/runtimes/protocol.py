@@ -173,13 +173,13 @@ class Runtime(Protocol):
     async def close(self) -> None:
         """Stop watching; containers keep running. Does nothing if it is not open."""
 
-    def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
-        """A sentence for each part of ``wanted`` that this runtime cannot enforce, in a fixed order."""
+    def limitations(self, spec: WorkloadSpec) -> tuple[str, ...]:
+        """A sentence for each part of ``spec`` that this runtime cannot enforce, in a fixed order."""
 
-    def prepare(self, wanted: WorkloadSpec) -> None:
-        """Prepare this host for replicas of ``wanted``, before the first of them starts; never waits, never fails."""
+    def prepare(self, spec: WorkloadSpec) -> None:
+        """Prepare this host for replicas of ``spec``, before the first of them starts; never waits, never fails."""
 
-    def owner(self, wanted: WorkloadSpec) -> Owner:
+    def owner(self, spec: WorkloadSpec) -> Owner:
         """The user and group of this host that own the files of its containers. Raises EngineError."""
 
     def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
@@ -207,19 +207,21 @@ class Runtime(Protocol):
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, unless the same start already runs. Raises EngineError with the cause."""
 
-    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+    async def resize(self, container_id: ContainerId, cpu: int, memory: int) -> None:
         """Change the limits of a running container, as in ContainerStart. Raises EngineError, also if none runs."""
 
-    async def signal(self, place: ContainerId, number: int) -> None:
+    async def signal(self, container_id: ContainerId, number: int) -> None:
         """Send SIGKILL to all processes of the container, or another signal to its main process, if any runs."""
 
-    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+    async def exec(self, container_id: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program inside a running container, for at most ``timeout`` seconds."""
 
-    async def can_sleep(self, place: ContainerId) -> bool:
+    async def can_sleep(self, container_id: ContainerId) -> bool:
         """Whether a running container has the program ``sleep``, of the default preStop hook. Raises EngineError."""
 
-    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
+    async def open_session(
+        self, container_id: ContainerId, argv: Sequence[str], terminal: TerminalSize | None
+    ) -> ExecSession:
         """Run a program like ``exec``, connected to the caller, by pipes without ``terminal``; also before ``open``."""
 
     async def stats(self) -> dict[ContainerId, Usage]:
@@ -228,19 +230,19 @@ class Runtime(Protocol):
     async def list(self) -> list[RunningContainer]:
         """All our containers at this location, identified by their labels."""
 
-    def output(self, place: ContainerId) -> Path:
+    def output(self, container_id: ContainerId) -> Path:
         """The output file of the container; it grows, and may not exist yet."""
 
-    def output_form(self, place: ContainerId) -> OutputForm:
+    def output_form(self, container_id: ContainerId) -> OutputForm:
         """The form of the output file of the container."""
 
     def outputs(self) -> Sequence[OutputFile]:
         """The output files on disk, also those of replicas that nobody knows. Blocks while it reads directories."""
 
-    def append_output(self, place: ContainerId, text: str) -> None:
+    def append_output(self, container_id: ContainerId, text: str) -> None:
         """Add whole lines to the output of the container; does nothing if that fails."""
 
-    def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
+    def written_paths(self, container_id: ContainerId) -> tuple[Path, ...]:
         """What the container fills besides its mounts and its private directory; may not exist."""
 
     async def remove(self, key: Key, replica: str) -> None:
@@ -281,8 +283,8 @@ class RuntimePlugin(Protocol):
     def make(self, root: Path, location: str, clock: Clock, settings: Settings) -> Runtime:
         """The runtime of one location, whose directory is ``root``."""
 
-    def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
-        """A sentence for each part of ``wanted`` that no host enforces: for plans, which know no host."""
+    def foreseen_limitations(self, spec: WorkloadSpec) -> Iterator[str]:
+        """A sentence for each part of ``spec`` that no host enforces: for plans, which know no host."""
 
     def is_available(self, settings: Settings) -> bool:
         """Whether containers can run on this host now; decides the runtime of a location with ``auto``."""

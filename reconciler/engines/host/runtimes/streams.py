@@ -81,13 +81,13 @@ class Streams(msgspec.Struct):
 
     def close_child(self) -> None:
         """Close the ends of the child, which has them once it is started."""
-        _close(*self.child)
+        _close_descriptors(*self.child)
         self.child = ChildEnds()
 
     def close(self) -> None:
         """Close everything."""
         self.close_child()
-        _close(self.stdin, self.terminal, *self.outputs)
+        _close_descriptors(self.stdin, self.terminal, *self.outputs)
         self.stdin = self.terminal = -1
         self.outputs = {}
 
@@ -99,12 +99,12 @@ def open_pipes(user: int | None = None) -> Streams:
         for _ in range(3):
             opened += os.pipe2(os.O_CLOEXEC)
         stdin, ours, stdout, child_stdout, stderr, child_stderr = opened
-        for each in (ours, stdout, stderr):
-            os.set_blocking(each, False)
+        for number in (ours, stdout, stderr):
+            os.set_blocking(number, False)
             if user is not None:
-                os.fchown(each, user, -1)
+                os.fchown(number, user, -1)
     except OSError:
-        _close(*opened)
+        _close_descriptors(*opened)
         raise
     outputs = {stdout: Channel.STDOUT, stderr: Channel.STDERR}
     return Streams(ours, outputs, ChildEnds(stdin, child_stdout, child_stderr))
@@ -113,18 +113,18 @@ def open_pipes(user: int | None = None) -> Streams:
 def open_terminal(size: TerminalSize, user: int | None = None) -> Streams:
     """A pty; its slave belongs to ``user``, who can then open it by its name, as /dev/stdout does. Raises OSError."""
     master, slave = os.openpty()
-    made = Streams(master, {master: Channel.STDOUT}, ChildEnds(slave, slave, slave), master)
+    streams = Streams(master, {master: Channel.STDOUT}, ChildEnds(slave, slave, slave), master)
     try:
         os.set_blocking(master, False)
-        made.resize(size)
+        streams.resize(size)
         if user is not None:
             os.fchown(slave, user, -1)
     except OSError:
-        made.close()
+        streams.close()
         raise
-    return made
+    return streams
 
 
-def _close(*descriptors: int) -> None:
-    for each in set(descriptors) - {-1}:
-        os.close(each)
+def _close_descriptors(*descriptors: int) -> None:
+    for number in set(descriptors) - {-1}:
+        os.close(number)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.signals import LocationSignals
@@ -68,7 +68,7 @@ class SnapshotExporter:
         wait = FIRST_RETRY_SECONDS
         while self._settings is not None:
             failed = False
-            with contained("export of snapshots"):
+            with contain_bugs("export of snapshots"):
                 failed = not await self._export_all(self._settings)
             await self._clock.sleep(wait if failed else CHECK_SECONDS)
             wait = min(2 * wait, LAST_RETRY_SECONDS) if failed else FIRST_RETRY_SECONDS
@@ -83,17 +83,19 @@ class SnapshotExporter:
 
     async def _export_all(self, settings: ResticSettings) -> bool:
         """Export what is not exported; returns whether all of it is. Each volume set stops at its first failure."""
-        restic, repository = Restic(settings), _digest(settings.repository)
+        restic, repository = Restic(settings), _compute_digest(settings.repository)
         failures: dict[Key, str] = {}
-        for snapshot in await asyncio.to_thread(_pending, self._root, repository):
+        for snapshot in await asyncio.to_thread(_list_pending_snapshots, self._root, repository):
             if snapshot.key in failures:
                 continue
             try:
                 await self._export(restic, snapshot, repository)
             except (EngineError, OSError) as error:
                 if snapshot.folder.exists():
-                    known = error if isinstance(error, EngineError) else write_error(f"{snapshot}", error)
-                    failures[snapshot.key] = f"{snapshot.name} of volume {snapshot.index} is not exported: {known}"
+                    engine_error = error if isinstance(error, EngineError) else write_error(f"{snapshot}", error)
+                    failures[snapshot.key] = (
+                        f"{snapshot.name} of volume {snapshot.index} is not exported: {engine_error}"
+                    )
         for key, message in failures.items():
             if self._failures.get(key) != message:
                 self._signals.report(key, Reason.EXPORT_FAILED, message)
@@ -120,19 +122,19 @@ def volume_files(root: Path, key: Key, index: int) -> VolumeFiles:
 
 def snapshot_tag(key: Key, index: int, name: str) -> str:
     """The tag of the copy of a snapshot: a digest, since restic divides tags at commas."""
-    return f"snapshot-{_digest(f'{key} {index} {name}')}"
+    return f"snapshot-{_compute_digest(f'{key} {index} {name}')}"
 
 
-def _pending(root: Path, repository: str) -> list[LocalSnapshot]:
+def _list_pending_snapshots(root: Path, repository: str) -> list[LocalSnapshot]:
     """The snapshots that are not exported to ``repository``, by volume."""
-    found = []
+    snapshots = []
     for folder in sorted(list_paths(root / VOLUMES, "*/*/*.d/snapshots/*")):
         gvc, volumeset, volume, _, name = folder.relative_to(root / VOLUMES).parts
         key, index = Key(Kind.VOLUMESET, gvc, volumeset), volume.removesuffix(".d")
         exported = read_if_readable(folder / _EXPORTED, _Exported)
         if index.isdecimal() and _is_readable(folder) and (exported is None or exported.repository != repository):
-            found.append(LocalSnapshot(key, int(index), name, folder))
-    return found
+            snapshots.append(LocalSnapshot(key, int(index), name, folder))
+    return snapshots
 
 
 def _is_readable(folder: Path) -> bool:
@@ -142,5 +144,5 @@ def _is_readable(folder: Path) -> bool:
     return False
 
 
-def _digest(text: str) -> str:
+def _compute_digest(text: str) -> str:
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()[:32]

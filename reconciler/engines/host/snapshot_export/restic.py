@@ -66,52 +66,56 @@ class Restic:
 
     async def back_up(self, folder: Path, host: str, tags: Sequence[str]) -> str:
         """Copy the content of ``folder``; returns the id of the copy."""
-        return _copied(await self._run("backup", "--host", host, *_marks(tags), ".", folder=folder))
+        return _parse_copy_id(
+            await self._run("backup", "--host", host, *_format_tag_arguments(tags), ".", folder=folder)
+        )
 
     async def back_up_archive(self, folder: Path, host: str, tags: Sequence[str]) -> str:
         """Copy the content of ``folder`` as one archive, without the holes of its files; returns the id of the copy."""
-        words = ("backup", "--host", host, *_marks(tags), "--stdin", "--stdin-filename", _ARCHIVE)
-        with _pipe() as (read, write):
+        words = ("backup", "--host", host, *_format_tag_arguments(tags), "--stdin", "--stdin-filename", _ARCHIVE)
+        with _open_pipe() as (read, write):
             restic = await self._start(*words, stdin=read)
-            packing = await _start(*_PACK, cwd=folder, stdout=write)
-        return _copied(await self._end_both(packing, restic, restic))
+            packing = await _start_program(*_PACK, cwd=folder, stdout=write)
+        return _parse_copy_id(await self._end_both(packing, restic, restic))
 
     async def find(self, tag: str) -> Copy | None:
         """The newest copy with ``tag``, None if there is none."""
         listed = await self._run("snapshots", "--tag", tag)
-        found = msgspec.json.decode(listed or b"null", type=list[Copy] | None)
-        return max(found, key=lambda each: each.time) if found else None
+        copies = msgspec.json.decode(listed or b"null", type=list[Copy] | None)
+        return max(copies, key=lambda copy: copy.time) if copies else None
 
     async def restore(self, copy: Copy, target: Path) -> None:
         """Write the content of ``copy`` into ``target``."""
         if not copy.is_archive:
             await self._run("restore", copy.id, "--target", str(target))
             return
-        with _pipe() as (read, write):
+        with _open_pipe() as (read, write):
             restic = await self._start("dump", copy.id, _ARCHIVE, stdout=write)
-            unpacking = await _start(*_UNPACK, cwd=target, stdin=read)
+            unpacking = await _start_program(*_UNPACK, cwd=target, stdin=read)
         await self._end_both(restic, unpacking, restic)
 
     async def _run(self, *words: str, folder: Path | None = None) -> bytes:
-        ended = await _end(await self._start(*words, cwd=folder))
+        ended = await _wait_for_end(await self._start(*words, cwd=folder))
         if ended.code:
-            raise _failed(self._explain(ended))
+            raise _make_export_error(self._explain(ended))
         return ended.output
 
     async def _start(self, *words: str, **options: Any) -> Process:
         if shutil.which("restic") is None:
-            raise _failed("restic is not installed: apt-get install restic")
+            raise _make_export_error("restic is not installed: apt-get install restic")
         if not os.access(self._settings.password_file, os.R_OK):
-            raise _failed(f"the file of the password, {self._settings.password_file}, cannot be read")
-        return await _start(*_RESTIC, *words, env=self._environment(), **options)
+            raise _make_export_error(f"the file of the password, {self._settings.password_file}, cannot be read")
+        return await _start_program(*_RESTIC, *words, env=self._environment(), **options)
 
     async def _end_both(self, writer: Process, reader: Process, restic: Process) -> bytes:
         """Wait for two programs, the one reading what the other writes; returns the output of the reader."""
-        ends = await asyncio.gather(_end(writer), _end(reader))
+        ends = await asyncio.gather(_wait_for_end(writer), _wait_for_end(reader))
         # One that writes to a program that failed is not the cause.
-        failed = [each for each in zip((writer, reader), ends, strict=True) if each[1].code not in (0, -signal.SIGPIPE)]
-        for program, ended in sorted(failed, key=lambda each: each[0] is not restic):
-            raise _failed(self._explain(ended) if program is restic else f"tar failed: {_last(ended.errors)}")
+        failed = [pair for pair in zip((writer, reader), ends, strict=True) if pair[1].code not in (0, -signal.SIGPIPE)]
+        for program, ended in sorted(failed, key=lambda pair: pair[0] is not restic):
+            raise _make_export_error(
+                self._explain(ended) if program is restic else f"tar failed: {_get_last_line(ended.errors)}"
+            )
         return ends[1].output
 
     def _environment(self) -> dict[str, str]:
@@ -125,22 +129,22 @@ class Restic:
         for sign, advice in _ADVICE:
             if sign in ended.errors:
                 return advice.format(repository=repository, password=self._settings.password_file)
-        last = _last(ended.errors)
+        last = _get_last_line(ended.errors)
         return f"restic failed: {_without_credentials(last)}" if last else f"restic failed with {ended.code}"
 
 
-async def _start(*command: str, **options: Any) -> Process:
+async def _start_program(*command: str, **options: Any) -> Process:
     streams = {"stdin": DEVNULL, "stdout": PIPE, "stderr": PIPE, **options}
     return await asyncio.create_subprocess_exec(*command, **streams)
 
 
-async def _end(program: Process) -> _Ended:
+async def _wait_for_end(program: Process) -> _Ended:
     """Wait for the end of a program, and end it with the caller."""
     try:
         async with asyncio.timeout(LIMIT_SECONDS):
             output, errors = await program.communicate()
     except TimeoutError:
-        raise _failed(f"restic did not end within {LIMIT_SECONDS / 3600:g} hours") from None
+        raise _make_export_error(f"restic did not end within {LIMIT_SECONDS / 3600:g} hours") from None
     finally:
         if program.returncode is None:
             program.kill()
@@ -148,7 +152,7 @@ async def _end(program: Process) -> _Ended:
 
 
 @contextmanager
-def _pipe() -> Iterator[tuple[int, int]]:
+def _open_pipe() -> Iterator[tuple[int, int]]:
     """The ends of a pipe for two programs."""
     ends = os.pipe()
     try:
@@ -158,22 +162,24 @@ def _pipe() -> Iterator[tuple[int, int]]:
             os.close(end)
 
 
-def _marks(tags: Sequence[str]) -> list[str]:
+def _format_tag_arguments(tags: Sequence[str]) -> list[str]:
     return [word for tag in tags for word in ("--tag", tag)]
 
 
-def _copied(output: bytes) -> str:
+def _parse_copy_id(output: bytes) -> str:
     """The id of the copy that restic reports."""
-    return next((str(each["snapshot_id"]) for each in _documents(output) if "snapshot_id" in each), "")
+    return next(
+        (str(document["snapshot_id"]) for document in _parse_json_lines(output) if "snapshot_id" in document), ""
+    )
 
 
-def _last(errors: str) -> str:
+def _get_last_line(errors: str) -> str:
     """The last line of what a program wrote."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     return lines[-1][:300] if lines else ""
 
 
-def _documents(output: bytes) -> list[dict[str, Any]]:
+def _parse_json_lines(output: bytes) -> list[dict[str, Any]]:
     return [msgspec.json.decode(line) for line in output.splitlines() if line.startswith(b"{")]
 
 
@@ -181,5 +187,5 @@ def _without_credentials(text: str) -> str:
     return _CREDENTIALS.sub(r"\1***@", text)
 
 
-def _failed(message: str) -> EngineError:
+def _make_export_error(message: str) -> EngineError:
     return EngineError(message, reason=Reason.EXPORT_FAILED)

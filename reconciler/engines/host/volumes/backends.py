@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.volumes import kernel
 from reconciler.engines.host.volumes.btrfs import BtrfsBackend
 from reconciler.engines.host.volumes.directory import DirectoryBackend
@@ -62,7 +62,7 @@ class Backends:
             )
         return (f"no volume can be created: {lacking[self._setting]}",) if self._setting in lacking else ()
 
-    def choose(self, wanted: VolumeSpec) -> str:
+    def choose(self, volume_spec: VolumeSpec) -> str:
         """The backend of a new volume. Raises EngineError if the one of the setting does not work on this host."""
         if self._setting != _AUTO:
             if reason := self._missing.get(self._setting, ""):
@@ -71,7 +71,7 @@ class Backends:
                     reason=Reason.VOLUME_UNAVAILABLE,
                 )
             return self._setting
-        name = f"image-{wanted.file_system}"
+        name = f"image-{volume_spec.file_system}"
         return BackendName.DIRECTORY if self._missing[name] else name
 
     def named(self, name: str) -> Backend:
@@ -119,20 +119,20 @@ class Backends:
         tested = self._images[0]
         try:
             tested.detach(files)
-            remove(top)
+            remove_tree(top)
             make_directory(top)
-            for each in self._images:
-                each.probe(top)
+            for image in self._images:
+                image.probe(top)
             tested.create(files, record)
             tested.detach(files)
-            remove(top)
+            remove_tree(top)
         except (OSError, EngineError) as error:
             return f"an image cannot be mounted: {error}"
         return ""
 
 
 def _lacking_programs(name: BackendName) -> str:
-    lacking = [each for each in _PROGRAMS[name] if find_program(each) is None]
+    lacking = [text for text in _PROGRAMS[name] if find_program(text) is None]
     return f"these programs are not installed: {', '.join(lacking)}" if lacking else ""
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, capacity_bytes, missing_data
 from reconciler.engines.host.volumes.programs import run_program
-from reconciler.engines.host.volumes.trees import copy_tree, digest_tree, exchange, tree_size
-from reconciler.engines.volumes import rejection
+from reconciler.engines.host.volumes.trees import copy_tree, digest_tree, exchange_paths, tree_size
+from reconciler.engines.volumes import make_rejection
 from reconciler.errors import EngineError
 
 _TOP_INODE = 256
@@ -33,7 +33,7 @@ class BtrfsBackend:
         """The subvolume."""
         return files.path
 
-    def file_system(self, wanted: str) -> str:  # noqa: ARG002
+    def file_system(self, fs_type: str) -> str:  # noqa: ARG002
         """That of the host."""
         return "btrfs"
 
@@ -79,7 +79,7 @@ class BtrfsBackend:
     def copy(self, files: VolumeFiles, target: Path) -> None:
         """Take a snapshot that is read-only. Raises EngineError for a volume with subvolumes, which it would lack."""
         if inner := run_program("btrfs", "subvolume", "list", "-o", files.path).splitlines():
-            raise rejection(
+            raise make_rejection(
                 f"{files} contains {len(inner)} subvolumes of btrfs, which a snapshot of it would lack: make "
                 "directories of them"
             )
@@ -98,7 +98,7 @@ class BtrfsBackend:
         self.remove(fresh)
         run_program("btrfs", "subvolume", "snapshot", source, fresh)
         if files.path.is_dir():
-            exchange(fresh, files.path)
+            exchange_paths(fresh, files.path)
             self.remove(fresh)
         else:
             fresh.rename(files.path)
@@ -108,19 +108,19 @@ class BtrfsBackend:
         fresh = stored.with_name("subvolume")
         run_program("btrfs", "subvolume", "create", fresh)
         copy_tree(stored, fresh)
-        remove(stored)
+        remove_tree(stored)
         fresh.rename(stored)
 
     def remove(self, stored: Path) -> None:
         """Delete a subvolume with all that are in it, or anything else."""
         try:
-            found = os.lstat(stored)
+            stat = os.lstat(stored)
         except FileNotFoundError:
             return
-        if found.st_ino == _TOP_INODE and found.st_dev != os.lstat(stored.parent).st_dev:
-            _delete(stored)
+        if stat.st_ino == _TOP_INODE and stat.st_dev != os.lstat(stored.parent).st_dev:
+            _delete_subvolume(stored)
         else:
-            remove(stored)
+            remove_tree(stored)
 
     def digest(self, stored: Path) -> str:
         """A checksum of the tree."""
@@ -147,7 +147,7 @@ class BtrfsBackend:
         return ()
 
 
-def _delete(stored: Path) -> None:
+def _delete_subvolume(stored: Path) -> None:
     """Delete a subvolume; programs may have made others in it, which prevent that."""
     try:
         run_program("btrfs", "subvolume", "delete", stored)
@@ -155,15 +155,15 @@ def _delete(stored: Path) -> None:
         inner = _subvolumes_in(stored)
         if not inner:
             raise
-        for each in reversed(inner):
-            run_program("btrfs", "subvolume", "delete", "--subvolid", each, stored)
+        for text in reversed(inner):
+            run_program("btrfs", "subvolume", "delete", "--subvolid", text, stored)
         run_program("btrfs", "subvolume", "delete", stored)
 
 
 def _subvolumes_in(stored: Path) -> list[str]:
     """The ids of all subvolumes in a subvolume, each after the one that it is in."""
     lines = [line.split() for line in run_program("btrfs", "subvolume", "list", "-p", stored).splitlines()]
-    found = [run_program("btrfs", "inspect-internal", "rootid", stored).strip()]
-    for outer in found:
-        found += [words[_ID] for words in lines if words[_PARENT] == outer]
-    return found[1:]
+    texts = [run_program("btrfs", "inspect-internal", "rootid", stored).strip()]
+    for outer in texts:
+        texts += [words[_ID] for words in lines if words[_PARENT] == outer]
+    return texts[1:]

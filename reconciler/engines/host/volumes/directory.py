@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, missing_data
-from reconciler.engines.host.volumes.trees import copy_tree, digest_tree, exchange, tree_size
+from reconciler.engines.host.volumes.trees import copy_tree, digest_tree, exchange_paths, tree_size
 
 
 class DirectoryBackend:
@@ -20,7 +20,7 @@ class DirectoryBackend:
         """The path of the volume's data."""
         return files.path
 
-    def file_system(self, wanted: str) -> str:  # noqa: ARG002
+    def file_system(self, fs_type: str) -> str:  # noqa: ARG002
         """That of the host."""
         return ""
 
@@ -71,11 +71,11 @@ class DirectoryBackend:
         """Exchange the directory for a copy of ``source``."""
         fresh = files.partial / "restored"
         files.make_directory(files.partial)
-        remove(fresh)
+        remove_tree(fresh)
         copy_tree(source, fresh)
         if files.path.is_dir():
-            exchange(fresh, files.path)
-            remove(fresh)
+            exchange_paths(fresh, files.path)
+            remove_tree(fresh)
         else:
             fresh.rename(files.path)
 
@@ -84,7 +84,7 @@ class DirectoryBackend:
 
     def remove(self, stored: Path) -> None:
         """Remove a directory."""
-        remove(stored)
+        remove_tree(stored)
 
     def digest(self, stored: Path) -> str:
         """A checksum of the tree."""

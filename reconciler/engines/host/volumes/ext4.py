@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 from reconciler.engines.host.volumes.programs import run_program
-from reconciler.engines.host.volumes.sparse import extend
+from reconciler.engines.host.volumes.sparse import extend_file
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
@@ -19,10 +19,10 @@ _REPAIRED = 1
 
 def has_errors(image: Path) -> bool:
     """Whether the file system recorded errors of its own while it was mounted. Raises OSError."""
-    return bool(_field(image, "<H", _STATE) & _ERRORS)
+    return bool(_read_superblock_field(image, "<H", _STATE) & _ERRORS)
 
 
-def repair(image: Path) -> None:
+def repair_image(image: Path) -> None:
     """Repair what can be repaired without a decision. Raises EngineError for an image that needs one."""
     try:
         run_program("e2fsck", "-f", "-p", image, accepted=(0, _REPAIRED))
@@ -34,10 +34,10 @@ def repair(image: Path) -> None:
         ) from None
 
 
-def grow(image: Path, size: int) -> None:
+def grow_image(image: Path, size: int) -> None:
     """Grow the image, which is not mounted, and its file system to ``size`` bytes. Raises OSError and EngineError."""
-    extend(image, size)
-    repair(image)  # resize2fs refuses one that was not checked
+    extend_file(image, size)
+    repair_image(image)  # resize2fs refuses one that was not checked
     run_program("resize2fs", image)
 
 
@@ -46,13 +46,13 @@ def missing_blocks(image: Path, size: int) -> int:
 
     A mounted one may have more than its image says.
     """
-    low, scale, high = (_field(image, "<I", at) for at in (_BLOCKS_LOW, _BLOCK_SCALE, _BLOCKS_HIGH))
+    low, scale, high = (_read_superblock_field(image, "<I", at) for at in (_BLOCKS_LOW, _BLOCK_SCALE, _BLOCKS_HIGH))
     blocks = size // (1024 << scale)
     return blocks if blocks > (high << 32 | low) else 0
 
 
-def _field(image: Path, form: str, at: int) -> int:
+def _read_superblock_field(image: Path, form: str, at: int) -> int:
     with image.open("rb") as file:
         file.seek(_SUPERBLOCK + at)
-        (found,) = struct.unpack(form, file.read(struct.calcsize(form)))
-    return int(found)
+        (number,) = struct.unpack(form, file.read(struct.calcsize(form)))
+    return int(number)

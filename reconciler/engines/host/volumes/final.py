@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.engines.host.disk.atomic import sync_directory, write_durable
 from reconciler.engines.host.disk.directories import file_name, remove_empty
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState, read_json
 from reconciler.engines.host.volumes.protocol import Backend, DeletedVolume, StoredSnapshot
@@ -25,7 +25,7 @@ from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
 from reconciler.private_files import make_directory
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 _DELETED = "deleted-volumes"
 _VOLUME = "volume.json"
@@ -50,7 +50,9 @@ class FinalSnapshots:
     def keep(self, backend: Backend, files: VolumeFiles, record: VolumeRecord, now: float) -> None:
         """Make the data of a detached volume its final snapshot. Raises OSError and EngineError."""
         data = backend.storage(files)
-        snapshot = StoredSnapshot("final", iso(now), record.capacity, backend.size(data), backend.digest(data))
+        snapshot = StoredSnapshot(
+            "final", format_iso_time(now), record.capacity, backend.size(data), backend.digest(data)
+        )
         files.make_directory(files.final)
         write_durable(files.final / _VOLUME, msgspec.json.encode(record))
         write_snapshot(files.final, snapshot)
@@ -62,15 +64,15 @@ class FinalSnapshots:
         record = read_json(files.final / _VOLUME, VolumeRecord)
         snapshot = read_snapshot(files.final)
         if record is None or snapshot is None or not snapshot_data(files.final).exists():
-            remove(files.final)
+            remove_tree(files.final)
             return
         files.write_record(msgspec.structs.replace(record, state=VolumeState.DELETED))
         time = "".join(letter for letter in snapshot.created if letter.isalnum())
-        place = self._root / files.path.parent.parent.name / files.path.parent.name
-        make_directory(place)
-        taken = sum(1 for _ in list_paths(place, f"{files.path.name}-{time}*"))
-        files.final.rename(place / f"{files.path.name}-{time}{f'-{taken}' if taken else ''}")
-        sync_directory(place)
+        path = self._root / files.path.parent.parent.name / files.path.parent.name
+        make_directory(path)
+        taken = sum(1 for _ in list_paths(path, f"{files.path.name}-{time}*"))
+        files.final.rename(path / f"{files.path.name}-{time}{f'-{taken}' if taken else ''}")
+        sync_directory(path)
 
     def record(self, volume: DeletedVolume) -> VolumeRecord | None:
         """The record of a deleted volume; None if it has no final snapshot. Raises EngineError."""

@@ -36,7 +36,7 @@ path could become one of the host, and a file system that is frozen must not be 
 
 
 @contextmanager
-def frozen(path: Path, device: int, limit: float) -> Iterator[float]:
+def freeze_file_system(path: Path, device: int, limit: float) -> Iterator[float]:
     """Freeze the file system of ``device`` that is mounted at ``path``.
 
     The value is the deadline, of the monotonic clock: ``limit`` seconds after the freeze began.
@@ -46,7 +46,7 @@ def frozen(path: Path, device: int, limit: float) -> Iterator[float]:
     if find_program("fsfreeze") is None:
         raise EngineError("the program fsfreeze is not installed", reason=Reason.VOLUME_UNAVAILABLE)
     deadline = time.monotonic() + limit
-    with _opened(path, device) as folder, _start(folder, limit) as program:
+    with _open_mounted_directory(path, device) as folder, _start_freezer(folder, limit) as program:
         assert program.stdout is not None
         assert program.stdin is not None
         assert program.stderr is not None
@@ -66,7 +66,7 @@ def frozen(path: Path, device: int, limit: float) -> Iterator[float]:
 
 
 @contextmanager
-def _opened(path: Path, device: int) -> Iterator[int]:
+def _open_mounted_directory(path: Path, device: int) -> Iterator[int]:
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if os.fstat(folder).st_dev != device:
@@ -76,7 +76,7 @@ def _opened(path: Path, device: int) -> Iterator[int]:
         os.close(folder)
 
 
-def _start(folder: int, limit: float) -> subprocess.Popen[bytes]:
+def _start_freezer(folder: int, limit: float) -> subprocess.Popen[bytes]:
     command = ("sh", "-c", _SCRIPT, f"/proc/self/fd/{folder}", str(limit))
     return start_program(command, inherited=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 

@@ -15,7 +15,7 @@ from reconciler.engines.host.volumes import ext4, freeze, kernel
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState, capacity_bytes, missing_data
 from reconciler.engines.host.volumes.patch import patch_image
 from reconciler.engines.host.volumes.programs import run_program
-from reconciler.engines.host.volumes.sparse import allocated, can_clone, copy_image, digest_image, extend
+from reconciler.engines.host.volumes.sparse import can_clone, copy_image, digest_image, extend_file, get_allocated_bytes
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
@@ -65,7 +65,7 @@ class ImageBackend:
         """The image."""
         return files.image
 
-    def file_system(self, wanted: str) -> str:  # noqa: ARG002
+    def file_system(self, fs_type: str) -> str:  # noqa: ARG002
         """The one of this backend."""
         return self._form
 
@@ -78,7 +78,7 @@ class ImageBackend:
             with part.open("xb") as file:
                 os.truncate(file.fileno(), capacity_bytes(record))
             run_program(*_FORMAT[self._form], part)
-            _sync(part)
+            _sync_file(part)
             part.rename(files.image)
             sync_directory(files.folder)
             self._mount(files)
@@ -98,7 +98,7 @@ class ImageBackend:
             self.detach(files)
         if not self.is_attached(files):
             if self._form == "ext4" and (failed or ext4.has_errors(files.image)):
-                ext4.repair(files.image)
+                ext4.repair_image(files.image)
             if self.grows_detached:
                 self._grow_unmounted(files, record)
             self._mount(files)
@@ -106,7 +106,7 @@ class ImageBackend:
 
     def detach(self, files: VolumeFiles) -> None:
         """Unmount the image. Raises EngineError if anything uses it."""
-        ended = _within(_FREEZE_END, lambda: self._unmount(files)) and _within(
+        ended = _wait_for_condition(_FREEZE_END, lambda: self._unmount(files)) and _wait_for_condition(
             _LOOP_END, lambda: kernel.find_loop(files.image) is None
         )
         if not ended:
@@ -121,9 +121,9 @@ class ImageBackend:
         """Unmount the image, if it is mounted; False if anything uses it."""
         if not kernel.is_loop_of(kernel.mounted_device(files.path), files.image):
             return True
-        kernel.thaw(files.path)  # a frozen one would never end
+        kernel.thaw_file_system(files.path)  # a frozen one would never end
         try:
-            kernel.unmount(files.path)
+            kernel.unmount_path(files.path)
         except OSError as error:
             if error.errno != errno.EBUSY:
                 raise
@@ -147,7 +147,7 @@ class ImageBackend:
         """
         if not self.is_attached(files):
             return False
-        return kernel.has_failed(files.path) or _size(files.image) < kernel.device_size(files.path)
+        return kernel.has_failed(files.path) or _get_image_size(files.image) < kernel.device_size(files.path)
 
     def is_in_use(self, files: VolumeFiles) -> bool:
         """Whether the image has a loop device."""
@@ -162,7 +162,7 @@ class ImageBackend:
         size = capacity_bytes(record)
         if self.needs_detach(files):
             return
-        extend(files.image, size)
+        extend_file(files.image, size)
         if not self.is_attached(files):
             return
         kernel.update_loop_size(kernel.mounted_device(files.path))
@@ -178,14 +178,14 @@ class ImageBackend:
         copy_image(files.image, target)
         took, former, limit = math.inf, math.inf, self._copy_limit * _HASTE
         for _ in range(_PASSES):
-            _sync(target)
+            _sync_file(target)
             self._flush(files)
             began = time.monotonic()
             patch_image(files.image, target)
             took, former = time.monotonic() - began, took
             if took <= limit or took > former / 2:
                 break
-        _sync(target)
+        _sync_file(target)
         if min(took, former) > limit:
             raise freeze.freeze_timeout(files.path)
 
@@ -195,26 +195,26 @@ class ImageBackend:
         if self.is_attached(files):
             self._flush(files)
             device = kernel.mounted_device(files.path)
-            with freeze.frozen(files.path, device, self._copy_limit) as deadline:
+            with freeze.freeze_file_system(files.path, device, self._copy_limit) as deadline:
                 copy(files.image, target, deadline)
         else:
-            _sync(files.image)
+            _sync_file(files.image)
             copy(files.image, target)
-        _sync(target)
+        _sync_file(target)
 
     def _flush(self, files: VolumeFiles) -> None:
         """Write what programs wrote to the mounted image, so that the freeze has less to write."""
         run_program("sync", "-f", "--", files.path)
-        _sync(files.image)
+        _sync_file(files.image)
 
     def clone(self, stored: Path, target: Path) -> None:
         """Copy the image, with shared blocks if possible."""
         copy_image(stored, target)
-        _sync(target)
+        _sync_file(target)
 
     def replace(self, files: VolumeFiles, source: Path) -> None:
         """Rename a copy of ``source`` over the image."""
-        self._replace(files, source, _unchanged)
+        self._replace(files, source, _change_nothing)
 
     def adopt(self, stored: Path) -> None:
         """Do nothing."""
@@ -229,23 +229,23 @@ class ImageBackend:
 
     def size(self, stored: Path) -> int:
         """The allocated blocks."""
-        return allocated(stored)
+        return get_allocated_bytes(stored)
 
     def copy_size(self, stored: Path) -> int:
         """The allocated blocks, unless copies share them."""
-        return 0 if self._clones else allocated(stored)
+        return 0 if self._clones else get_allocated_bytes(stored)
 
     def usage(self, files: VolumeFiles) -> int:
         """The blocks in use of a mounted file system; the allocated blocks of another image, which are more."""
         if not self.is_attached(files):
-            return allocated(files.image)
-        found = os.statvfs(files.path)
-        return (found.f_blocks - found.f_bfree) * found.f_frsize
+            return get_allocated_bytes(files.image)
+        statvfs_result = os.statvfs(files.path)
+        return (statvfs_result.f_blocks - statvfs_result.f_bfree) * statvfs_result.f_frsize
 
     def trim(self, files: VolumeFiles) -> None:
         """Give blocks of deleted files back to the disk, if the image is mounted."""
         if self.is_attached(files):
-            kernel.trim(files.path)
+            kernel.trim_file_system(files.path)
 
     def recover(self, files: VolumeFiles, record: VolumeRecord, locked: bool) -> tuple[str, ...]:
         """Let programs write to a frozen file system; unmount one that is not locked; finish growth."""
@@ -256,7 +256,7 @@ class ImageBackend:
             # Something uses it without our mount, or a freeze does; a mount of the same device makes both end.
             self._mount(files)
             reports = (f"{files} was no longer mounted, though something used it: it is mounted again",)
-        kernel.thaw(files.path)
+        kernel.thaw_file_system(files.path)
         if not locked or record.state is not VolumeState.READY:
             self.detach(files)
         elif self.has_failed(files):
@@ -273,7 +273,7 @@ class ImageBackend:
         files.path.chmod(0)
         with kernel.loop_device(files.image) as device:
             try:
-                kernel.mount(device, files.path, self._form, _OPTIONS[self._form])
+                kernel.mount_device(device, files.path, self._form, _OPTIONS[self._form])
             except OSError as error:
                 if error.errno not in _NO_FILE_SYSTEM:
                     raise
@@ -282,7 +282,7 @@ class ImageBackend:
                     f"repair it with {_REPAIR[self._form]} {files.image}",
                     reason=Reason.VOLUME_DAMAGED,
                 ) from None
-        kernel.thaw(files.path)  # the device may be one that had a mount before
+        kernel.thaw_file_system(files.path)  # the device may be one that had a mount before
         with suppress(OSError):
             # Databases refuse to begin in a directory that is not empty.
             (files.path / "lost+found").rmdir()
@@ -292,7 +292,7 @@ class ImageBackend:
         size = capacity_bytes(record)
         if ext4.missing_blocks(files.image, size):
             # In a copy: the program cannot be interrupted, and its undo files damage what they should protect.
-            self._replace(files, files.image, lambda fresh: ext4.grow(fresh, size))
+            self._replace(files, files.image, lambda fresh: ext4.grow_image(fresh, size))
 
     def _replace(self, files: VolumeFiles, source: Path, change: Callable[[Path], None]) -> None:
         """Replace the image with a changed copy of ``source``, at once or not at all."""
@@ -302,14 +302,14 @@ class ImageBackend:
         try:
             copy_image(source, fresh)
             change(fresh)
-            _sync(fresh)
+            _sync_file(fresh)
             fresh.replace(files.image)
         finally:
             fresh.unlink(missing_ok=True)
         sync_directory(files.folder)
 
 
-def _within(seconds: float, true: Callable[[], bool]) -> bool:
+def _wait_for_condition(seconds: float, true: Callable[[], bool]) -> bool:
     """Whether it is true within so many seconds. Raises what ``true`` raises."""
     deadline = time.monotonic() + seconds
     while not true():
@@ -319,7 +319,7 @@ def _within(seconds: float, true: Callable[[], bool]) -> bool:
     return True
 
 
-def _size(image: Path) -> int:
+def _get_image_size(image: Path) -> int:
     """Its bytes; 0 if it is gone."""
     try:
         return image.stat().st_size
@@ -327,11 +327,11 @@ def _size(image: Path) -> int:
         return 0
 
 
-def _unchanged(_: Path) -> None:
+def _change_nothing(_: Path) -> None:
     pass
 
 
-def _sync(path: Path) -> None:
+def _sync_file(path: Path) -> None:
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)

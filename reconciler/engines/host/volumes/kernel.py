@@ -41,20 +41,20 @@ def has_capability(number: int) -> bool:
 
 def mount_ids(pid: str) -> dict[str, str]:
     """Mount points to the ids of their top mounts, as the process ``pid`` has them. Raises OSError."""
-    return {point: line[0] for point, line in _mounts(pid)}
+    return {point: line[0] for point, line in _list_mounts(pid)}
 
 
 def mounted_device(path: Path) -> int:
     """The number of the device that is mounted at ``path``; 0 if none is. Raises OSError."""
     try:
-        found, above = os.lstat(path).st_dev, os.lstat(path.parent).st_dev
+        device, above = os.lstat(path).st_dev, os.lstat(path.parent).st_dev
     except FileNotFoundError:
         return 0
     except OSError:
         # A file system that failed answers nothing, but the kernel has it mounted.
-        numbers = [line[2].split(":") for point, line in _mounts("self") if point == _real(path)]
+        numbers = [line[2].split(":") for point, line in _list_mounts("self") if point == _resolve_mount_path(path)]
         return os.makedev(*map(int, numbers[-1])) if numbers else 0
-    return found if found != above else 0
+    return device if device != above else 0
 
 
 def device_size(path: Path) -> int:
@@ -72,20 +72,24 @@ def has_failed(path: Path) -> bool:
         os.lstat(path)
     except OSError as error:
         return error.errno == errno.EIO
-    options = [line[5].rsplit(" ", 1)[-1].split(",") for point, line in _mounts("self") if point == _real(path)]
+    options = [
+        line[5].rsplit(" ", 1)[-1].split(",")
+        for point, line in _list_mounts("self")
+        if point == _resolve_mount_path(path)
+    ]
     return bool(options) and not _STOPPED.isdisjoint(options[-1])
 
 
-def _real(path: Path) -> str:
+def _resolve_mount_path(path: Path) -> str:
     """``path`` as the kernel lists it; the top directory of a file system that failed answers nothing."""
     return f"{os.path.realpath(path.parent)}/{path.name}"
 
 
-def _mounts(pid: str) -> Iterator[tuple[str, list[str]]]:
+def _list_mounts(pid: str) -> Iterator[tuple[str, list[str]]]:
     """Mount points and the words of their lines, the top mount of each last."""
     for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
         words = line.split(" ", 5)
-        yield _unescaped(words[4]), words
+        yield _unescape_path(words[4]), words
 
 
 def find_user(device: int) -> str:
@@ -110,28 +114,28 @@ def _is_on(path: Path, device: int) -> bool:
     return False
 
 
-def mount(device: str, path: Path, file_system: str, options: str) -> None:
+def mount_device(device: str, path: Path, file_system: str, options: str) -> None:
     """Mount ``device`` at ``path``. Raises OSError."""
     words = (device.encode(), os.fsencode(path), file_system.encode())
-    _check(_kernel.mount(*words, ctypes.c_ulong(_NOSUID_NODEV), options.encode()), path)
+    _check_call_result(_kernel.mount(*words, ctypes.c_ulong(_NOSUID_NODEV), options.encode()), path)
 
 
-def unmount(path: Path) -> None:
+def unmount_path(path: Path) -> None:
     """Unmount what is mounted at ``path``. Raises OSError."""
-    _check(_kernel.umount2(os.fsencode(path), _NOFOLLOW), path)
+    _check_call_result(_kernel.umount2(os.fsencode(path), _NOFOLLOW), path)
 
 
 @contextmanager
 def loop_device(image: Path) -> Iterator[str]:
     """A loop device for ``image``: the one it has, or a new one. It ends with its last user. Raises OSError."""
-    with _opened(image, os.O_RDWR) as file:
+    with _open_descriptor(image, os.O_RDWR) as file:
         for _ in range(_ATTEMPTS):
-            found = find_loop(image)
-            name = found or _free_loop()
-            with _opened(Path(name), os.O_RDWR) as device:
+            loop = find_loop(image)
+            name = loop or _free_loop()
+            with _open_descriptor(Path(name), os.O_RDWR) as device:
                 # Meanwhile another process may have bound it, or it may have ended.
-                if (found is not None and find_loop(image) == found) or (
-                    found is None and _configure(device, file, image)
+                if (loop is not None and find_loop(image) == loop) or (
+                    loop is None and _configure_loop_device(device, file, image)
                 ):
                     yield name
                     return
@@ -139,11 +143,11 @@ def loop_device(image: Path) -> Iterator[str]:
 
 
 def _free_loop() -> str:
-    with _opened(Path("/dev/loop-control"), os.O_RDWR) as control:
+    with _open_descriptor(Path("/dev/loop-control"), os.O_RDWR) as control:
         return f"/dev/loop{fcntl.ioctl(control, _LOOP_FREE)}"
 
 
-def _configure(device: int, file: int, image: Path) -> bool:
+def _configure_loop_device(device: int, file: int, image: Path) -> bool:
     """Bind ``file`` to a loop device; return False if it is in use."""
     name = os.fsencode(image)[-63:]
     information = struct.pack("=5Q4I64s64s32s2Q", 0, 0, 0, 0, 0, 0, 0, 0, _AUTOCLEAR, name, b"", b"", 0, 0)
@@ -171,7 +175,7 @@ def is_loop_of(device: int, image: Path) -> bool:
 
 def update_loop_size(device: int) -> None:
     """Give a loop device the size of its file. Raises OSError."""
-    with _opened(Path(f"/dev/loop{os.minor(device)}"), os.O_RDWR) as opened:
+    with _open_descriptor(Path(f"/dev/loop{os.minor(device)}"), os.O_RDWR) as opened:
         fcntl.ioctl(opened, _LOOP_CAPACITY, 0)
 
 
@@ -183,22 +187,22 @@ def _backing_file(device: Path) -> str:
 
 def grow_ext4(path: Path, blocks: int) -> None:
     """Grow the ext4 that is mounted at ``path`` to ``blocks`` of its blocks. Raises OSError."""
-    with _opened(path, os.O_RDONLY) as folder:
+    with _open_descriptor(path, os.O_RDONLY) as folder:
         fcntl.ioctl(folder, _EXT4_RESIZE, struct.pack("=Q", blocks))
 
 
 def grow_xfs(path: Path, size: int) -> None:
     """Grow the XFS that is mounted at ``path`` to ``size`` bytes. Raises OSError."""
-    with _opened(path, os.O_RDONLY) as folder:
+    with _open_descriptor(path, os.O_RDONLY) as folder:
         # struct xfs_fsop_geom_v1 begins with the block size; the share of inodes and the blocks follow.
         block, share, blocks = struct.unpack_from("=I24xIQ", fcntl.ioctl(folder, _XFS_GEOMETRY, bytes(112)))
         if size // block > blocks:
             fcntl.ioctl(folder, _XFS_GROW, struct.pack("=QI4x", size // block, share))
 
 
-def thaw(path: Path) -> None:
+def thaw_file_system(path: Path) -> None:
     """Let programs write again to the file system that is mounted at ``path``, if it is frozen."""
-    with suppress(OSError), _opened(path, os.O_RDONLY) as folder:
+    with suppress(OSError), _open_descriptor(path, os.O_RDONLY) as folder:
         thaw_opened(folder)
 
 
@@ -208,13 +212,13 @@ def thaw_opened(folder: int) -> None:
         fcntl.ioctl(folder, _THAW, 0)
 
 
-def trim(path: Path) -> None:
+def trim_file_system(path: Path) -> None:
     """Free the blocks of the image below ``path`` that its file system does not use. Raises OSError."""
-    with _opened(path, os.O_RDONLY) as folder:
+    with _open_descriptor(path, os.O_RDONLY) as folder:
         fcntl.ioctl(folder, _TRIM, struct.pack("=3Q", 0, (1 << 64) - 1, 0))
 
 
-def clone(source: int, target: int) -> bool:
+def clone_file(source: int, target: int) -> bool:
     """Make ``target`` share all blocks of ``source``; return False if the file system cannot. Raises OSError."""
     try:
         fcntl.ioctl(target, _CLONE, source)
@@ -225,20 +229,20 @@ def clone(source: int, target: int) -> bool:
     return True
 
 
-def _unescaped(text: str) -> str:
-    return os.fsdecode(_ESCAPED.sub(lambda found: chr(int(found[1], 8)), text).encode("latin-1", "surrogateescape"))
+def _unescape_path(text: str) -> str:
+    return os.fsdecode(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), text).encode("latin-1", "surrogateescape"))
 
 
 @contextmanager
-def _opened(path: Path, flags: int) -> Iterator[int]:
-    found = os.open(path, flags | os.O_CLOEXEC)
+def _open_descriptor(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
     try:
-        yield found
+        yield descriptor
     finally:
-        os.close(found)
+        os.close(descriptor)
 
 
-def _check(failed: int, path: Path) -> None:
+def _check_call_result(failed: int, path: Path) -> None:
     if failed:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), str(path))

@@ -108,11 +108,11 @@ class VolumeFiles:
 
     def read_record(self) -> VolumeRecord | None:
         """The record; None if there is none: then the volume is a directory, or does not exist."""
-        found = read_json(self._record, VolumeRecord, _REMEDY_OF_RECORD)
-        if found is None and self.image.exists():
+        record = read_json(self._record, VolumeRecord, _REMEDY_OF_RECORD)
+        if record is None and self.image.exists():
             # The mount point of an image would pass for a volume that is a directory.
-            raise _unreadable(self._record, "it is missing", _REMEDY_OF_RECORD)
-        return found
+            raise _make_unreadable_error(self._record, "it is missing", _REMEDY_OF_RECORD)
+        return record
 
     def write_record(self, record: VolumeRecord) -> None:
         """Replace the record."""
@@ -134,8 +134,8 @@ class VolumeFiles:
 
     def read_lock(self) -> VolumeLock | None:
         """The lock; None if the volume is detached, or was attached before this host booted."""
-        found = read_json(self._lock, VolumeLock, _REMEDY_OF_LOCK)
-        return found if found is not None and found.boot == boot_id() else None
+        lock = read_json(self._lock, VolumeLock, _REMEDY_OF_LOCK)
+        return lock if lock is not None and lock.boot == boot_id() else None
 
     def write_lock(self, holder: str) -> None:
         """Lock the volume for ``holder``."""
@@ -173,7 +173,7 @@ def read_json(path: Path, form: type[T], remedy: str = _RESTORE) -> T | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, msgspec.DecodeError) as error:
-        raise _unreadable(path, str(error), remedy) from None
+        raise _make_unreadable_error(path, str(error), remedy) from None
 
 
 def read_if_readable(path: Path, form: type[T]) -> T | None:
@@ -183,7 +183,7 @@ def read_if_readable(path: Path, form: type[T]) -> T | None:
     return None
 
 
-def _unreadable(path: Path, why: str, remedy: str) -> EngineError:
+def _make_unreadable_error(path: Path, why: str, remedy: str) -> EngineError:
     return EngineError(
         f"{path} cannot be read ({why}), and nothing is changed there: {remedy}", reason=Reason.VOLUME_DAMAGED
     )

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from reconciler.engines.host.volumes.freeze import freeze_timeout
-from reconciler.engines.host.volumes.sparse import extents
+from reconciler.engines.host.volumes.sparse import list_extents
 
 _CHUNK = 1 << 20
 """Bytes that are read at once: they are compared while the processor still has them at hand."""
@@ -28,7 +28,7 @@ def patch_image(source: Path, target: Path, deadline: float | None = None) -> in
     with source.open("rb", buffering=0) as read, target.open("r+b", buffering=0) as written:
         size = os.fstat(read.fileno()).st_size
         os.ftruncate(written.fileno(), size)
-        parts = list(_parts(read.fileno(), written.fileno(), size))
+        parts = list(_list_filled_parts(read.fileno(), written.fileno(), size))
         patch = _Patch(source, read.fileno(), written.fileno(), deadline)
         if len(parts) < _WORKERS:
             return patch.run(parts)
@@ -54,8 +54,8 @@ class _Patch:
                 raise freeze_timeout(self._name)
             if end - start != len(ours):
                 ours, theirs = bytearray(end - start), bytearray(end - start)
-            _read(self._source, ours, start)
-            _read(self._target, theirs, start)
+            _read_block(self._source, ours, start)
+            _read_block(self._target, theirs, start)
             if ours != theirs:
                 copied += self._copy_blocks(ours, theirs, start)
         return copied
@@ -65,22 +65,22 @@ class _Patch:
         for at in range(0, len(ours), _BLOCK):
             block = ours[at : at + _BLOCK]
             if block != theirs[at : at + _BLOCK]:
-                _write(self._target, block, start + at)
+                _write_block(self._target, block, start + at)
                 copied += len(block)
         return copied
 
 
-def _parts(source: int, target: int, size: int) -> Iterator[tuple[int, int]]:
+def _list_filled_parts(source: int, target: int, size: int) -> Iterator[tuple[int, int]]:
     """Begin and end of each part in which one of the files has data, in order."""
     done = 0
-    for start, end in sorted([*extents(source, size), *extents(target, size)]):
+    for start, end in sorted([*list_extents(source, size), *list_extents(target, size)]):
         first = max(start - start % _BLOCK, done)
         for offset in range(first, end, _CHUNK):
             done = min(offset + _CHUNK, end)
             yield offset, done
 
 
-def _read(file: int, buffer: bytearray, start: int) -> None:
+def _read_block(file: int, buffer: bytearray, start: int) -> None:
     """Fill ``buffer`` from ``start``; what lies beyond the end is zero, as in a hole."""
     view, done = memoryview(buffer), 0
     while done < len(buffer):
@@ -91,7 +91,7 @@ def _read(file: int, buffer: bytearray, start: int) -> None:
         done += count
 
 
-def _write(file: int, block: bytearray, start: int) -> None:
+def _write_block(file: int, block: bytearray, start: int) -> None:
     view, done = memoryview(block), 0
     while done < len(block):
         done += os.pwrite(file, view[done:], start + done)

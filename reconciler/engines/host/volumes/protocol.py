@@ -111,8 +111,8 @@ class Backend(Protocol):
     def storage(self, files: VolumeFiles) -> Path:
         """The path of the volume's data, whether it exists or not."""
 
-    def file_system(self, wanted: str) -> str:
-        """The file system of a new volume for which a manifest wants ``wanted``; empty for that of the host."""
+    def file_system(self, fs_type: str) -> str:
+        """The file system of a new volume for which a manifest wants ``fs_type``; empty for that of the host."""
 
     def create(self, files: VolumeFiles, record: VolumeRecord) -> None:
         """Create an empty volume."""

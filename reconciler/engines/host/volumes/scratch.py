@@ -10,9 +10,9 @@ from reconciler.engines.host.disk.ownership import Owner, make_shared
 from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState
 from reconciler.engines.host.volumes.protocol import BackendName, VolumeId
-from reconciler.engines.host.volumes.snapshots import verified
+from reconciler.engines.host.volumes.snapshots import verify_snapshot
 from reconciler.engines.host.volumes.space import Reserve, check_space
-from reconciler.engines.host.volumes.volume import Volume, list_volumes, sweep
+from reconciler.engines.host.volumes.volume import Volume, list_volumes, remove_leftovers
 
 SCRATCH = "verification"
 """The directory of the copies, below that of the location."""
@@ -36,7 +36,7 @@ class ScratchVolumes:
         with write_failures(f"the snapshot {name} of {volume} cannot be copied"):
             record = source.read_record() or VolumeRecord(BackendName.DIRECTORY, 0.0, VolumeState.READY)
             backend = self._backends.of(record)
-            snapshot, stored = verified(backend, source, name)
+            snapshot, stored = verify_snapshot(backend, source, name)
             check_space(self._root, self._reserve, backend.copy_size(stored), tuple)
             copy = self._copy(volume)
             make_traversable(self._root, self._top)
@@ -57,9 +57,9 @@ class ScratchVolumes:
     def remove_all(self) -> None:
         """Remove all copies, attached ones too, if no program uses them."""
         with write_failures(f"{self._top} cannot be removed"):
-            for each in list_volumes(self._top):
-                Volume(each, self._top, self._backends).remove()
-            sweep(self._top, self._backends)
+            for list_volume in list_volumes(self._top):
+                Volume(list_volume, self._top, self._backends).remove()
+            remove_leftovers(self._top, self._backends)
 
     def _copy(self, volume: VolumeId) -> Volume:
         return Volume(volume, self._top, self._backends)

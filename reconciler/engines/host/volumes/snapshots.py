@@ -9,10 +9,10 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.host.disk.atomic import sync_directory, write_durable
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.volumes.layout import VolumeFiles, read_json
 from reconciler.engines.host.volumes.protocol import Backend, StoredSnapshot
-from reconciler.engines.volumes import rejection
+from reconciler.engines.volumes import make_rejection
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.reasons import Reason
@@ -31,14 +31,14 @@ class Listing(NamedTuple):
 
 def list_snapshots(files: VolumeFiles) -> Listing:
     """The snapshots of a volume. Raises OSError."""
-    found, damages = [], []
+    snapshots, damages = [], []
     for path in list_paths(files.folder, "snapshots/*"):
         try:
             if (snapshot := read_snapshot(path)) is not None:
-                found.append(snapshot)
+                snapshots.append(snapshot)
         except EngineError as error:
             damages.append(str(error))
-    return Listing(tuple(sorted(found, key=lambda each: (each.created, each.name))), tuple(damages))
+    return Listing(tuple(sorted(snapshots, key=lambda entry: (entry.created, entry.name))), tuple(damages))
 
 
 def read_snapshot(folder: Path) -> StoredSnapshot | None:
@@ -56,38 +56,38 @@ def snapshot_data(folder: Path) -> Path:
     return folder / _DATA
 
 
-def take(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
+def take_snapshot(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
     """Take a snapshot of a detached volume. Raises OSError and EngineError: then there is none."""
     try:
-        begin(backend, files, planned.name)
-        copy(backend, files, planned.name)
-        return complete(backend, files, planned)
+        begin_snapshot(backend, files, planned.name)
+        copy_snapshot(backend, files, planned.name)
+        return complete_snapshot(backend, files, planned)
     finally:
         with suppress(OSError, EngineError):
-            discard(backend, files, planned.name)
+            discard_snapshot(backend, files, planned.name)
 
 
-def begin(backend: Backend, files: VolumeFiles, name: str) -> None:
+def begin_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
     """Make room for the data of a snapshot that is to be taken. Raises OSError, and EngineError if there is one."""
     if files.snapshot(name).exists():
-        raise rejection(f"{files} has a snapshot {name} already", Reason.SNAPSHOT_EXISTS)
-    discard(backend, files, name)
-    files.make_directory(_staged(files, name))
+        raise make_rejection(f"{files} has a snapshot {name} already", Reason.SNAPSHOT_EXISTS)
+    discard_snapshot(backend, files, name)
+    files.make_directory(_get_staging_directory(files, name))
 
 
-def prepare(backend: Backend, files: VolumeFiles, name: str) -> None:
+def prepare_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
     """Copy ahead what the snapshot needs. Raises OSError and EngineError, also FreezeTimeout."""
-    backend.prepare(files, snapshot_data(_staged(files, name)))
+    backend.prepare(files, snapshot_data(_get_staging_directory(files, name)))
 
 
-def copy(backend: Backend, files: VolumeFiles, name: str) -> None:
+def copy_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
     """Copy the data as they are now. Raises OSError and EngineError, also FreezeTimeout."""
-    backend.copy(files, snapshot_data(_staged(files, name)))
+    backend.copy(files, snapshot_data(_get_staging_directory(files, name)))
 
 
-def complete(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
+def complete_snapshot(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
     """Make a snapshot of the copied data; size and checksum are filled in. Raises OSError: then there is none."""
-    folder, staged = files.snapshot(planned.name), _staged(files, planned.name)
+    folder, staged = files.snapshot(planned.name), _get_staging_directory(files, planned.name)
     data = snapshot_data(staged)
     size, checksum = backend.size(data), backend.digest(data)
     snapshot = msgspec.structs.replace(planned, size=size, checksum=checksum)
@@ -98,19 +98,19 @@ def complete(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> S
     return snapshot
 
 
-def discard(backend: Backend, files: VolumeFiles, name: str) -> None:
+def discard_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
     """Remove what there is of a snapshot that is not complete. Raises OSError."""
-    remove_staged(backend, _staged(files, name))
+    remove_staged(backend, _get_staging_directory(files, name))
 
 
-def _staged(files: VolumeFiles, name: str) -> Path:
+def _get_staging_directory(files: VolumeFiles, name: str) -> Path:
     """The directory of a snapshot that is not complete."""
     return files.partial / f"new-{files.snapshot(name).name}"
 
 
-def delete(backend: Backend, files: VolumeFiles, name: str) -> None:
+def delete_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
     """Delete a snapshot; a full disk does not prevent it. Raises EngineError if there is none, and OSError."""
-    find(files, name)
+    find_snapshot(files, name)
     delete_folder(backend, files.snapshot(name))
 
 
@@ -121,17 +121,17 @@ def delete_folder(backend: Backend, folder: Path) -> None:
     remove_staged(backend, folder)
 
 
-def find(files: VolumeFiles, name: str) -> StoredSnapshot:
+def find_snapshot(files: VolumeFiles, name: str) -> StoredSnapshot:
     """The snapshot ``name``. Raises EngineError if there is none."""
-    found = read_snapshot(files.snapshot(name))
-    if found is None:
-        raise rejection(f"{files} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)
-    return found
+    snapshot = read_snapshot(files.snapshot(name))
+    if snapshot is None:
+        raise make_rejection(f"{files} has no snapshot {name}", Reason.SNAPSHOT_NOT_FOUND)
+    return snapshot
 
 
-def verified(backend: Backend, files: VolumeFiles, name: str) -> tuple[StoredSnapshot, Path]:
+def verify_snapshot(backend: Backend, files: VolumeFiles, name: str) -> tuple[StoredSnapshot, Path]:
     """The snapshot ``name`` and its data, which match its checksum. Raises EngineError and OSError."""
-    snapshot = find(files, name)
+    snapshot = find_snapshot(files, name)
     data = snapshot_data(files.snapshot(name))
     if not data.exists() or backend.digest(data) != snapshot.checksum:
         raise EngineError(
@@ -146,4 +146,4 @@ def verified(backend: Backend, files: VolumeFiles, name: str) -> tuple[StoredSna
 def remove_staged(backend: Backend, path: Path) -> None:
     """Remove the directory of a snapshot, with its data. Raises OSError."""
     backend.remove(snapshot_data(path))
-    remove(path)
+    remove_tree(path)

@@ -38,28 +38,28 @@ class Saving(NamedTuple):
     action: str
 
 
-def room(path: Path, reserve: Reserve) -> int:
+def compute_free_space(path: Path, reserve: Reserve) -> int:
     """Bytes that the disk of ``path`` has free beside the reserve; negative if a part of that is used."""
-    found = os.statvfs(path)
-    return found.f_bavail * found.f_frsize - _reserved(found, reserve)
+    statvfs_result = os.statvfs(path)
+    return statvfs_result.f_bavail * statvfs_result.f_frsize - _compute_reserved_bytes(statvfs_result, reserve)
 
 
-def _reserved(found: os.statvfs_result, reserve: Reserve) -> int:
-    return max(int(found.f_blocks * found.f_frsize * reserve.percent / 100), reserve.least)
+def _compute_reserved_bytes(statvfs_result: os.statvfs_result, reserve: Reserve) -> int:
+    return max(int(statvfs_result.f_blocks * statvfs_result.f_frsize * reserve.percent / 100), reserve.least)
 
 
 def check_space(path: Path, reserve: Reserve, needed: int, savings: Callable[[], Iterable[Saving]]) -> None:
     """Raise EngineError unless the disk of ``path`` has ``needed`` bytes beside the reserve; it names ``savings``."""
-    found = os.statvfs(path)
-    free = found.f_bavail * found.f_frsize
-    least = _reserved(found, reserve)
+    statvfs_result = os.statvfs(path)
+    free = statvfs_result.f_bavail * statvfs_result.f_frsize
+    least = _compute_reserved_bytes(statvfs_result, reserve)
     if free - needed >= least:
         return
     largest = sorted(savings(), reverse=True)[:_SUGGESTIONS]
-    remedy = "; ".join(f"{each.action} frees up to {size_in_words(each.size)}" for each in largest)
-    wanted = f" and {size_in_words(needed)} are needed" if needed else ""
+    remedy = "; ".join(f"{saving.action} frees up to {size_in_words(saving.size)}" for saving in largest)
+    demand = f" and {size_in_words(needed)} are needed" if needed else ""
     raise EngineError(
-        f"the disk of {path} has {size_in_words(free)} free, {size_in_words(least)} are reserved{wanted}: "
+        f"the disk of {path} has {size_in_words(free)} free, {size_in_words(least)} are reserved{demand}: "
         f"{remedy or 'make room on it, or reserve less with host.diskReserve'}",
         reason=Reason.HOST_DISK_LOW,
     )

@@ -12,7 +12,7 @@ from hashlib import blake2b
 from pathlib import Path
 
 from reconciler.engines.host.volumes.freeze import freeze_timeout
-from reconciler.engines.host.volumes.kernel import clone
+from reconciler.engines.host.volumes.kernel import clone_file
 
 _CHUNK = 8 << 20
 _BLOCK = 64 << 10
@@ -26,12 +26,12 @@ def copy_image(source: Path, target: Path, deadline: float | None = None) -> Non
     The copy need not be on the disk when this returns. Raises OSError, and EngineError at ``deadline``,
     of the monotonic clock.
     """
-    with source.open("rb") as read, open(target, "xb", opener=_private) as written:
-        if clone(read.fileno(), written.fileno()):
+    with source.open("rb") as read, open(target, "xb", opener=_open_private_file) as written:
+        if clone_file(read.fileno(), written.fileno()):
             return
         size = os.fstat(read.fileno()).st_size
         os.truncate(written.fileno(), size)
-        for start, end in extents(read.fileno(), size):
+        for start, end in list_extents(read.fileno(), size):
             for offset in range(start, end, _CHUNK):
                 if deadline is not None and time.monotonic() > deadline:
                     raise freeze_timeout(source)
@@ -44,7 +44,7 @@ def can_clone(folder: Path) -> bool:
     try:
         source.write_bytes(bytes(1 << 12))
         with source.open("rb") as read, target.open("wb") as written:
-            return clone(read.fileno(), written.fileno())
+            return clone_file(read.fileno(), written.fileno())
     finally:
         for path in (source, target):
             path.unlink(missing_ok=True)
@@ -57,7 +57,7 @@ def digest_image(path: Path) -> str:
         size = os.fstat(file.fileno()).st_size
         checksum.update(struct.pack("=Q", size))
         done = 0
-        for start, end in extents(file.fileno(), size):
+        for start, end in list_extents(file.fileno(), size):
             for offset in range(max(done, start - start % _BLOCK), end, _BLOCK):
                 done = offset + _BLOCK
                 block = os.pread(file.fileno(), _BLOCK, offset)
@@ -67,14 +67,14 @@ def digest_image(path: Path) -> str:
     return checksum.hexdigest()
 
 
-def allocated(path: Path) -> int:
+def get_allocated_bytes(path: Path) -> int:
     """Bytes of the disk that an image takes; 0 if it does not exist."""
     with suppress(FileNotFoundError):
         return path.stat().st_blocks * _BYTES
     return 0
 
 
-def extents(file: int, size: int) -> Iterator[tuple[int, int]]:
+def list_extents(file: int, size: int) -> Iterator[tuple[int, int]]:
     """Begin and end of each part of the open ``file`` of ``size`` bytes that is no hole. Raises OSError."""
     end = 0
     while end < size:
@@ -96,11 +96,11 @@ def _copy_range(source: int, target: int, start: int, end: int) -> None:
         start += done
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private_file(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def extend(image: Path, size: int) -> None:
+def extend_file(image: Path, size: int) -> None:
     """Make a sparse file ``size`` bytes long, unless it is as long. Raises OSError."""
     if image.stat().st_size < size:
         os.truncate(image, size)

@@ -52,7 +52,7 @@ def tree_size(path: Path) -> int:
     return int(size[0]) if size else 0
 
 
-def exchange(one: Path, other: Path) -> None:
+def exchange_paths(one: Path, other: Path) -> None:
     """Exchange two files or directories at once. Raises OSError."""
     if _kernel.renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE):
         code = ctypes.get_errno()

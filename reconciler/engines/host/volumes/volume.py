@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.disk.directories import remove_empty
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.volumes import snapshots
 from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.layout import (
@@ -21,7 +21,7 @@ from reconciler.engines.host.volumes.layout import (
     read_json,
 )
 from reconciler.engines.host.volumes.protocol import Backend, BackendName, StoredVolume, VolumeId, VolumeSpec
-from reconciler.engines.volumes import rejection
+from reconciler.engines.volumes import make_rejection
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
@@ -60,14 +60,14 @@ class Volume:
         """The record of a volume that exists. Raises EngineError VolumeNotFound."""
         record = self.find()
         if record is None or record.state is VolumeState.CREATING:
-            raise rejection(f"there is no {self.id}", Reason.VOLUME_NOT_FOUND)
+            raise make_rejection(f"there is no {self.id}", Reason.VOLUME_NOT_FOUND)
         return record
 
     def ready(self) -> VolumeRecord:
         """The record of a volume with data. Raises EngineError for any other."""
         record = self.record()
         if record.state is VolumeState.DELETED:
-            raise rejection(f"the data of {self.id} are deleted: restore a snapshot, or let a replica use it")
+            raise make_rejection(f"the data of {self.id} are deleted: restore a snapshot, or let a replica use it")
         return record
 
     def describe(self) -> StoredVolume | None:
@@ -82,12 +82,12 @@ class Volume:
         if record is None:
             return None
         backend, unfinished = self.backend(record), self.unfinished()
-        found, holder = snapshots.list_snapshots(self.files), self.holder
+        listing, holder = snapshots.list_snapshots(self.files), self.holder
         lost = bool(holder) and (not backend.is_attached(self.files) or backend.has_failed(self.files))
         return StoredVolume(
-            self.id.index, record.backend, record.file_system, record.capacity, record.state, found.snapshots, holder,
+            self.id.index, record.backend, record.file_system, record.capacity, record.state, listing.snapshots, holder,
             backend.enforced, backend.freezes, lost, unfinished, backend.grows_detached,
-            damaged_snapshots=found.damages,
+            damaged_snapshots=listing.damages,
         )  # fmt: skip
 
     def lock(self, holder: str) -> bool:
@@ -134,18 +134,18 @@ class Volume:
         if record is None:
             remove_empty(self.files.folder, self._top)
 
-    def create_missing(self, wanted: VolumeSpec) -> VolumeRecord:
+    def create_missing(self, volume_spec: VolumeSpec) -> VolumeRecord:
         """The record of the volume, which is created if it has no data."""
         record = self.find()
         if record is not None and record.state is VolumeState.READY:
-            return record if record.capacity else self._adopt(record, wanted)
+            return record if record.capacity else self._adopt(record, volume_spec)
         recreated = record is not None and (record.state is VolumeState.DELETED or record.recreated)
         if record is not None and recreated:  # its metadata remain
-            name, capacity = record.backend, max(record.capacity, wanted.capacity)
+            name, capacity = record.backend, max(record.capacity, volume_spec.capacity)
         else:
-            name, capacity = self._backends.choose(wanted), wanted.capacity
+            name, capacity = self._backends.choose(volume_spec), volume_spec.capacity
         backend = self._backends.named(name)
-        file_system = backend.file_system(wanted.file_system)
+        file_system = backend.file_system(volume_spec.file_system)
         creating = VolumeRecord(name, capacity, VolumeState.CREATING, file_system, recreated)
         ready = VolumeRecord(name, capacity, VolumeState.READY, file_system)
         try:
@@ -158,9 +158,9 @@ class Volume:
             raise
         return ready
 
-    def _adopt(self, record: VolumeRecord, wanted: VolumeSpec) -> VolumeRecord:
+    def _adopt(self, record: VolumeRecord, volume_spec: VolumeSpec) -> VolumeRecord:
         """Write the record of a directory from before there were records."""
-        complete = msgspec.structs.replace(record, capacity=wanted.capacity)
+        complete = msgspec.structs.replace(record, capacity=volume_spec.capacity)
         self.files.write_record(complete)
         return complete
 
@@ -176,7 +176,7 @@ class Volume:
         backend = self.backend(record)
         backend.detach(self.files)
         backend.remove(backend.storage(self.files))
-        remove(self.files.path)  # the mount point of an image
+        remove_tree(self.files.path)  # the mount point of an image
 
     def remove(self) -> None:
         """Remove the detached volume with all its snapshots."""
@@ -224,8 +224,10 @@ class Volume:
 
 def list_volumes(root: Path) -> Iterator[VolumeId]:
     """All volumes on the disk of the location whose directory is ``root``. Raises OSError."""
-    found = {path.relative_to(root / VOLUMES).with_suffix("").parts for path in list_paths(root / VOLUMES, "*/*/*")}
-    for gvc, volumeset, index in sorted(found):
+    volume_ids = {
+        path.relative_to(root / VOLUMES).with_suffix("").parts for path in list_paths(root / VOLUMES, "*/*/*")
+    }
+    for gvc, volumeset, index in sorted(volume_ids):
         if index.isdecimal():
             yield VolumeId(Key(Kind.VOLUMESET, gvc, volumeset), int(index))
 
@@ -236,10 +238,10 @@ def remove_folder(folder: Path, backends: Backends) -> None:
     if record is not None:
         for path in list_paths(folder, "[sp]*/*"):
             snapshots.remove_staged(backends.of(record), path)
-    remove(folder)
+    remove_tree(folder)
 
 
-def sweep(root: Path, backends: Backends) -> tuple[str, ...]:
+def remove_leftovers(root: Path, backends: Backends) -> tuple[str, ...]:
     """Remove what interrupted removals left: folders, and empty directories. Raises OSError.
 
     Returns what an operator must know about those that cannot be removed.

@@ -60,7 +60,7 @@ class Attachments:
         """The attached volumes of a volume set, with their holders."""
         return {volume: holder for volume, holder in self._holders.items() if volume.volumeset == volumeset}
 
-    async def attach(self, volume: VolumeId, wanted: VolumeSpec, holder: str, owner: Owner) -> None:
+    async def attach(self, volume: VolumeId, volume_spec: VolumeSpec, holder: str, owner: Owner) -> None:
         """Attach a volume to a replica; it is created if it has no data.
 
         Raises EngineError, such as VolumeInUse, and VolumeChanging while a command changes the volume.
@@ -78,7 +78,7 @@ class Attachments:
         fresh = volume not in self._holders
         self._holders[volume] = holder
         try:
-            await asyncio.to_thread(self._store.attach, volume, wanted, holder, owner)
+            await asyncio.to_thread(self._store.attach, volume, volume_spec, holder, owner)
         except EngineError:
             if fresh:
                 del self._holders[volume]
@@ -102,7 +102,7 @@ class Attachments:
 
     async def detach(self, holder: str) -> None:
         """Detach all volumes of an ended replica. Raises EngineError."""
-        for volume in [each for each, found in self._holders.items() if found == holder]:
+        for volume in [volume for volume, text in self._holders.items() if text == holder]:
             await asyncio.to_thread(self._store.detach, volume, holder)
             self._holders.pop(volume, None)
             self.retry()

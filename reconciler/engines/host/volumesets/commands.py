@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.decisions.volumes import compact
+from reconciler.engines.host.decisions.volumes import compact_time
 from reconciler.engines.host.disk.atomic import write_error
 from reconciler.engines.host.runtimes.connections import list_started
 from reconciler.engines.host.snapshot_export.cloning import clone_snapshot
@@ -34,11 +34,11 @@ from reconciler.engines.volume_commands import (
     VolumeCommand,
     apply_command,
 )
-from reconciler.engines.volumes import read_volumes, rejection
+from reconciler.engines.volumes import make_rejection, read_volumes
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 _REPLACING = {DeleteVolume: "deleteVolume", RestoreVolume: "restoreVolume"}
 """Commands that replace the data of a volume."""
@@ -87,12 +87,16 @@ class VolumeCommands:
         if isinstance(ask, VerifyVolumeSnapshot):
             await self._verifier.verify(volume, ask.snapshot_name)
         else:
-            async with self._sets.locks.exclusive(volume, *_sources(ask)):
+            async with self._sets.locks.exclusive(volume, *_list_source_volumes(ask)):
                 await self._perform_once(volume, ask, command_id)
         await self._sets.refresh(key)
         state = read_volumes(self._sets.known[key].observation.state)
-        found = next(each for each in state.volumes if each.index == volume.index) if state is not None else None
-        plain: dict[str, Any] = msgspec.to_builtins(found)
+        volume_state = (
+            next(candidate for candidate in state.volumes if candidate.index == volume.index)
+            if state is not None
+            else None
+        )
+        plain: dict[str, Any] = msgspec.to_builtins(volume_state)
         return plain
 
     async def _perform_once(self, volume: VolumeId, ask: VolumeCommand, command_id: str) -> None:
@@ -100,7 +104,7 @@ class VolumeCommands:
         last = await self._last(volume)
         if last is None or not command_id or last.id != command_id:
             self._check(volume.volumeset, ask)
-            last = LastCommand(command_id, iso(self._clock.now()))
+            last = LastCommand(command_id, format_iso_time(self._clock.now()))
         if not last.done:
             await self._finish(volume, ask, last)
 
@@ -163,7 +167,7 @@ class VolumeCommands:
             return
         workload, _ = parse_holder(holder)
         if others := find_other_users(path, list_started(self._root, workload)):
-            raise rejection(
+            raise make_rejection(
                 f"{volume} is used by {', '.join(others[:_MOST_USERS])}, apart from its replica: end that first, since "
                 "the volume has to be detached; the replica runs on",
                 Reason.VOLUME_IN_USE,
@@ -171,25 +175,27 @@ class VolumeCommands:
 
     def _check(self, key: Key, ask: VolumeCommand) -> None:
         """Raise EngineError for a command that is impossible as things are."""
-        known = self._sets.known[key]
-        state = read_volumes(known.observation.state)
+        volume_set = self._sets.known[key]
+        state = read_volumes(volume_set.observation.state)
         if isinstance(ask, CloneVolumeSnapshot):
             self._check_clone(key, ask)
             return  # the clone may be the first that there is of the volume
         if state is not None:
-            apply_command(state, ask, float(known.spec.initial_capacity), "")
-        if all(each.index != ask.volume_index for each in known.stored):
-            raise rejection(f"volume {ask.volume_index} of {key} is not created yet", Reason.VOLUME_NOT_FOUND)
+            apply_command(state, ask, float(volume_set.spec.initial_capacity), "")
+        if all(volume.index != ask.volume_index for volume in volume_set.stored):
+            raise make_rejection(f"volume {ask.volume_index} of {key} is not created yet", Reason.VOLUME_NOT_FOUND)
 
     def _check_clone(self, key: Key, ask: CloneVolumeSnapshot) -> None:
         if ask.source_key == key:
-            raise rejection(f"name another volume set as source: {key} restores its own snapshots with restoreVolume")
+            raise make_rejection(
+                f"name another volume set as source: {key} restores its own snapshots with restoreVolume"
+            )
         if ask.source_key not in self._sets.known:
             raise EngineError(f"there is no {ask.source_key} at {ask.location}", reason=Reason.NOT_FOUND, retry=False)
-        stored = next((each for each in self._sets.known[key].stored if each.index == ask.volume_index), None)
-        if stored is not None and any(each.name == ask.snapshot_name for each in stored.snapshots):
+        stored = next((volume for volume in self._sets.known[key].stored if volume.index == ask.volume_index), None)
+        if stored is not None and any(snapshot.name == ask.snapshot_name for snapshot in stored.snapshots):
             message = f"volume {ask.volume_index} has a snapshot {ask.snapshot_name} already"
-            raise rejection(message, Reason.SNAPSHOT_EXISTS)
+            raise make_rejection(message, Reason.SNAPSHOT_EXISTS)
 
     async def _finish(self, volume: VolumeId, ask: VolumeCommand, last: LastCommand) -> None:
         """Perform a command that is not done. Raises EngineError."""
@@ -207,7 +213,7 @@ class VolumeCommands:
             with suppress(EngineError):
                 await self._give_up(volume, begun)
             raise
-        await self._record(volume, _done(begun))
+        await self._record(volume, _mark_command_done(begun))
 
     async def give_up_lost(self, volume: VolumeId) -> str:
         """Give up the unfinished command on a volume if nothing repeats it; returns its type. Raises EngineError."""
@@ -231,7 +237,7 @@ class VolumeCommands:
                 async with self.detached(volume, "is being deleted"):
                     await self._blocking(self._store.clear, volume)
                     # The replica that starts next writes new data, which a crash must not delete too.
-                    await self._record(volume, _done(begun))
+                    await self._record(volume, _mark_command_done(begun))
             case CreateVolumeSnapshot(snapshot_name=name, snapshot_expiration_date=expires, tags=tags):
                 with _done_before(Reason.SNAPSHOT_EXISTS):
                     await self.take_snapshot(volume, name, expires, tags)
@@ -244,9 +250,9 @@ class VolumeCommands:
                     await self._blocking(clone_snapshot, self._root, source, name, volume, self._store.reserve)
             case RestoreVolume(snapshot_name=name):
                 async with self.detached(volume, "is being restored"):
-                    former = f"pre-restore-{compact(begun.started)}"
+                    former = f"pre-restore-{compact_time(begun.started)}"
                     await self._blocking(self._store.restore, volume, name, former)
-                    await self._record(volume, _done(begun))
+                    await self._record(volume, _mark_command_done(begun))
 
     async def _blocking(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do what may take long in a thread; others need threads too."""
@@ -254,9 +260,9 @@ class VolumeCommands:
             return await asyncio.to_thread(work, *args, **kwargs)
 
     def _freezes(self, volume: VolumeId) -> bool:
-        known = self._sets.known.get(volume.volumeset)
-        stored = known.stored if known is not None else ()
-        return any(each.index == volume.index and each.freezes for each in stored)
+        volume_set = self._sets.known.get(volume.volumeset)
+        stored = volume_set.stored if volume_set is not None else ()
+        return any(stored_volume.index == volume.index and stored_volume.freezes for stored_volume in stored)
 
     async def _last(self, volume: VolumeId) -> LastCommand | None:
         return await asyncio.to_thread(self._files(volume).read_command)
@@ -271,13 +277,13 @@ class VolumeCommands:
         return VolumeFiles(self._root, volume.volumeset.gvc, volume.volumeset.name, str(volume.index))
 
 
-def _sources(ask: VolumeCommand) -> Iterator[VolumeId]:
+def _list_source_volumes(ask: VolumeCommand) -> Iterator[VolumeId]:
     """The other volumes that the command reads."""
     if isinstance(ask, CloneVolumeSnapshot):
         yield VolumeId(ask.source_key, ask.volume_index)
 
 
-def _done(command: LastCommand) -> LastCommand:
+def _mark_command_done(command: LastCommand) -> LastCommand:
     return msgspec.structs.replace(command, done=True, replaces="")
 
 

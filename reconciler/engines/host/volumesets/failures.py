@@ -65,8 +65,8 @@ class Failures:
 
     def is_due(self, volume: VolumeId, act: Act, subject: str = "") -> bool:
         """Whether an act may be tried now; one about another ``subject`` than the failed one may."""
-        found = self.find(volume, act)
-        return found is None or found.subject != subject or self._clock.monotonic() >= found.due
+        failure = self.find(volume, act)
+        return failure is None or failure.subject != subject or self._clock.monotonic() >= failure.due
 
     def add(self, volume: VolumeId, act: Act, error: EngineError, subject: str = "") -> None:
         """Add a failure, which is an event once for as long as it lasts."""
@@ -76,8 +76,8 @@ class Failures:
         wait = 0.0 if act is Act.STATE else min(FIRST_WAIT * 2.0 ** min(count - 1, 10), most)
         failure = Failure(error, subject, self._clock.now(), count, self._clock.monotonic() + wait)
         self._found[volume, act] = failure
-        if former is None or _text(former.error) != _text(error):
-            self._signals.report(volume.volumeset, _reason(act, error), _message(failure, act))
+        if former is None or _format_stable_text(former.error) != _format_stable_text(error):
+            self._signals.report(volume.volumeset, _get_event_reason(act, error), _format_failure_message(failure, act))
         if former is None or str(former.error) != str(error):
             self._signals.changed()
 
@@ -88,38 +88,46 @@ class Failures:
 
     def retain(self, volumesets: Container[Key]) -> None:
         """Forget the failures of volume sets that do not exist any more."""
-        self._found = {place: each for place, each in self._found.items() if place[0].volumeset in volumesets}
+        self._found = {
+            operation: failure for operation, failure in self._found.items() if operation[0].volumeset in volumesets
+        }
 
     def with_conditions(self, seen: Observation) -> Observation:
         """``seen``, a volume set, with a condition for what fails."""
-        for found in self._conditions(seen.key):
-            seen = msgspec.structs.replace(seen, state=with_condition(seen.state, found))
+        for condition in self._conditions(seen.key):
+            seen = msgspec.structs.replace(seen, state=with_condition(seen.state, condition))
         return seen
 
     def _conditions(self, key: Key) -> Iterator[DeploymentCondition]:
-        found = [(act, each) for (volume, act), each in sorted(self._found.items()) if volume.volumeset == key]
-        low = [each for _, each in found if each.error.reason == Reason.HOST_DISK_LOW]
-        snapshots = [each for act, each in found if act is Act.SNAPSHOT]
-        proofs = [each for act, each in found if act is Act.PROOF and each not in low]
-        others = [(act, each) for act, each in found if act not in (Act.SNAPSHOT, Act.PROOF) and each not in low]
+        failures = [(act, failure) for (volume, act), failure in sorted(self._found.items()) if volume.volumeset == key]
+        low = [failure for _, failure in failures if failure.error.reason == Reason.HOST_DISK_LOW]
+        snapshots = [failure for act, failure in failures if act is Act.SNAPSHOT]
+        proofs = [failure for act, failure in failures if act is Act.PROOF and failure not in low]
+        others = [
+            (act, failure) for act, failure in failures if act not in (Act.SNAPSHOT, Act.PROOF) and failure not in low
+        ]
         if low:
-            yield _condition(ConditionType.HOST_DISK_LOW, Reason.HOST_DISK_LOW, str(low[0].error))
+            yield _make_condition(ConditionType.HOST_DISK_LOW, Reason.HOST_DISK_LOW, str(low[0].error))
         if snapshots:
-            message = _message(snapshots[0], Act.SNAPSHOT)
-            yield _condition(ConditionType.SNAPSHOT_FAILING, Reason.SNAPSHOT_FAILED, message)
+            message = _format_failure_message(snapshots[0], Act.SNAPSHOT)
+            yield _make_condition(ConditionType.SNAPSHOT_FAILING, Reason.SNAPSHOT_FAILED, message)
         if proofs:
             kind = ConditionType.SNAPSHOT_VERIFICATION_FAILING
-            yield _condition(kind, Reason.SNAPSHOT_VERIFICATION_FAILED, _message(proofs[0], Act.PROOF))
+            yield _make_condition(
+                kind, Reason.SNAPSHOT_VERIFICATION_FAILED, _format_failure_message(proofs[0], Act.PROOF)
+            )
         if others:
             act, first = others[0]
-            yield _condition(ConditionType.VOLUME_CHECK_FAILING, Reason.VOLUME_CHECK_FAILED, _message(first, act))
+            yield _make_condition(
+                ConditionType.VOLUME_CHECK_FAILING, Reason.VOLUME_CHECK_FAILED, _format_failure_message(first, act)
+            )
 
 
-def _condition(kind: ConditionType, reason: Reason, message: str) -> DeploymentCondition:
+def _make_condition(kind: ConditionType, reason: Reason, message: str) -> DeploymentCondition:
     return DeploymentCondition(kind, "True", reason, message)
 
 
-def _reason(act: Act, error: EngineError) -> Reason:
+def _get_event_reason(act: Act, error: EngineError) -> Reason:
     """The reason of the event of a failure."""
     if error.reason == Reason.HOST_DISK_LOW:
         return Reason.HOST_DISK_LOW
@@ -127,12 +135,12 @@ def _reason(act: Act, error: EngineError) -> Reason:
     return own.get(act, Reason.VOLUME_CHECK_FAILED)
 
 
-def _message(failure: Failure, act: Act) -> str:
+def _format_failure_message(failure: Failure, act: Act) -> str:
     what = f"{failure.subject} was not taken: " if act is Act.SNAPSHOT and failure.subject else ""
     low = failure.error.reason == Reason.HOST_DISK_LOW
     return f"{what}{failure.error}" if low else f"{what}{failure.error.reason}: {failure.error}"
 
 
-def _text(error: EngineError) -> str:
+def _format_stable_text(error: EngineError) -> str:
     """What makes a failure another one: how much is free changes all the time."""
     return str(error.reason) if error.reason == Reason.HOST_DISK_LOW else str(error)

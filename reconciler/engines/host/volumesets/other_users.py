@@ -20,18 +20,20 @@ def find_other_users(mount: Path, own: Collection[int]) -> list[str]:
     Those of replicas are left out: ``own``, marked ones, and what may be a child that left them, which has the control
     group of the daemon and no terminal. A process in a mount namespace of its own is a container's.
     """
-    device, namespace, group = os.stat(mount).st_dev, _namespace("self"), _group("self")
-    found = []
-    for pid in sorted(procfs.numbers() - set(own)):
-        if _namespace(str(pid)) != namespace or not any(each == device for each in _devices(pid)):
+    device, namespace, group = os.stat(mount).st_dev, _read_mount_namespace("self"), _read_control_group("self")
+    users = []
+    for pid in sorted(procfs.list_pids() - set(own)):
+        if _read_mount_namespace(str(pid)) != namespace or not any(
+            number == device for number in _list_open_devices(pid)
+        ):
             continue
-        marked = _MARK in (procfs.environment(pid) or b"")
-        if not marked and (_group(str(pid)) != group or _has_terminal(pid)):
-            found.append(f"{_name(pid)} (process {pid})")
-    return found
+        marked = _MARK in (procfs.read_environment(pid) or b"")
+        if not marked and (_read_control_group(str(pid)) != group or _has_terminal(pid)):
+            users.append(f"{_read_program_name(pid)} (process {pid})")
+    return users
 
 
-def _devices(pid: int) -> Iterator[int]:
+def _list_open_devices(pid: int) -> Iterator[int]:
     """The devices of the directories and files that a process has open."""
     top = f"/proc/{pid}"
     names = ["cwd", "root"]
@@ -42,26 +44,26 @@ def _devices(pid: int) -> Iterator[int]:
             yield os.stat(f"{top}/{name}").st_dev
 
 
-def _namespace(pid: str) -> str:
+def _read_mount_namespace(pid: str) -> str:
     with suppress(OSError):
         return os.readlink(f"/proc/{pid}/ns/mnt")
     return ""
 
 
-def _group(pid: str) -> bytes:
+def _read_control_group(pid: str) -> bytes:
     with suppress(OSError):
-        return procfs.read(f"/proc/{pid}/cgroup")
+        return procfs.read_kernel_file(f"/proc/{pid}/cgroup")
     return b""
 
 
 def _has_terminal(pid: int) -> bool:
     with suppress(OSError):
-        stat = procfs.read(f"/proc/{pid}/stat")
+        stat = procfs.read_kernel_file(f"/proc/{pid}/stat")
         return stat[stat.rindex(b")") + 2 :].split()[_TERMINAL] != b"0"
     return False
 
 
-def _name(pid: int) -> str:
+def _read_program_name(pid: int) -> str:
     with suppress(OSError):
-        return procfs.read(f"/proc/{pid}/comm").decode(errors="replace").strip()
+        return procfs.read_kernel_file(f"/proc/{pid}/comm").decode(errors="replace").strip()
     return "a program"

@@ -14,13 +14,13 @@ from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeState, rea
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import parse_holder
-from reconciler.engines.release_snapshots import outdated, snapshot_before, wants_snapshots, workload_of
+from reconciler.engines.release_snapshots import list_outdated_snapshots, snapshot_before, wants_snapshots, workload_of
 from reconciler.engines.volumes import Snapshot
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Specification
 from reconciler.reasons import Reason
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 _FILE = "release.json"
 
@@ -69,26 +69,35 @@ class Releases:
         release = LastRelease(str(workload), version)
         if self._last(volume) == release:
             return
-        stored = {VolumeId(volume.volumeset, each.index): each for each in self.store.list(volume.volumeset)}
+        stored = {
+            VolumeId(volume.volumeset, stored_volume.index): stored_volume
+            for stored_volume in self.store.list(volume.volumeset)
+        }
         own = stored.get(volume)
         if own is not None and (own.damage or own.unfinished or own.holder not in ("", holder)):
             return  # to attach it fails, with the reason
         if workload in self._revisions and (own is None or not own.holder):
             now = self._clock.now()
             lasts = retention_seconds(spec.snapshots.retention_duration)
-            expires = iso(self._clock.expiry().latest + lasts) if lasts is not None else ""
-            snapshot = snapshot_before(workload, version, self._revisions[workload], iso(now), expires)
-            for each, found in stored.items():
-                if self._needs(each, found, release, snapshot.name) and (each == volume or self._is_free(each, found)):
-                    self._take(each, found, snapshot)
+            expires = format_iso_time(self._clock.expiry().latest + lasts) if lasts is not None else ""
+            snapshot = snapshot_before(workload, version, self._revisions[workload], format_iso_time(now), expires)
+            for volume_id, candidate in stored.items():
+                if self._needs(volume_id, candidate, release, snapshot.name) and (
+                    volume_id == volume or self._is_free(volume_id, candidate)
+                ):
+                    self._take(volume_id, candidate, snapshot)
         self._write(volume, release)
 
-    def _needs(self, volume: VolumeId, found: StoredVolume, release: LastRelease, name: str) -> bool:
+    def _needs(self, volume: VolumeId, stored_volume: StoredVolume, release: LastRelease, name: str) -> bool:
         """Whether a volume has data of another version, and no snapshot of them."""
-        taken = any(each.name == name for each in found.snapshots)
-        return found.state is VolumeState.READY and not (taken or found.damage) and self._last(volume) != release
+        taken = any(snapshot.name == name for snapshot in stored_volume.snapshots)
+        return (
+            stored_volume.state is VolumeState.READY
+            and not (taken or stored_volume.damage)
+            and self._last(volume) != release
+        )
 
-    def _take(self, volume: VolumeId, found: StoredVolume, snapshot: Snapshot) -> None:
+    def _take(self, volume: VolumeId, stored_volume: StoredVolume, snapshot: Snapshot) -> None:
         """Take a snapshot, then delete those that are outdated by it. Raises EngineError."""
         try:
             self.store.take_snapshot(volume, snapshot.name, snapshot.expires, snapshot.tags)
@@ -98,14 +107,14 @@ class Releases:
                 return
             message = f"the snapshot {snapshot.name} of {volume}, which must precede the new version, failed: {error}"
             raise EngineError(message, reason=Reason.stored(str(error.reason)), retry=error.retry) from None
-        known = {each.name: each.tags for each in found.snapshots}
+        snapshot_tags = {snapshot.name: snapshot.tags for snapshot in stored_volume.snapshots}
         workload = workload_of(snapshot, volume.volumeset)
-        for name in outdated(known, workload.name if workload else ""):
+        for name in list_outdated_snapshots(snapshot_tags, workload.name if workload else ""):
             self.store.delete_snapshot(volume, name)
 
-    def _is_free(self, volume: VolumeId, found: StoredVolume) -> bool:
+    def _is_free(self, volume: VolumeId, stored_volume: StoredVolume) -> bool:
         """Whether a snapshot needs no stop of a replica."""
-        return not found.holder or (found.freezes and volume not in self._stopping)
+        return not stored_volume.holder or (stored_volume.freezes and volume not in self._stopping)
 
     def _last(self, volume: VolumeId) -> LastRelease | None:
         return read_if_readable(self._files(volume).folder / _FILE, LastRelease)

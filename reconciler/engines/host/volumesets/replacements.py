@@ -46,8 +46,8 @@ class Replacements:
 
     def is_open(self, key: Key) -> bool:
         """Whether ``key`` is being replaced; a new volume would be deleted when that is repeated."""
-        found = self._last.get(str(key))
-        return found is not None and not found.done
+        replacement = self._last.get(str(key))
+        return replacement is not None and not replacement.done
 
     def is_done(self, key: Key, digest: str) -> bool:
         """Whether the last replacement of ``key`` was for ``digest`` and is done."""
@@ -73,11 +73,11 @@ class Replacements:
     async def _write(self, key: Key, replacement: Replacement | None) -> None:
         """Set the last replacement of ``key``. Steps on other volume sets may do the same at this moment."""
         async with self._writing:
-            wanted = {name: each for name, each in self._last.items() if name != str(key)}
+            replacements = {name: replacement for name, replacement in self._last.items() if name != str(key)}
             if replacement is not None:
-                wanted[str(key)] = replacement
+                replacements[str(key)] = replacement
             try:
-                await asyncio.to_thread(write_durable, self._file, msgspec.json.encode(wanted))
+                await asyncio.to_thread(write_durable, self._file, msgspec.json.encode(replacements))
             except OSError as error:
                 raise write_error("the replacements of volume sets cannot be written", error) from None
-            self._last = wanted
+            self._last = replacements

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.due_times import begins_anew, due_times
 from reconciler.engines.host.decisions.volumes import ScheduleState
@@ -81,7 +81,7 @@ class SnapshotVerifier:
         while True:
             self._failures.retain(self._sets.known)
             for key in [*self._sets.known] if self._begun else ():
-                with contained(f"proofs of {key}"):
+                with contain_bugs(f"proofs of {key}"):
                     await self._check_set(key)
             await self._clock.sleep(CHECK)
 
@@ -126,17 +126,17 @@ class SnapshotVerifier:
         try:
             done = await self._runner.run(run, LIMIT)
         except EngineError as error:
-            raise _failed(f"{what} could not be run: {error}") from None
+            raise _make_verification_error(f"{what} could not be run: {error}") from None
         if done.timed_out:
-            raise _failed(f"{what} did not end within {LIMIT:g} s")
+            raise _make_verification_error(f"{what} did not end within {LIMIT:g} s")
         if done.code:
             lines = done.output.strip().splitlines()
-            raise _failed(f"{what} ended with {done.code}{f': {lines[-1][:300]}' if lines else ''}")
+            raise _make_verification_error(f"{what} ended with {done.code}{f': {lines[-1][:300]}' if lines else ''}")
 
     def _find_check(self, key: Key) -> tuple[Key | None, SnapshotCheck]:
         """The workload that uses a volume set, None without one, and its check."""
-        known = self._sets.known.get(key)
-        name = known.claimed.used_by_workload.rpartition("/")[2] if known is not None else ""
+        volume_set = self._sets.known.get(key)
+        name = volume_set.claimed.used_by_workload.rpartition("/")[2] if volume_set is not None else ""
         workload = Key(Kind.WORKLOAD, key.gvc, name)
         record = self._sets.claims.record(workload) if name else None
         if record is None:
@@ -151,8 +151,8 @@ class SnapshotVerifier:
             self._failures.add(VolumeId(key, 0), Act.PROOF, error)
 
     async def _prove_due(self, key: Key) -> None:
-        known, (_, check) = self._sets.known.get(key), self._find_check(key)
-        if known is None or not check.command:
+        volume_set, (_, check) = self._sets.known.get(key), self._find_check(key)
+        if volume_set is None or not check.command:
             return
         former, minute = self._schedules.get(str(key), ScheduleState()), int(self._clock.now() // 60)
         if begins_anew(check.schedule, former.schedule, former.checked, minute):
@@ -161,7 +161,9 @@ class SnapshotVerifier:
         times = due_times(check.schedule, former.checked, minute)
         if times is None:
             return
-        proven = [await self._prove_newest(VolumeId(key, each.index), each) for each in _ready(known)]
+        proven = [
+            await self._prove_newest(VolumeId(key, volume.index), volume) for volume in _list_ready_volumes(volume_set)
+        ]
         if all(proven):
             await self._set_schedule(key, ScheduleState(check.schedule, times.newest))
 
@@ -180,7 +182,7 @@ class SnapshotVerifier:
         return True
 
     async def _set_schedule(self, key: Key, state: ScheduleState) -> None:
-        self._schedules = {each: past for each, past in self._schedules.items() if Key.parse(each) in self._sets.known}
+        self._schedules = {text: past for text, past in self._schedules.items() if Key.parse(text) in self._sets.known}
         self._schedules[str(key)] = state
         with write_failures(f"{self._file.name} cannot be written"):
             await asyncio.to_thread(write_durable, self._file, msgspec.json.encode(self._schedules))
@@ -203,13 +205,13 @@ class SnapshotVerifier:
 
 def newest_copy(snapshots: Sequence[StoredSnapshot]) -> StoredSnapshot | None:
     """The newest snapshot that was taken as a copy, not as what a restore replaced; None if there is none."""
-    copies = [each for each in snapshots if BEFORE_RESTORE not in each.tags]
-    return max(copies, key=lambda each: (each.created, each.name), default=None)
+    copies = [snapshot for snapshot in snapshots if BEFORE_RESTORE not in snapshot.tags]
+    return max(copies, key=lambda copy: (copy.created, copy.name), default=None)
 
 
-def _ready(known: KnownVolumeSet) -> list[StoredVolume]:
-    return [each for each in known.stored if each.state is VolumeState.READY and not each.damage]
+def _list_ready_volumes(volume_set: KnownVolumeSet) -> list[StoredVolume]:
+    return [volume for volume in volume_set.stored if volume.state is VolumeState.READY and not volume.damage]
 
 
-def _failed(message: str) -> EngineError:
+def _make_verification_error(message: str) -> EngineError:
     return EngineError(message, reason=Reason.SNAPSHOT_VERIFICATION_FAILED, retry=False)

@@ -10,7 +10,7 @@ from itertools import count
 
 import msgspec
 
-from reconciler.engines.host.decisions.volumes import existing_volumes, limitations
+from reconciler.engines.host.decisions.volumes import existing_volumes, list_limitations
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId, VolumeSpec
@@ -47,7 +47,7 @@ class KnownVolumeSet(msgspec.Struct, frozen=True):
     def observation(self) -> Observation:
         """The volume set as it is."""
         state = existing_volumes(self.claimed, self.stored, self.used)
-        health = Health.UNHEALTHY if any(each.damage or each.lost for each in self.stored) else Health.HEALTHY
+        health = Health.UNHEALTHY if any(volume.damage or volume.lost for volume in self.stored) else Health.HEALTHY
         return msgspec.structs.replace(self.seen, health=health, state=msgspec.json.encode(state))
 
 
@@ -61,8 +61,8 @@ class VolumeLocks:
     async def exclusive(self, *volumes: VolumeId) -> AsyncIterator[None]:
         """Do nothing else to ``volumes`` meanwhile; all callers lock them in the same order, so none waits for ever."""
         async with AsyncExitStack() as stack:
-            for each in sorted({*volumes}):
-                await stack.enter_async_context(self._locks[each])
+            for volume in sorted({*volumes}):
+                await stack.enter_async_context(self._locks[volume])
             yield
 
 
@@ -104,36 +104,40 @@ class VolumeSets:
 
     def observations(self) -> Iterator[Observation]:
         """All volume sets."""
-        return (known.observation for known in self.known.values())
+        return (volume_set.observation for volume_set in self.known.values())
 
     def update(self, seen: Iterable[Observation]) -> tuple[Observation, ...]:
         """Change who uses volume sets, as the states in ``seen`` say; returns how they are then."""
-        found = []
-        for each in seen:
-            known, claimed = self.known.get(each.key), read_volumes(each.state)
-            if known is not None and claimed is not None:
-                self.known[each.key] = known = msgspec.structs.replace(known, claimed=claimed)
-                found.append(known.observation)
-        return tuple(found)
+        observations = []
+        for observation in seen:
+            volume_set, claimed = self.known.get(observation.key), read_volumes(observation.state)
+            if volume_set is not None and claimed is not None:
+                self.known[observation.key] = volume_set = msgspec.structs.replace(volume_set, claimed=claimed)
+                observations.append(volume_set.observation)
+        return tuple(observations)
 
     def limitations(self, volumesets: Iterable[Key]) -> Iterator[str]:
         """A sentence for each thing that the volumes of ``volumesets`` cannot have on this host."""
-        found = [known for key in volumesets if (known := self.known.get(key)) is not None]
-        return limitations([each for known in found for each in known.stored]) if found else iter(())
+        volume_sets = [known_volume_set for key in volumesets if (known_volume_set := self.known.get(key)) is not None]
+        return (
+            list_limitations([volume for volume_set in volume_sets for volume in volume_set.stored])
+            if volume_sets
+            else iter(())
+        )
 
     async def attach(self, volume: VolumeId, holder: str, version: int, owner: Owner) -> None:
         """Attach a volume to a replica of ``version``, after a snapshot if that is new. Raises EngineError."""
-        known = self.known.get(volume.volumeset)
-        if known is None:
+        volume_set = self.known.get(volume.volumeset)
+        if volume_set is None:
             raise EngineError(
                 f"there is no {volume.volumeset} at this location yet: it is mounted when it is applied",
                 reason=Reason.VOLUME_UNAVAILABLE,
             )
         if self._replacements.is_open(volume.volumeset):
             raise EngineError(f"{volume} is being replaced: it is free afterwards", reason=Reason.VOLUME_CHANGING)
-        wanted = VolumeSpec(float(known.spec.initial_capacity), known.spec.file_system_type)
-        await self.releases.prepare(volume, holder, version, known.spec)
-        await self.attachments.attach(volume, wanted, holder, owner)
+        volume_spec = VolumeSpec(float(volume_set.spec.initial_capacity), volume_set.spec.file_system_type)
+        await self.releases.prepare(volume, holder, version, volume_set.spec)
+        await self.attachments.attach(volume, volume_spec, holder, owner)
 
     async def attach_again(self, volume: VolumeId, holder: str, version: int, owner: Owner) -> None:
         """As ``attach``, for a replica that runs, though nothing shows that it has the volume. Raises EngineError."""
@@ -174,51 +178,53 @@ class VolumeSets:
 
     def used(self, volume: VolumeId) -> int:
         """Bytes that a volume uses, as they were last measured."""
-        known = self.known.get(volume.volumeset)
-        return known.used.get(volume.index, 0) if known is not None else 0
+        volume_set = self.known.get(volume.volumeset)
+        return volume_set.used.get(volume.index, 0) if volume_set is not None else 0
 
     def set_used(self, volume: VolumeId, used: int) -> None:
         """Set the bytes that a volume uses."""
-        known = self.known.get(volume.volumeset)
-        if known is not None and known.used.get(volume.index) != used:
-            self.known[volume.volumeset] = msgspec.structs.replace(known, used={**known.used, volume.index: used})
+        volume_set = self.known.get(volume.volumeset)
+        if volume_set is not None and volume_set.used.get(volume.index) != used:
+            self.known[volume.volumeset] = msgspec.structs.replace(
+                volume_set, used={**volume_set.used, volume.index: used}
+            )
             self.signals.changed()
 
     async def refresh(self, key: Key) -> None:
         """Read what exists of a volume set. Raises EngineError."""
         read = next(self._reads)
         stored = await asyncio.to_thread(self.store.list, key)
-        known = self.known.get(key)
+        volume_set = self.known.get(key)
         # Threads end in any order: what was read before must not replace what was read after a change.
-        if known is None or read < known.read:
+        if volume_set is None or read < volume_set.read:
             return
-        self.known[key] = msgspec.structs.replace(known, stored=stored, read=read)
-        if known.stored != stored:
+        self.known[key] = msgspec.structs.replace(volume_set, stored=stored, read=read)
+        if volume_set.stored != stored:
             self.signals.changed()
 
     def _add(self, seen: Observation, state: bytes, body: bytes) -> None:
         claimed = read_volumes(state) or VolumeSetState(seen.location)
         former = self.known.get(seen.key)
-        known = KnownVolumeSet(seen, read_specification(body), claimed, keep_last=read_keep_last(body))
+        volume_set = KnownVolumeSet(seen, read_specification(body), claimed, keep_last=read_keep_last(body))
         if former is not None:
-            known = msgspec.structs.replace(known, stored=former.stored, used=former.used, read=former.read)
-        self.known[seen.key] = known
+            volume_set = msgspec.structs.replace(volume_set, stored=former.stored, used=former.used, read=former.read)
+        self.known[seen.key] = volume_set
 
     async def _drop(self, key: Key, spec: Specification) -> None:
         """Delete all volumes; no replica gets one meanwhile."""
-        known = self.known.pop(key, None)
+        volume_set = self.known.pop(key, None)
         try:
             await asyncio.to_thread(self.store.drop, key, spec.snapshots.create_final_snapshot)
         except EngineError:
-            if known is not None:
-                self.known[key] = known
+            if volume_set is not None:
+                self.known[key] = volume_set
             raise
 
     async def _replace(self, key: Key, spec: Specification) -> None:
         """Delete all volumes, whose replicas end for that and start again."""
-        known = self.known.get(key)
-        stored = known.stored if known is not None else ()
-        volumes = {*self.attachments.attached(key), *(VolumeId(key, each.index) for each in stored)}
+        volume_set = self.known.get(key)
+        stored = volume_set.stored if volume_set is not None else ()
+        volumes = {*self.attachments.attached(key), *(VolumeId(key, volume.index) for volume in stored)}
         with self.attachments.reserved(volumes, "is being replaced"):
             for volume in volumes:
                 await self.until_detached(volume)
@@ -236,8 +242,10 @@ class VolumeSets:
 
     def _waiting(self, step: Step, attached: dict[VolumeId, str]) -> Outcome:
         volume, holder = min(attached.items())
-        known = self.known.get(step.key)
-        seen = msgspec.structs.replace(known.observation, health=Health.DELETING) if known is not None else None
+        volume_set = self.known.get(step.key)
+        seen = (
+            msgspec.structs.replace(volume_set.observation, health=Health.DELETING) if volume_set is not None else None
+        )
         message = f"{volume} is attached to {holder}, which has to end first"
         return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=seen)
 

@@ -11,18 +11,18 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.decisions.volumes import (
     SCHEDULED,
     ScheduleState,
+    compute_expiry,
+    describe_overcommitment,
     due_snapshot,
-    expired,
-    expiry,
     grown_capacity,
-    overcommitment,
     scheduled_name,
     scheduled_snapshots,
+    select_expired_snapshots,
 )
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.status import DeploymentCondition, with_condition
@@ -110,25 +110,25 @@ class VolumeWatcher:
         """``seen``, a volume set, with the conditions of files that cannot be read, of what fails, and of promises that
         the disk cannot hold.
         """
-        known = self._sets.known.get(seen.key)
-        stored = known.stored if known is not None else ()
-        damages = [message for each in stored for message in _damages(seen.key, each)]
+        volume_set = self._sets.known.get(seen.key)
+        stored = volume_set.stored if volume_set is not None else ()
+        damages = [message for volume in stored for message in _describe_damages(seen.key, volume)]
         if damages:
-            found = DeploymentCondition(ConditionType.VOLUME_DAMAGED, "True", Reason.VOLUME_DAMAGED, damages[0])
-            seen = msgspec.structs.replace(seen, state=with_condition(seen.state, found))
+            condition = DeploymentCondition(ConditionType.VOLUME_DAMAGED, "True", Reason.VOLUME_DAMAGED, damages[0])
+            seen = msgspec.structs.replace(seen, state=with_condition(seen.state, condition))
         seen = self._failures.with_conditions(seen)
-        if not self._overcommitted or not any(each.enforced for each in stored):
+        if not self._overcommitted or not any(volume.enforced for volume in stored):
             return seen
         kind, reason = ConditionType.DISK_OVERCOMMITTED, Reason.DISK_OVERCOMMITTED
-        found = DeploymentCondition(kind, "True", reason, self._overcommitted)
-        return msgspec.structs.replace(seen, state=with_condition(seen.state, found))
+        condition = DeploymentCondition(kind, "True", reason, self._overcommitted)
+        return msgspec.structs.replace(seen, state=with_condition(seen.state, condition))
 
     def _check_promises(self) -> None:
         """Compare the capacities of all volumes with the disk. Raises EngineError."""
-        stored = [each for known in self._sets.known.values() for each in known.stored]
-        found = overcommitment(stored, self._sets.store.disk_size()) if stored else ""
-        if found != self._overcommitted:
-            self._overcommitted = found
+        stored = [volume for volume_set in self._sets.known.values() for volume in volume_set.stored]
+        text = describe_overcommitment(stored, self._sets.store.disk_size()) if stored else ""
+        if text != self._overcommitted:
+            self._overcommitted = text
             self._signals.changed()
 
     def _begin(self, key: Key) -> None:
@@ -136,7 +136,7 @@ class VolumeWatcher:
             self._tasks[key] = asyncio.create_task(self._check(key), name=f"check {key}")
 
     async def _check(self, key: Key) -> None:
-        with contained(f"volumes of {key}"):
+        with contain_bugs(f"volumes of {key}"):
             try:
                 await self._check_set(key)
             except EngineError as error:
@@ -144,47 +144,47 @@ class VolumeWatcher:
 
     async def _check_set(self, key: Key) -> None:
         await self._sets.refresh(key)
-        known = self._sets.known.get(key)
-        if known is None:
+        volume_set = self._sets.known.get(key)
+        if volume_set is None:
             return
-        for each in known.stored:
-            if each.unfinished is not None:
-                await self._give_up_lost(VolumeId(key, each.index))
-        if not known.stored:
+        for stored_volume in volume_set.stored:
+            if stored_volume.unfinished is not None:
+                await self._give_up_lost(VolumeId(key, stored_volume.index))
+        if not volume_set.stored:
             self._failures.clear(VolumeId(key, 0), Act.STATE)
         former = self._schedules.get(str(key), ScheduleState())
         state, due = former, None
         if self._schedules_begun:
-            state, due = due_snapshot(former, known.spec.snapshots, self._clock.now())
-        ready = [each for each in known.stored if each.state is VolumeState.READY]
-        results = [await self._check_volume(VolumeId(key, each.index), each, known, due) for each in ready]
+            state, due = due_snapshot(former, volume_set.spec.snapshots, self._clock.now())
+        ready = [volume for volume in volume_set.stored if volume.state is VolumeState.READY]
+        results = [await self._check_volume(VolumeId(key, volume.index), volume, volume_set, due) for volume in ready]
         if state != former and all(results):
             self._schedules[str(key)] = state
             async with self._writing:
-                await asyncio.to_thread(_write, self._file, self._schedules)
+                await asyncio.to_thread(_write_states, self._file, self._schedules)
         await self._sets.refresh(key)
 
     async def _check_volume(
-        self, volume: VolumeId, stored: StoredVolume, known: KnownVolumeSet, due: int | None
+        self, volume: VolumeId, stored: StoredVolume, volume_set: KnownVolumeSet, due: int | None
     ) -> bool:
         """Do what is due for a volume; False if it lacks its snapshot. What fails holds back nothing else."""
         if stored.damage or stored.lost:
             damage = EngineError(stored.damage, reason=Reason.VOLUME_DAMAGED)
-            self._failures.add(volume, Act.STATE, damage if stored.damage else _lost(volume, stored.holder))
+            self._failures.add(volume, Act.STATE, damage if stored.damage else _make_lost_error(volume, stored.holder))
             return due is None
         self._failures.clear(volume, Act.STATE)
-        self._forget_failed_snapshot(volume, stored, known.spec.snapshots)
+        self._forget_failed_snapshot(volume, stored, volume_set.spec.snapshots)
         name = scheduled_name(due) if due is not None else ""
         async with self._sets.locks.exclusive(volume):
             if not stored.holder:
                 await self._try(volume, Act.LOCK, lambda: self._lock_again(volume))
             await self._try(volume, Act.HOOK, lambda: self._commands.hooks.finish(volume))
             if self._schedules_begun:
-                await self._try(volume, Act.EXPIRY, lambda: self._delete_expired(volume, stored, known.keep_last))
+                await self._try(volume, Act.EXPIRY, lambda: self._delete_expired(volume, stored, volume_set.keep_last))
             await self._try(volume, Act.MEASUREMENT, lambda: self._measure(volume, stored))
-            await self._try(volume, Act.GROWTH, lambda: self._grow(volume, stored, known.spec))
+            await self._try(volume, Act.GROWTH, lambda: self._grow(volume, stored, volume_set.spec))
             taken = not name or await self._try(
-                volume, Act.SNAPSHOT, lambda: self._take(volume, stored, known.spec.snapshots, name), name
+                volume, Act.SNAPSHOT, lambda: self._take(volume, stored, volume_set.spec.snapshots, name), name
             )
             await self._try(volume, Act.TRIM, lambda: self._trim(volume, stored))
         return taken
@@ -208,13 +208,13 @@ class VolumeWatcher:
         self._failures.clear(volume, act)
         return True
 
-    def _forget_failed_snapshot(self, volume: VolumeId, stored: StoredVolume, wanted: Snapshots) -> None:
+    def _forget_failed_snapshot(self, volume: VolumeId, stored: StoredVolume, snapshots: Snapshots) -> None:
         """Forget that a snapshot failed if there is a newer one, which a command may have taken, or no schedule."""
         failure = self._failures.find(volume, Act.SNAPSHOT)
         if failure is None:
             return
-        newest = max((parse_time(each.created) for each in stored.snapshots), default=0.0)
-        if newest > failure.at or not wanted.schedule:
+        newest = max((parse_time(snapshot.created) for snapshot in stored.snapshots), default=0.0)
+        if newest > failure.at or not snapshots.schedule:
             self._failures.clear(volume, Act.SNAPSHOT)
 
     async def _give_up_lost(self, volume: VolumeId) -> None:
@@ -227,7 +227,7 @@ class VolumeWatcher:
 
     async def _delete_expired(self, volume: VolumeId, stored: StoredVolume, keep_last: int | None) -> None:
         """Delete the snapshots that are over, but never the newest one of the schedule that can be restored."""
-        over = expired(stored.snapshots, self._clock.expiry(), keep_last)
+        over = select_expired_snapshots(stored.snapshots, self._clock.expiry(), keep_last)
         if not over or over == self._spared.get(volume):
             return
         newest = await self._newest_intact(volume, stored)
@@ -242,12 +242,13 @@ class VolumeWatcher:
 
     async def _newest_intact(self, volume: VolumeId, stored: StoredVolume) -> str:
         """The name of the newest snapshot of the schedule that matches its checksum, "" if none does."""
-        for each in reversed(scheduled_snapshots(stored.snapshots)):
-            if await asyncio.to_thread(self._sets.store.is_intact, volume, each.name):
-                return each.name
-            if (volume, each.name) not in self._damaged:
-                self._damaged.add((volume, each.name))
-                message = f"the snapshot {each.name} of {volume} is damaged: the newest undamaged one is kept for it"
+        for scheduled_snapshot in reversed(scheduled_snapshots(stored.snapshots)):
+            if await asyncio.to_thread(self._sets.store.is_intact, volume, scheduled_snapshot.name):
+                return scheduled_snapshot.name
+            if (volume, scheduled_snapshot.name) not in self._damaged:
+                self._damaged.add((volume, scheduled_snapshot.name))
+                name = scheduled_snapshot.name
+                message = f"the snapshot {name} of {volume} is damaged: the newest undamaged one is kept for it"
                 self._signals.report(volume.volumeset, Reason.SNAPSHOT_DAMAGED, message)
         return ""
 
@@ -270,11 +271,13 @@ class VolumeWatcher:
         message = f"{volume.index} at {used / GIB:.1f} of {stored.capacity:g} GB grew to {capacity:g} GB"
         self._signals.report(volume.volumeset, Reason.VOLUME_EXPANDED, f"volume {message}")
 
-    async def _take(self, volume: VolumeId, stored: StoredVolume, wanted: Snapshots, name: str) -> None:
+    async def _take(self, volume: VolumeId, stored: StoredVolume, snapshots: Snapshots, name: str) -> None:
         """Take the snapshot ``name`` of the schedule, unless it was taken before a crash."""
-        if all(each.name != name for each in stored.snapshots):
-            tags = {SCHEDULED: wanted.schedule or ""}
-            await self._commands.take_snapshot(volume, name, expiry(wanted, self._clock.expiry().latest), tags)
+        if all(snapshot.name != name for snapshot in stored.snapshots):
+            tags = {SCHEDULED: snapshots.schedule or ""}
+            await self._commands.take_snapshot(
+                volume, name, compute_expiry(snapshots, self._clock.expiry().latest), tags
+            )
 
     async def _trim(self, volume: VolumeId, stored: StoredVolume) -> None:
         """Give the host the blocks of a mounted image that its file system does not use."""
@@ -291,10 +294,14 @@ class VolumeWatcher:
     async def _set_trimmed(self, volume: VolumeId, now: float) -> None:
         """Remember across restarts when a volume was trimmed."""
         self._trimmed[str(volume)] = now
-        stored = {str(VolumeId(key, each.index)) for key, known in self._sets.known.items() for each in known.stored}
-        self._trimmed = {each: last for each, last in self._trimmed.items() if each in stored}
+        stored = {
+            str(VolumeId(key, volume.index))
+            for key, volume_set in self._sets.known.items()
+            for volume in volume_set.stored
+        }
+        self._trimmed = {text: last for text, last in self._trimmed.items() if text in stored}
         async with self._writing:
-            await asyncio.to_thread(_write, self._trims_file, self._trimmed)
+            await asyncio.to_thread(_write_states, self._trims_file, self._trimmed)
 
     def _is_due(self, last: dict[VolumeId, float], volume: VolumeId, pause: float) -> bool:
         """Whether ``pause`` seconds have passed since the last time, if there was any; it is now then."""
@@ -305,17 +312,20 @@ class VolumeWatcher:
         return due
 
 
-def _damages(key: Key, stored: StoredVolume) -> Iterator[str]:
+def _describe_damages(key: Key, stored: StoredVolume) -> Iterator[str]:
     """A message for each part of a volume that cannot be used, and what to do; the volume itself first."""
     volume = VolumeId(key, stored.index)
     if stored.damage:
         yield f"{volume}: {stored.damage}"
     elif stored.lost:
-        yield str(_lost(volume, stored.holder))
-    yield from (f"{volume} has a snapshot that cannot be used: {each}" for each in stored.damaged_snapshots)
+        yield str(_make_lost_error(volume, stored.holder))
+    yield from (
+        f"{volume} has a snapshot that cannot be used: {damaged_snapshot}"
+        for damaged_snapshot in stored.damaged_snapshots
+    )
 
 
-def _lost(volume: VolumeId, holder: str) -> EngineError:
+def _make_lost_error(volume: VolumeId, holder: str) -> EngineError:
     """The error for a volume whose file system its replica cannot use."""
     workload, _ = parse_holder(holder)
     return EngineError(
@@ -326,7 +336,7 @@ def _lost(volume: VolumeId, holder: str) -> EngineError:
     )
 
 
-def _write(path: Path, states: object) -> None:
+def _write_states(path: Path, states: object) -> None:
     try:
         write_durable(path, msgspec.json.encode(states))
     except OSError as error:

@@ -69,8 +69,8 @@ class DesiredWorkloads(LocationPart):
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - a bug with one workload must not take the others down
-            known = error if isinstance(error, EngineError) else internal_error(error, f"workload {record.key}")
-            self._signals.report(record.key, Reason.WORKLOAD_ERROR, f"{known.reason}: {known}")
+            engine_error = error if isinstance(error, EngineError) else internal_error(error, f"workload {record.key}")
+            self._signals.report(record.key, Reason.WORKLOAD_ERROR, f"{engine_error.reason}: {engine_error}")
 
     def run(self, key: Key, ask: RunCronWorkload, command_id: str) -> dict[str, Any]:
         """Start an execution of a cron workload; returns it. Raises EngineError."""

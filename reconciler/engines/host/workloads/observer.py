@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.engines.host.decisions.execution_results import ExecutionCondition
 from reconciler.engines.host.location import Location
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_health, workload_status
@@ -38,11 +38,11 @@ class WorkloadObserver:
         template, controller = location.templates.newest.get(key), location.controller.workloads.get(key)
         if template is None or controller is None or controller.wanted is None:
             return self.observe(key)
-        health, made = Health.UNKNOWN, template.desired
-        with contained(f"health of {key}"):
+        health, spec = Health.UNKNOWN, template.desired
+        with contain_bugs(f"health of {key}"):
             replicas, now = tuple(controller.replicas.values()), location.context.clock.monotonic()
             health = workload_health(controller.wanted, replicas, location.error(key), now)
-        return Observation(key, name, health, b"", made.digest, made.version)
+        return Observation(key, name, health, b"", spec.digest, spec.version)
 
     def observe(self, key: Key) -> Observation | None:
         """The workload ``key``; None if there is none."""
@@ -50,32 +50,34 @@ class WorkloadObserver:
         template, controller = location.templates.newest.get(key), location.controller.workloads.get(key)
         if template is None or controller is None:
             return None
-        wanted = template.desired
+        spec = template.desired
         if controller.wanted is None:
             record = location.claims.record(key)
             state = with_message(record.state, ending_message(controller.last_error)) if record is not None else b"{}"
-            return Observation(key, name, Health.DELETING, state, wanted.digest, wanted.version)
+            return Observation(key, name, Health.DELETING, state, spec.digest, spec.version)
         health, state = Health.UNKNOWN, b"{}"
-        with contained(f"status of {key}"):
+        with contain_bugs(f"status of {key}"):
             context = self._status_context(template)
             health, deployment = workload_status(controller.wanted, tuple(controller.replicas.values()), context)
             state = msgspec.json.encode(deployment)
-        return Observation(key, name, health, state, wanted.digest, wanted.version)
+        return Observation(key, name, health, state, spec.digest, spec.version)
 
     def _status_context(self, template: ReplicaTemplate) -> StatusContext:
-        location, wanted = self._location, template.desired
-        key, known, site = wanted.key, template.env_context, location.context
-        place = DeploymentTarget(known.location, known.alias, wanted.gvc_version, site.settings.endpoint_domain)
+        location, spec = self._location, template.desired
+        key, env_context, site = spec.key, template.env_context, location.context
+        target = DeploymentTarget(
+            env_context.location, env_context.alias, spec.gvc_version, site.settings.endpoint_domain
+        )
         return StatusContext(
-            place,
+            target,
             site.clock.monotonic(),
             location.upkeep.epoch,
             location.error(key),
             tuple(location.limitations(template)),
             location.upkeep.clock_jumped,
-            location.scaling.recommendations(wanted),
+            location.scaling.recommendations(spec),
             location.templates.created(key),
-            location.images.resolved(key, wanted.version),
+            location.images.resolved(key, spec.version),
             location.publisher.address(key),
             location.scaling.unknown(key),
             location.publisher.domain_endpoints(key),
@@ -84,5 +86,5 @@ class WorkloadObserver:
 
     def _executions(self, key: Key) -> tuple[tuple[Execution, ...], tuple[ExecutionCondition, ...]]:
         controller = self._location.controller.workloads.get(key)
-        found = controller.executions if controller is not None else None
-        return (found.status(), found.conditions()) if found is not None else ((), ())
+        executions = controller.executions if controller is not None else None
+        return (executions.status(), executions.conditions()) if executions is not None else ((), ())

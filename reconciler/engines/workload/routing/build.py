@@ -61,7 +61,7 @@ def build_table(inputs: RoutingInput) -> RouteTable:
 class _Builder:
     def __init__(self, inputs: RoutingInput) -> None:
         self._inputs = inputs
-        self._workloads = {each.key: each for each in inputs.workloads}
+        self._workloads = {workload.key: workload for workload in inputs.workloads}
         self._members: dict[str, list[Key]] = {}
         for key in sorted(self._workloads):
             self._members.setdefault(key.gvc, []).append(key)
@@ -76,7 +76,7 @@ class _Builder:
     def build(self) -> RouteTable:
         for key in sorted(self._workloads):
             self._add_own(key)
-        for domain in sorted(self._inputs.domains, key=lambda each: each.name):
+        for domain in sorted(self._inputs.domains, key=lambda domain_entry: domain_entry.name):
             for port in domain.spec.ports or (Port(),):
                 self._add_port(domain, port)
         for name, gvc in sorted(self._inputs.gvcs.items()):
@@ -98,26 +98,28 @@ class _Builder:
         """How each workload takes requests, with the sites and rules that lead to it."""
         rules: dict[Key, list[Rule]] = {}
         used: dict[Key, set[str]] = {}
-        for each in self._rules:
-            rules.setdefault(each.target.key, []).append(each)
-            used.setdefault(each.target.key, set()).add(each.site)
+        for route_rule in self._rules:
+            rules.setdefault(route_rule.target.key, []).append(route_rule)
+            used.setdefault(route_rule.target.key, set()).add(route_rule.site)
         for entry in self._hosts.values():
             if entry.target is not None and entry.site:
                 used.setdefault(entry.target.key, set()).add(entry.site)
         ports: dict[Key, set[int]] = {}
-        targets = [*(each.target for each in self._rules), *(each.target for each in self._streams.values())]
+        targets = [*(rule.target for rule in self._rules), *(stream.target for stream in self._streams.values())]
         for target in targets:
             if target.port:
                 ports.setdefault(target.key, set()).add(target.port)
-        sites = {each.id: each for each in self._sites}
-        found = {}
+        sites = {site.id: site for site in self._sites}
+        outsides = {}
         for key, served in self._workloads.items():
             if (gvc := self._inputs.gvcs.get(key.gvc)) is not None:
                 host = f"{key.name}-{gvc.alias}.{self._inputs.endpoint_domain}"
-                mine = tuple(sites[each] for each in sorted(used.get(key, ())) if each in sites)
+                mine = tuple(sites[text] for text in sorted(used.get(key, ())) if text in sites)
                 more = tuple((number, served.ports[number]) for number in sorted(ports.get(key, ())))
-                found[key] = Outside(host, served.inbound, gvc.trusted_proxies, mine, tuple(rules.get(key, ())), more)
-        return found
+                outsides[key] = Outside(
+                    host, served.inbound, gvc.trusted_proxies, mine, tuple(rules.get(key, ())), more
+                )
+        return outsides
 
     def _add_own(self, key: Key) -> None:
         """The canonical endpoint, and that of the location."""
@@ -133,7 +135,7 @@ class _Builder:
             self._add_stream(domain, port)
             return
         spec, name = domain.spec, domain.name
-        site = _site(domain, port)
+        site = _build_site(domain, port)
         entries = list(self._entries(domain, port, site))
         if not entries:
             return
@@ -162,11 +164,11 @@ class _Builder:
             if self._is_served(domain.name, target):
                 yield domain.name, Entry(site.id, target)
         elif rules := list(self._routes(domain.name, port, site.id)):
-            self._rules += _ordered(rules)
-            if not any(each.prefix is not None and _has_host(each) for each in rules):
+            self._rules += _sort_rules(rules)
+            if not any(rule.prefix is not None and _has_host(rule) for rule in rules):
                 self._mapped.add(site.id)
-            for each in rules:
-                self._note(each.target.key, domain.name, port.number, each.prefix or "")
+            for route_rule in rules:
+                self._note(route_rule.target.key, domain.name, port.number, route_rule.prefix or "")
             yield domain.name, Entry(site.id)
 
     def _routes(self, name: str, port: Port, site: str) -> Iterator[Rule]:
@@ -176,11 +178,11 @@ class _Builder:
                 continue
             if route.regex is not None and route.replace_prefix is not None:
                 self._problem(name, f"route {number + 1} of port {port.number}: replacePrefix has no effect on a regex")
-            yield _rule(f"{site}/{number}", site, target, route)
+            yield _build_rule(f"{site}/{number}", site, target, route)
 
     def _add_stream(self, domain: Domain, port: Port) -> None:
         """A tcp port: all its connections go to one workload, since they carry no host name."""
-        links = [each for each in (domain.spec.workload_link, *(each.workload_link for each in port.routes)) if each]
+        links = [link for link in (domain.spec.workload_link, *(route.workload_link for route in port.routes)) if link]
         if not links:
             self._problem(domain.name, f"tcp port {port.number} needs a workloadLink or a route: no workload is named")
             return
@@ -224,27 +226,27 @@ class _Builder:
         return ports.get(target.port or next(iter(ports)), "http")
 
     def _claim(self, name: str, host: str, number: int, entry: Entry) -> None:
-        known = self._hosts.setdefault(f"{host}:{number}", entry)
-        if known is not entry:
-            owner = known.site.partition(":")[0] or (known.target.key if known.target is not None else "")
+        holder = self._hosts.setdefault(f"{host}:{number}", entry)
+        if holder is not entry:
+            owner = holder.site.partition(":")[0] or (holder.target.key if holder.target is not None else "")
             self._problem(name, f"the host name {host} at port {number} is that of {owner} already")
 
     def _note(self, key: Key, host: str, number: int, path: str = "") -> None:
-        place = "" if number in (HTTP, HTTPS) else f":{number}"
-        self._endpoints.setdefault(key, []).append(f"{host}{place}{path if path != '/' else ''}")
+        port_suffix = "" if number in (HTTP, HTTPS) else f":{number}"
+        self._endpoints.setdefault(key, []).append(f"{host}{port_suffix}{path if path != '/' else ''}")
 
     def _problem(self, name: str, text: str) -> None:
         self._problems.setdefault(name, []).append(text)
 
 
-def _site(domain: Domain, port: Port) -> Site:
+def _build_site(domain: Domain, port: Port) -> Site:
     name, dns = domain.name, domain.spec.cert_challenge_type == "dns01"
     secure = port.number != HTTP and (port.number == HTTPS or port.protocol == "http2" or port.tls.customized)
     cors = port.cors if port.cors.allow_origins else None
     return Site(f"{name}:{port.number}", name, port.number, secure, port.protocol == "http2", cors, port.tls, dns)
 
 
-def _rule(identity: str, site: str, target: Target, route: Route) -> Rule:
+def _build_rule(identity: str, site: str, target: Target, route: Route) -> Rule:
     prefix = route.prefix if route.regex is None else None
     return Rule(
         identity,
@@ -259,9 +261,9 @@ def _rule(identity: str, site: str, target: Target, route: Route) -> Rule:
     )
 
 
-def _ordered(rules: Iterable[Rule]) -> list[Rule]:
+def _sort_rules(rules: Iterable[Rule]) -> list[Rule]:
     """Rules in order: expressions as in the manifest, then the longest prefix; a host name comes before none."""
-    return sorted(rules, key=lambda each: (each.prefix is not None, -len(each.prefix or ""), not _has_host(each)))
+    return sorted(rules, key=lambda rule: (rule.prefix is not None, -len(rule.prefix or ""), not _has_host(rule)))
 
 
 def _has_host(rule: Rule) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import rule
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.registry import register_rule
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Workload
 
 
-@rule("container-name-unique", "docs/platform/workload.md#container-names", Kind.WORKLOAD)
+@register_rule("container-name-unique", "docs/platform/workload.md#container-names", Kind.WORKLOAD)
 def unique_names(workload: Workload) -> Iterator[Flaw]:
     """No two containers of a workload have the same name.
 
@@ -26,7 +26,7 @@ def unique_names(workload: Workload) -> Iterator[Flaw]:
         if earlier != index and container.name:
             yield Flaw(
                 ("spec", "containers", index, "name"),
-                f"another container of this workload is called {quoted(container.name)} already",
+                f"another container of this workload is called {quote_text(container.name)} already",
                 "give each container a name of its own",
                 also=(("spec", "containers", earlier, "name"),),
             )

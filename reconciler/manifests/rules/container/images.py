@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import warning
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.registry import register_warning
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Workload
@@ -26,7 +26,7 @@ _SYSTEMS = frozenset({"windows", "windowsservercore", "nanoserver", "darwin"})
 _WINDOWS = "mcr.microsoft.com/windows/"
 
 
-@warning("image-dynamic-tag", "docs/platform/workload.md#dynamic-tags", Kind.WORKLOAD)
+@register_warning("image-dynamic-tag", "docs/platform/workload.md#dynamic-tags", Kind.WORKLOAD)
 def dynamic_tags(workload: Workload) -> Iterator[Flaw]:
     """An image names a version, or the workload sets `supportDynamicTags`.
 
@@ -43,14 +43,14 @@ def dynamic_tags(workload: Workload) -> Iterator[Flaw]:
         named = "is tagged `latest`" if tag else "has no tag, which means `latest`"
         yield Flaw(
             ("spec", "containers", index, "image"),
-            f"{quoted(image)} {named}: its content changes with every push",
+            f"{quote_text(image)} {named}: its content changes with every push",
             "name a version or a digest, or set `supportDynamicTags: true`",
             also=(("spec", "supportDynamicTags"),),
         )
 
 
-@warning("image-platform", "docs/platform/workload.md#images", Kind.WORKLOAD)
-def platform(workload: Workload) -> Iterator[Flaw]:
+@register_warning("image-platform", "docs/platform/workload.md#images", Kind.WORKLOAD)
+def check_image_platform(workload: Workload) -> Iterator[Flaw]:
     """An image is for linux/amd64, as far as its name shows.
 
     Managed locations have only machines of that platform, where the program of another image ends with a format
@@ -59,16 +59,16 @@ def platform(workload: Workload) -> Iterator[Flaw]:
     for index, container in enumerate(workload.spec.containers):
         image = container.image
         for hint in _HINTS:
-            if hint in image and (word := _foreign(image)):
+            if hint in image and (word := _find_foreign_platform(image)):
                 yield Flaw(
                     ("spec", "containers", index, "image"),
-                    f"{quoted(image)} is not for linux/amd64: its name has {quoted(word)}",
+                    f"{quote_text(image)} is not for linux/amd64: its name has {quote_text(word)}",
                     "use the image for linux/amd64",
                 )
                 break
 
 
-def _foreign(image: str) -> str:
+def _find_foreign_platform(image: str) -> str:
     """The word of ``image`` that names a platform other than linux/amd64: a part of its tag, or its first folder."""
     if image.startswith(_WINDOWS):
         return "windows"

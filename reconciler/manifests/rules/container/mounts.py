@@ -5,8 +5,8 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import rule, warning
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.registry import register_rule, register_warning
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Volume, Workload
@@ -15,8 +15,8 @@ from reconciler.model.platform import RESERVED_PATHS, SCRATCH_URI, VOLUMESET_URI
 MOST = 15
 
 
-@rule("volume-count", "docs/platform/workload.md#volumes", Kind.WORKLOAD)
-def count(workload: Workload) -> Iterator[Flaw]:
+@register_rule("volume-count", "docs/platform/workload.md#volumes", Kind.WORKLOAD)
+def check_volume_count(workload: Workload) -> Iterator[Flaw]:
     """The containers of a workload have at most 15 volumes together.
 
     The same volume at the same path counts once, even in several containers.
@@ -27,7 +27,7 @@ def count(workload: Workload) -> Iterator[Flaw]:
     mounted: set[tuple[str, str]] = set()
     for index, container in enumerate(containers):
         for step, volume in enumerate(container.volumes):
-            mounted.add((volume.uri, _normal(volume.path)))
+            mounted.add((volume.uri, _normalize_path(volume.path)))
             if len(mounted) > MOST:
                 at = ("spec", "containers", index, "volumes", step)
                 message = f"this is one volume more than the {MOST} that a workload may have"
@@ -35,25 +35,26 @@ def count(workload: Workload) -> Iterator[Flaw]:
                 return
 
 
-@rule("mount-reserved", "docs/platform/workload.md#mount-paths", Kind.WORKLOAD)
-def reserved(workload: Workload) -> Iterator[Flaw]:
+@register_rule("mount-reserved", "docs/platform/workload.md#mount-paths", Kind.WORKLOAD)
+def check_reserved_paths(workload: Workload) -> Iterator[Flaw]:
     """Nothing is mounted at `/dev`, `/dev/log`, `/tmp`, `/var` or `/var/log`.
 
     The platform mounts these itself. Folders below them are allowed, such as `/var/lib/orders`.
     """
     for index, container in enumerate(workload.spec.containers):
         for step, volume in enumerate(container.volumes):
-            path = _normal(volume.path)
+            path = _normalize_path(volume.path)
             if path in RESERVED_PATHS:
+                below = quote_text(f"{path}/{_make_folder_name(volume.uri)}")
                 yield Flaw(
                     ("spec", "containers", index, "volumes", step, "path"),
-                    f"{quoted(path)} is reserved for the platform",
-                    f"mount it at another path, or at a folder below, such as {quoted(f'{path}/{_name(volume.uri)}')}",
+                    f"{quote_text(path)} is reserved for the platform",
+                    f"mount it at another path, or at a folder below, such as {below}",
                 )
 
 
-@rule("mount-duplicate", "docs/platform/workload.md#mount-paths", Kind.WORKLOAD)
-def duplicates(workload: Workload) -> Iterator[Flaw]:
+@register_rule("mount-duplicate", "docs/platform/workload.md#mount-paths", Kind.WORKLOAD)
+def check_duplicate_paths(workload: Workload) -> Iterator[Flaw]:
     """A container mounts one volume at a path.
 
     Of two at the same path only one would be visible. `/a/` and `/a` are the same path.
@@ -62,20 +63,20 @@ def duplicates(workload: Workload) -> Iterator[Flaw]:
         if len(container.volumes) < 2:
             continue
         first: dict[str, int] = {}
-        place = ("spec", "containers", index, "volumes")
+        pointer = ("spec", "containers", index, "volumes")
         for step, volume in enumerate(container.volumes):
-            earlier = first.setdefault(_normal(volume.path), step)
+            earlier = first.setdefault(_normalize_path(volume.path), step)
             if earlier != step and volume.path:
                 yield Flaw(
-                    (*place, step, "path"),
-                    f"{quoted(container.volumes[earlier].uri)} is mounted at {quoted(volume.path)} already",
+                    (*pointer, step, "path"),
+                    f"{quote_text(container.volumes[earlier].uri)} is mounted at {quote_text(volume.path)} already",
                     "choose another path for one of them",
-                    also=((*place, earlier, "path"),),
+                    also=((*pointer, earlier, "path"),),
                 )
 
 
-@rule("mount-nested", "docs/platform/workload.md#mount-paths", Kind.WORKLOAD)
-def nested(workload: Workload) -> Iterator[Flaw]:
+@register_rule("mount-nested", "docs/platform/workload.md#mount-paths", Kind.WORKLOAD)
+def check_nested_mounts(workload: Workload) -> Iterator[Flaw]:
     """No volume is mounted inside another.
 
     Depending on the order of the mounts, the outer one would hide the inner one.
@@ -83,18 +84,18 @@ def nested(workload: Workload) -> Iterator[Flaw]:
     for index, container in enumerate(workload.spec.containers):
         if len(container.volumes) < 2:
             continue
-        place = ("spec", "containers", index, "volumes")
-        for step, outer in _inside(container.volumes):
+        pointer = ("spec", "containers", index, "volumes")
+        for step, outer in _list_nested_volumes(container.volumes):
             yield Flaw(
-                (*place, step, "path"),
-                f"this is inside {quoted(container.volumes[outer].path)}, where another volume is mounted",
+                (*pointer, step, "path"),
+                f"this is inside {quote_text(container.volumes[outer].path)}, where another volume is mounted",
                 "mount the two side by side",
-                also=((*place, outer, "path"),),
+                also=((*pointer, outer, "path"),),
             )
 
 
-@rule("volumeset-needs-stateful", "docs/platform/workload.md#types", Kind.WORKLOAD)
-def volumesets(workload: Workload) -> Iterator[Flaw]:
+@register_rule("volumeset-needs-stateful", "docs/platform/workload.md#types", Kind.WORKLOAD)
+def check_volumeset_mounts(workload: Workload) -> Iterator[Flaw]:
     """Only a stateful workload mounts volume sets.
 
     A volume always belongs to one replica, and only replicas of a stateful workload have an identity.
@@ -112,7 +113,7 @@ def volumesets(workload: Workload) -> Iterator[Flaw]:
                 )
 
 
-@warning("recovery-policy-deprecated", "docs/platform/workload.md#volumes", Kind.WORKLOAD)
+@register_warning("recovery-policy-deprecated", "docs/platform/workload.md#volumes", Kind.WORKLOAD)
 def recovery_policy(workload: Workload) -> Iterator[Flaw]:
     """A volume has no `recoveryPolicy`.
 
@@ -125,19 +126,21 @@ def recovery_policy(workload: Workload) -> Iterator[Flaw]:
                 yield Flaw(at, "`recoveryPolicy` is deprecated and has no effect", "leave it out", on_key=True)
 
 
-def _normal(path: str) -> str:
+def _normalize_path(path: str) -> str:
     """``/a//b/./c/`` → ``/a/b/c``; "" if it is no absolute path."""
     if "//" in path or "/." in path or path.endswith("/"):
         path = "/" + posixpath.normpath(path).lstrip("/") if path.startswith("/") else ""
     return path
 
 
-def _inside(volumes: tuple[Volume, ...]) -> Iterator[tuple[int, int]]:
+def _list_nested_volumes(volumes: tuple[Volume, ...]) -> Iterator[tuple[int, int]]:
     """Positions of each volume that is mounted inside another one, and of that one.
 
     Sorted by path with a trailing slash, the paths inside a path directly follow it.
     """
-    paths = sorted((f"{_normal(volume.path)}/", step) for step, volume in enumerate(volumes) if volume.path[:1] == "/")
+    paths = sorted(
+        (f"{_normalize_path(volume.path)}/", step) for step, volume in enumerate(volumes) if volume.path[:1] == "/"
+    )
     top, outer = "", -1
     for path, step in paths:
         if top and path != top and path.startswith(top):
@@ -146,6 +149,6 @@ def _inside(volumes: tuple[Volume, ...]) -> Iterator[tuple[int, int]]:
             top, outer = path, step
 
 
-def _name(uri: str) -> str:
+def _make_folder_name(uri: str) -> str:
     """A folder name for a mount: ``s3://logs`` → ``logs``."""
     return uri.rpartition("/")[2][:20] or "mount"

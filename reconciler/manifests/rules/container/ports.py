@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reconciler.manifests.rules.registry import rule, warning
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.registry import register_rule, register_warning
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Container, Workload, declared_ports
@@ -15,8 +15,8 @@ LEAST = 80
 _TYPE = (("spec", "type"),)
 
 
-@warning("port-deprecated", "docs/platform/workload.md#ports", Kind.WORKLOAD)
-def deprecated(workload: Workload) -> Iterator[Flaw]:
+@register_warning("port-deprecated", "docs/platform/workload.md#ports", Kind.WORKLOAD)
+def check_deprecated_port(workload: Workload) -> Iterator[Flaw]:
     """A container lists its ports in `ports`, not in the deprecated `port`.
 
     `port` is a single port and always means the protocol http2.
@@ -32,8 +32,8 @@ def deprecated(workload: Workload) -> Iterator[Flaw]:
             )
 
 
-@warning("port-low", "docs/platform/workload.md#ports", Kind.WORKLOAD)
-def low(workload: Workload) -> Iterator[Flaw]:
+@register_warning("port-low", "docs/platform/workload.md#ports", Kind.WORKLOAD)
+def check_low_ports(workload: Workload) -> Iterator[Flaw]:
     """A container listens on a port of 80 or above.
 
     Probes reach no port below 80, and only a program that runs as root can listen on a port below 1024.
@@ -41,17 +41,17 @@ def low(workload: Workload) -> Iterator[Flaw]:
     for index, container in enumerate(workload.spec.containers):
         for step, port in enumerate(container.ports):
             if 0 < port.number < LEAST:
-                yield _low(("spec", "containers", index, "ports", step, "number"), port.number)
+                yield _make_low_port_flaw(("spec", "containers", index, "ports", step, "number"), port.number)
         if 0 < container.port < LEAST:
-            yield _low(("spec", "containers", index, "port"), container.port)
+            yield _make_low_port_flaw(("spec", "containers", index, "port"), container.port)
 
 
-def _low(at: Pointer, number: int) -> Flaw:
+def _make_low_port_flaw(at: Pointer, number: int) -> Flaw:
     return Flaw(at, f"port {number} is below {LEAST}", "use a port from 80 on, for example 8080")
 
 
-@rule("port-duplicate", "docs/platform/workload.md#ports", Kind.WORKLOAD)
-def duplicates(workload: Workload) -> Iterator[Flaw]:
+@register_rule("port-duplicate", "docs/platform/workload.md#ports", Kind.WORKLOAD)
+def check_duplicate_ports(workload: Workload) -> Iterator[Flaw]:
     """A port number is declared once in a workload.
 
     The containers of a replica share one network address, so only one of them can listen on a number.
@@ -61,24 +61,24 @@ def duplicates(workload: Workload) -> Iterator[Flaw]:
         return
     first: dict[int, Pointer] = {}
     for index, container in enumerate(containers):
-        for at, number, _ in _declared(index, container):
+        for at, number, _ in _list_declared_ports(index, container):
             earlier = first.setdefault(number, at)
             if earlier is not at and number:
                 yield Flaw(
                     at,
-                    f"port {number} is declared already, by {_owner(workload, index, earlier)}",
+                    f"port {number} is declared already, by {_describe_owner(workload, index, earlier)}",
                     "give each port of the workload a number of its own",
                     also=(earlier,),
                 )
 
 
-def _owner(workload: Workload, index: int, at: Pointer) -> str:
+def _describe_owner(workload: Workload, index: int, at: Pointer) -> str:
     holder = at[2]
     assert isinstance(holder, int)
-    return "this container" if holder == index else f"container {quoted(workload.spec.containers[holder].name)}"
+    return "this container" if holder == index else f"container {quote_text(workload.spec.containers[holder].name)}"
 
 
-@warning("ports-on-second-container", "docs/platform/workload.md#ports", Kind.WORKLOAD)
+@register_warning("ports-on-second-container", "docs/platform/workload.md#ports", Kind.WORKLOAD)
 def second_container(workload: Workload) -> Iterator[Flaw]:
     """Only one container of a workload declares ports.
 
@@ -93,15 +93,15 @@ def second_container(workload: Workload) -> Iterator[Flaw]:
         name = "ports" if containers[index].ports else "port"
         yield Flaw(
             ("spec", "containers", index, name),
-            f"container {quoted(containers[serving[0]].name)} serves the workload's traffic, not this one",
+            f"container {quote_text(containers[serving[0]].name)} serves the workload's traffic, not this one",
             f"leave out `{name}`, unless other workloads use this container",
             also=(("spec", "type"), ("spec", "containers", serving[0], "ports")),
             on_key=True,
         )
 
 
-@rule("serverless-port", "docs/platform/workload.md#types", Kind.WORKLOAD)
-def serverless(workload: Workload) -> Iterator[Flaw]:
+@register_rule("serverless-port", "docs/platform/workload.md#types", Kind.WORKLOAD)
+def check_serverless_port(workload: Workload) -> Iterator[Flaw]:
     """A serverless workload declares exactly one port, with the protocol http, http2 or grpc.
 
     The platform counts the requests on that port to add and remove replicas.
@@ -111,7 +111,7 @@ def serverless(workload: Workload) -> Iterator[Flaw]:
     containers = workload.spec.containers
     if len(containers) == 1 and _is_one(containers[0]):
         return
-    declared = [each for index, container in enumerate(containers) for each in _declared(index, container)]
+    declared = [port for index, container in enumerate(containers) for port in _list_declared_ports(index, container)]
     if not declared and containers:
         blank = tuple(("spec", "containers", index, "ports") for index in range(len(containers)))
         yield Flaw(
@@ -143,8 +143,8 @@ def _is_one(container: Container) -> bool:
     return len(container.ports) == 1 and container.ports[0].protocol != "tcp" and not container.port
 
 
-@rule("cron-port", "docs/platform/workload.md#types", Kind.WORKLOAD)
-def cron(workload: Workload) -> Iterator[Flaw]:
+@register_rule("cron-port", "docs/platform/workload.md#types", Kind.WORKLOAD)
+def check_cron_ports(workload: Workload) -> Iterator[Flaw]:
     """A cron workload declares no ports.
 
     It runs on a schedule and ends; nothing sends requests to it.
@@ -167,7 +167,7 @@ class _DeclaredPort(NamedTuple):
     protocol: str
 
 
-def _declared(index: int, container: Container) -> Iterator[_DeclaredPort]:
+def _list_declared_ports(index: int, container: Container) -> Iterator[_DeclaredPort]:
     """The ports of ``container``, the one in the field ``port`` included."""
     for step, port in enumerate(container.ports):
         yield _DeclaredPort(("spec", "containers", index, "ports", step, "number"), port.number, port.protocol)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.manifests.rules.container.ports import LEAST
-from reconciler.manifests.rules.registry import notice, rule, warning
+from reconciler.manifests.rules.registry import register_notice, register_rule, register_warning
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Container, Probe, Workload, declared_ports
@@ -16,7 +16,7 @@ _PROBES = {"tcp": "{exec: {command: [pg_isready]}}", "grpc": "{grpc: {}}"}
 _BETTER = {"tcp": "`exec` with a command that checks the program", "grpc": "`grpc`"}
 
 
-@rule("probe-without-port", "docs/platform/workload.md#probes", Kind.WORKLOAD)
+@register_rule("probe-without-port", "docs/platform/workload.md#probes", Kind.WORKLOAD)
 def without_port(workload: Workload) -> Iterator[Flaw]:
     """A probe names its port, unless the workload declares one from 80 on.
 
@@ -29,14 +29,14 @@ def without_port(workload: Workload) -> Iterator[Flaw]:
             yield from _too_low(workload)
             return
     for index, container in enumerate(containers):
-        for name, probe in _probes(container):
-            form = _portless(probe)
+        for name, probe in _list_probes(container):
+            form = _find_portless_form(probe)
             if form:
                 yield Flaw(
                     ("spec", "containers", index, name, form),
                     "this probe names no port, and no container declares one",
                     "add `port`",
-                    also=(*_TYPE, *_ports(len(containers))),
+                    also=(*_TYPE, *_list_port_pointers(len(containers))),
                     on_key=True,
                 )
 
@@ -47,19 +47,19 @@ def _too_low(workload: Workload) -> Iterator[Flaw]:
         first = next(iter(declared_ports(container)), 0)
         if not 0 < first < LEAST:
             continue
-        for name, probe in _probes(container):
-            form = _portless(probe)
+        for name, probe in _list_probes(container):
+            form = _find_portless_form(probe)
             if form not in ("", "grpc"):
                 yield Flaw(
                     ("spec", "containers", index, name, form),
                     f"this probe names no port, so it would use {first}, and probes use none below {LEAST}",
                     "add `port`, or let the container listen on another one",
-                    also=(*_TYPE, *_ports(index + 1)),
+                    also=(*_TYPE, *_list_port_pointers(index + 1)),
                     on_key=True,
                 )
 
 
-@warning("blocked-port-asked", "docs/platform/workload.md#blocked-ports", Kind.WORKLOAD)
+@register_warning("blocked-port-asked", "docs/platform/workload.md#blocked-ports", Kind.WORKLOAD)
 def asked_in_vain(workload: Workload) -> Iterator[Flaw]:
     """Metrics, HTTP probes and gRPC probes use a port that a container can listen on.
 
@@ -67,7 +67,7 @@ def asked_in_vain(workload: Workload) -> Iterator[Flaw]:
     program of the workload can, so an answer on such a port shows nothing about the workload.
     """
     for index, container in enumerate(workload.spec.containers):
-        for steps, port in _asked(container):
+        for steps, port in _list_requested_ports(container):
             if port in BLOCKED_PORTS:
                 yield Flaw(
                     ("spec", "containers", index, *steps),
@@ -76,19 +76,19 @@ def asked_in_vain(workload: Workload) -> Iterator[Flaw]:
                 )
 
 
-def _asked(container: Container) -> Iterator[tuple[Pointer, int]]:
+def _list_requested_ports(container: Container) -> Iterator[tuple[Pointer, int]]:
     """The ports of metrics and probes, except TCP probes, which the schema checks."""
     if container.metrics is not None:
         yield ("metrics", "port"), container.metrics.port
-    for name, probe in _probes(container):
+    for name, probe in _list_probes(container):
         if probe.http_get is not None:
             yield (name, "httpGet", "port"), probe.http_get.port
         elif probe.grpc is not None:
             yield (name, "grpc", "port"), probe.grpc.port
 
 
-@rule("cron-probe", "docs/platform/workload.md#probes", Kind.WORKLOAD)
-def cron(workload: Workload) -> Iterator[Flaw]:
+@register_rule("cron-probe", "docs/platform/workload.md#probes", Kind.WORKLOAD)
+def check_cron_probes(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has no probes.
 
     It gets no requests that could wait for a readiness probe, and its `job` handles a run that fails.
@@ -96,13 +96,13 @@ def cron(workload: Workload) -> Iterator[Flaw]:
     if workload.spec.type != "cron":
         return
     for index, container in enumerate(workload.spec.containers):
-        for name, _ in _probes(container):
+        for name, _ in _list_probes(container):
             at = ("spec", "containers", index, name)
             yield Flaw(at, "a cron workload has no probes", f"leave out `{name}`", also=_TYPE, on_key=True)
 
 
-@warning("readiness-missing", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
-def missing(workload: Workload) -> Iterator[Flaw]:
+@register_warning("readiness-missing", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
+def check_missing_probe(workload: Workload) -> Iterator[Flaw]:
     """The container that gets requests has a readiness probe.
 
     Without one, every new replica gets requests before it can answer them, and a rollout continues with replicas that
@@ -114,19 +114,19 @@ def missing(workload: Workload) -> Iterator[Flaw]:
         if not declared_ports(container):
             continue
         if container.readiness_probe is None:
-            place = ("spec", "containers", index)
+            pointer = ("spec", "containers", index)
             protocol = container.ports[0].protocol if container.ports else "http2"
             yield Flaw(
-                (*place, "ports" if container.ports else "port"),
+                (*pointer, "ports" if container.ports else "port"),
                 "requests may reach a replica before it is ready: it has a port and no `readinessProbe`",
                 f"add one, for example `readinessProbe: {_PROBES.get(protocol, '{httpGet: {path: /healthz}}')}`",
-                also=(*_TYPE, (*place, "readinessProbe"), *_ports(index)),
+                also=(*_TYPE, (*pointer, "readinessProbe"), *_list_port_pointers(index)),
                 on_key=True,
             )
         return
 
 
-@notice("readiness-tcp", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
+@register_notice("readiness-tcp", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def only_tcp(workload: Workload) -> Iterator[Flaw]:
     """A readiness probe sends a request, and does not only check whether the port is open.
 
@@ -144,20 +144,20 @@ def only_tcp(workload: Workload) -> Iterator[Flaw]:
             )
 
 
-def _probes(container: Container) -> Iterator[tuple[str, Probe]]:
+def _list_probes(container: Container) -> Iterator[tuple[str, Probe]]:
     if container.readiness_probe is not None:
         yield "readinessProbe", container.readiness_probe
     if container.liveness_probe is not None:
         yield "livenessProbe", container.liveness_probe
 
 
-def _portless(probe: Probe) -> str:
+def _find_portless_form(probe: Probe) -> str:
     """The form of ``probe`` that needs a port and has none; "" if it needs none."""
     forms = (("httpGet", probe.http_get), ("tcpSocket", probe.tcp_socket), ("grpc", probe.grpc))
     return next((name for name, target in forms if target is not None and not target.port), "")
 
 
-def _ports(count: int) -> Iterator[Pointer]:
+def _list_port_pointers(count: int) -> Iterator[Pointer]:
     """Pointers to the ports of the first ``count`` containers, declared or not."""
     for index in range(count):
         yield "spec", "containers", index, "ports"

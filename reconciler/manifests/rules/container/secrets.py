@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.registry import register_rule
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Container, Workload
@@ -13,7 +13,7 @@ from reconciler.model.platform import SECRET_URI
 _IDENTITY = ("spec", "identityLink")
 
 
-@rule(
+@register_rule(
     "secret-without-identity",
     "docs/platform/workload.md#permission-to-reveal-secrets",
     Kind.WORKLOAD,
@@ -27,7 +27,7 @@ def without_identity(workload: Workload) -> Iterator[Flaw]:
     if workload.spec.identity_link:
         return
     for index, container in enumerate(workload.spec.containers):
-        at = _use(index, container)
+        at = _find_secret_use(index, container)
         if at:
             message = "the workload uses a secret, and has no identity to read it"
             hint = "add `identityLink: //identity/NAME`, and a policy that grants this identity `reveal`"
@@ -35,7 +35,7 @@ def without_identity(workload: Workload) -> Iterator[Flaw]:
             return
 
 
-def _use(index: int, container: Container) -> Pointer:
+def _find_secret_use(index: int, container: Container) -> Pointer:
     """The pointer to the first use of a secret in ``container``; empty if there is none."""
     for step, variable in enumerate(container.env):
         if variable.value.startswith(SECRET_URI):

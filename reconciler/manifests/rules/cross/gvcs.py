@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.registry import Advice, shared_cross_rule, warning
+from reconciler.manifests.rules.registry import Advice, register_warning, shared_cross_rule
 from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.resource import LookupRequest
 
 
-@warning("location-query-empty", "docs/platform/fields.md#gvc", Kind.GVC)
-def queries(gvc: Gvc) -> Iterator[Lookup]:
+@register_warning("location-query-empty", "docs/platform/fields.md#gvc", Kind.GVC)
+def check_location_query(gvc: Gvc) -> Iterator[Lookup]:
     """A GVC with only a query for its locations finds at least one.
 
     Without a location nothing in the GVC runs, and nothing fails either: the workloads just do not exist.
@@ -24,12 +24,15 @@ def queries(gvc: Gvc) -> Iterator[Lookup]:
 
 
 @shared_cross_rule("location-query-empty")
-def taken(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
+def answer_location_query(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the query matches any of the known locations."""
-    known = world.bodies.known_locations()
-    if known and world.locations(question.target.partition("/")[2]) == ():
-        yield f"this query matches none of the {len(known)} known locations: {_some(known)}", "relax its terms"
+    location_names = world.bodies.known_locations()
+    if location_names and world.locations(question.target.partition("/")[2]) == ():
+        yield (
+            f"this query matches none of the {len(location_names)} known locations: {_format_names(location_names)}",
+            "relax its terms",
+        )
 
 
-def _some(names: tuple[str, ...]) -> str:
+def _format_names(names: tuple[str, ...]) -> str:
     return ", ".join((*names[:5], *(["…"] if len(names) > 5 else [])))

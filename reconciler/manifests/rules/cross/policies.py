@@ -6,26 +6,26 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.manifests.rules.container.env import asking
+from reconciler.manifests.rules.container.env import find_asking_container
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.cross.secrets import readings
+from reconciler.manifests.rules.cross.secrets import list_secret_readings
 from reconciler.manifests.rules.references import identity_of, place_of
-from reconciler.manifests.rules.registry import Advice, cross_rule, rule
+from reconciler.manifests.rules.registry import Advice, cross_rule, register_rule
 from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 from reconciler.model.kinds.identity import Identity
 from reconciler.model.kinds.policy import Policy
 from reconciler.model.kinds.secret import Secret
-from reconciler.model.kinds.table import expanded
+from reconciler.model.kinds.table import expand_permissions
 from reconciler.model.kinds.workload import Workload
 from reconciler.model.platform import SECRET_URI
-from reconciler.model.query_match import Selector, selector, term_count
+from reconciler.model.query_match import Selector, make_selector, term_count
 from reconciler.model.resource import LookupRequest
 
 
-@rule("secret-reveal", "docs/platform/workload.md#permission-to-reveal-secrets", Kind.WORKLOAD)
-def reveals(workload: Workload) -> Iterator[Lookup]:
+@register_rule("secret-reveal", "docs/platform/workload.md#permission-to-reveal-secrets", Kind.WORKLOAD)
+def check_reveal_permission(workload: Workload) -> Iterator[Lookup]:
     """The identity of a workload is permitted to reveal each secret that the workload reads or inherits.
 
     A policy for the secret grants its identity `reveal`, or a permission that implies it. Without it the platform
@@ -34,7 +34,7 @@ def reveals(workload: Workload) -> Iterator[Lookup]:
     """
     identity = identity_of(workload)
     asked: set[str] = set()
-    for at, text in readings(workload) if identity else ():
+    for at, text in list_secret_readings(workload) if identity else ():
         name = text.partition(".")[0]
         if name and name not in asked:
             asked.add(name)
@@ -48,40 +48,43 @@ def reveals(workload: Workload) -> Iterator[Lookup]:
 
 def _nothing_to_reveal(question: LookupRequest, world: RuleContext) -> bool:
     if question.target.startswith(f"{Kind.IDENTITY}/"):
-        return _may(question.target, question.detail, world)
-    return not _refused(question.target, question.detail, world)
+        return _can_reveal_secret(question.target, question.detail, world)
+    return not _list_refused_variables(question.target, question.detail, world)
 
 
 @cross_rule("secret-reveal", _nothing_to_reveal)
 def may_reveal(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether a policy lets the identity reveal the secret, if identity and secret are known."""
     if question.target.startswith(f"{Kind.IDENTITY}/"):
-        if not _may(question.target, question.detail, world):
-            yield (f"{question.target} may not reveal {question.detail}", _advice(question.target, question.detail))
+        if not _can_reveal_secret(question.target, question.detail, world):
+            yield (
+                f"{question.target} may not reveal {question.detail}",
+                _suggest_policy(question.target, question.detail),
+            )
         return
-    for variable, secret in _inherited(question, subject, world):
+    for variable, secret in _list_inherited_secrets(question, subject, world):
         message = f"{variable} of {question.target} reads {secret}, which "
         if not question.detail:
             yield f"{message}needs an identity, and this workload has none", "give it an identityLink"
         else:
-            yield f"{message}{question.detail} may not reveal", _advice(question.detail, secret)
+            yield f"{message}{question.detail} may not reveal", _suggest_policy(question.detail, secret)
 
 
-def _advice(identity: str, secret: str) -> str:
+def _suggest_policy(identity: str, secret: str) -> str:
     _, gvc, name = identity.split("/")
     return f"add a policy with targetLinks: [//{secret}] that binds //gvc/{gvc}/identity/{name} to `reveal`"
 
 
-def _inherited(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[tuple[str, str]]:
+def _list_inherited_secrets(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[tuple[str, str]]:
     """Variables of the GVC with secrets that the identity may not reveal, each secret once.
 
     Variables that the container itself sets are omitted.
     """
-    refused = _refused(question.target, question.detail, world)
+    refused = _list_refused_variables(question.target, question.detail, world)
     workload = world.bodies.typed(subject, Workload) if refused else None
     if workload is None:
         return
-    own = {variable.name for variable in asking(question, workload).env}
+    own = {variable.name for variable in find_asking_container(question, workload).env}
     seen: set[str] = set()
     for name, secret in refused:
         if name not in own and secret not in seen:
@@ -89,13 +92,13 @@ def _inherited(question: LookupRequest, subject: str, world: RuleContext) -> Ite
             yield name, secret
 
 
-def _refused(gvc: str, identity: str, world: RuleContext) -> list[tuple[str, str]]:
+def _list_refused_variables(gvc: str, identity: str, world: RuleContext) -> list[tuple[str, str]]:
     """Name and secret of each variable of ``gvc`` whose secret ``identity`` ("" for none) may not reveal."""
     read = _secret_variables(gvc, world)
     if not identity or not read:
         return read
     left = world.memoized(("refused", gvc, identity), lambda: _not_granted(gvc, identity, world))
-    return [each for each in read if each[1] in left] if left else []
+    return [pair for pair in read if pair[1] in left] if left else []
 
 
 def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
@@ -103,35 +106,35 @@ def _not_granted(gvc: str, identity: str, world: RuleContext) -> frozenset[str]:
     if world.bodies.typed(identity, Identity) is None:
         return frozenset()
     read = {secret for _, secret in _secret_variables(gvc, world)}
-    known = world.memoized(
-        ("known", gvc), lambda: frozenset(each for each in read if world.bodies.typed(each, Secret) is not None)
+    secrets = world.memoized(
+        ("known", gvc), lambda: frozenset(text for text in read if world.bodies.typed(text, Secret) is not None)
     )
-    grants = world.memoized(("grants", identity), lambda: _grants(identity, world))
-    left = frozenset() if grants.everything else known.difference(*grants.named)
+    grants = world.memoized(("grants", identity), lambda: _collect_grants(identity, world))
+    left = frozenset() if grants.everything else secrets.difference(*grants.named)
     if not left or not all(world.query_budget.take(query.terms, len(left)) for query in grants.queries):
         return frozenset()
-    bodies = {each: _without_data(each, world) for each in left if grants.queries}
-    return frozenset(each for each in left if not any(query.selects(bodies[each]) for query in grants.queries))
+    bodies = {text: _without_data(text, world) for text in left if grants.queries}
+    return frozenset(text for text in left if not any(query.selects(bodies[text]) for query in grants.queries))
 
 
 def _secret_variables(gvc: str, world: RuleContext) -> list[tuple[str, str]]:
     """Name and secret of the variables of ``gvc`` that read one, if it is known."""
-    found = world.bodies.typed(gvc, Gvc)
-    if found is None:
+    gvc_resource = world.bodies.typed(gvc, Gvc)
+    if gvc_resource is None:
         return []
     return world.memoized(
         ("secrets", gvc),
         lambda: [
             (variable.name, f"{Kind.SECRET}/{variable.value[len(SECRET_URI) :].partition('.')[0]}")
-            for variable in found.spec.env
+            for variable in gvc_resource.spec.env
             if variable.value.startswith(SECRET_URI)
         ],
     )
 
 
-def _may(identity: str, secret: str, world: RuleContext) -> bool:
+def _can_reveal_secret(identity: str, secret: str, world: RuleContext) -> bool:
     """Whether any policy lets ``identity`` reveal ``secret``, or may do so."""
-    return world.memoized(("reveal", identity, secret), lambda: _found(identity, secret, world))
+    return world.memoized(("reveal", identity, secret), lambda: _has_reveal_grant(identity, secret, world))
 
 
 class _Query(NamedTuple):
@@ -149,36 +152,40 @@ class _Grants(NamedTuple):
     queries: tuple[_Query, ...]
 
 
-def _found(identity: str, secret: str, world: RuleContext) -> bool:
+def _has_reveal_grant(identity: str, secret: str, world: RuleContext) -> bool:
     if world.bodies.typed(identity, Identity) is None or world.bodies.typed(secret, Secret) is None:
         return True
-    grants = world.memoized(("grants", identity), lambda: _grants(identity, world))
+    grants = world.memoized(("grants", identity), lambda: _collect_grants(identity, world))
     if grants.everything or any(secret in keys for keys in grants.named):
         return True
     body = _without_data(secret, world)
     return any(not world.query_budget.take(query.terms, 1) or query.selects(body) for query in grants.queries)
 
 
-def _grants(identity: str, world: RuleContext) -> _Grants:
+def _collect_grants(identity: str, world: RuleContext) -> _Grants:
     """Certain and possible grants: for a faulty policy only its links are known, or nothing."""
-    known = [_grant(key, identity, world) for key in world.index.users(identity, Kind.POLICY)]
+    candidates = [_build_policy_grant(key, identity, world) for key in world.index.users(identity, Kind.POLICY)]
     unknown = world.memoized(("unresolved", Kind.POLICY), lambda: _Unresolved(world.index.unresolved(Kind.POLICY)))
-    grants = [each for each in known if each is not None]
-    named = (*(keys for each in grants for keys in each.named if keys), *unknown.secrets_beside(identity))
-    queries = tuple(query for each in grants for query in each.queries)
-    return _Grants(unknown.may_open_all(identity) or any(each.everything for each in grants), named, queries)
+    grants = [candidate for candidate in candidates if candidate is not None]
+    named = (*(keys for grant in grants for keys in grant.named if keys), *unknown.secrets_beside(identity))
+    queries = tuple(query for grant in grants for query in grant.queries)
+    return _Grants(unknown.may_open_all(identity) or any(grant.everything for grant in grants), named, queries)
 
 
-def _grant(key: str, identity: str, world: RuleContext) -> _Grants | None:
+def _build_policy_grant(key: str, identity: str, world: RuleContext) -> _Grants | None:
     """The secrets that the policy ``key`` lets ``identity`` reveal, None for none."""
     policy = world.bodies.typed(key, Policy)
     if policy is None:
         return _Grants(True, (), ())
-    if policy.target_kind != Kind.SECRET or _name_of(identity) not in _revealing(key, policy, world):
+    if policy.target_kind != Kind.SECRET or _name_of(identity) not in _list_revealing_principals(key, policy, world):
         return None
     query = policy.target_query
     everything = policy.target == "all" or (query is not None and any(term.rel for term in query.spec.terms))
-    return _Grants(everything, (_targets(key, policy, world),), (_query(key, world),) if query is not None else ())
+    return _Grants(
+        everything,
+        (_list_target_secrets(key, policy, world),),
+        (_get_policy_query(key, world),) if query is not None else (),
+    )
 
 
 def _name_of(identity: str) -> str:
@@ -187,20 +194,20 @@ def _name_of(identity: str) -> str:
     return f"gvc/{gvc}/identity/{name}"
 
 
-def _revealing(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
+def _list_revealing_principals(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
     """The ends of the links to principals that ``policy`` with the key ``key`` lets reveal its targets."""
     return world.memoized(
         ("revealing", key),
         lambda: frozenset(
             "/".join(link.rsplit("/", 4)[-4:])
             for binding in policy.bindings
-            if "reveal" in expanded(Kind.SECRET, binding.permissions)
+            if "reveal" in expand_permissions(Kind.SECRET, binding.permissions)
             for link in binding.principal_links
         ),
     )
 
 
-def _targets(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
+def _list_target_secrets(key: str, policy: Policy, world: RuleContext) -> frozenset[str]:
     """Keys of the secrets that ``policy`` with the key ``key`` links to."""
     links = policy.target_links
     return world.memoized(("policy", key), lambda: frozenset("/".join(link.rsplit("/", 2)[-2:]) for link in links))
@@ -212,13 +219,13 @@ def _without_data(secret: str, world: RuleContext) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name != "data"}
 
 
-def _query(key: str, world: RuleContext) -> _Query:
+def _get_policy_query(key: str, world: RuleContext) -> _Query:
     """The query of the policy ``key``, which all identities that it binds share."""
 
     def read() -> _Query:
         body: dict[str, Any] = world.bodies.typed(key, dict) or {}
         query: dict[str, Any] = body.get("targetQuery", {})
-        return _Query(term_count(query), selector(query, world.bodies.org))
+        return _Query(term_count(query), make_selector(query, world.bodies.org))
 
     return world.memoized(("policy query", key), read)
 
@@ -238,8 +245,8 @@ class _Unresolved:
             self._add(mentions or ())
 
     def _add(self, mentions: tuple[str, ...]) -> None:
-        identities = [each for each in mentions if each.startswith(f"{Kind.IDENTITY}/")]
-        secrets = frozenset(each for each in mentions if each.startswith(f"{Kind.SECRET}/"))
+        identities = [mention for mention in mentions if mention.startswith(f"{Kind.IDENTITY}/")]
+        secrets = frozenset(mention for mention in mentions if mention.startswith(f"{Kind.SECRET}/"))
         if secrets and not identities:
             self._of_all.append(secrets)
         elif secrets:

@@ -7,9 +7,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.references import MOST_COMPARED, linked, nearest, target_of
-from reconciler.manifests.rules.registry import Advice, cross_rule, rule, shared_cross_rule
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.references import MOST_COMPARED, read_linked_view, suggest_nearest_name, target_of
+from reconciler.manifests.rules.registry import Advice, cross_rule, register_rule, shared_cross_rule
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.cloudaccount import CloudAccount
@@ -25,21 +25,23 @@ Reading = tuple[Pointer, str]
 """A reference to a secret: its place, and NAME or NAME.KEY."""
 
 
-def readings(resource: Workload | Gvc) -> list[Reading]:
+def list_secret_readings(resource: Workload | Gvc) -> list[Reading]:
     """Every reference of ``resource`` to a secret in a variable or a mount."""
     if isinstance(resource, Gvc):
-        return _variables(("spec",), resource.spec.env)
-    found: list[Reading] = []
+        return _list_variable_readings(("spec",), resource.spec.env)
+    references: list[Reading] = []
     for number, container in enumerate(resource.spec.containers):
         if container.env:
-            found += _variables(("spec", "containers", number), container.env)
+            references += _list_variable_readings(("spec", "containers", number), container.env)
         for index, volume in enumerate(container.volumes):
             if volume.uri.startswith(SECRET_URI):
-                found.append((("spec", "containers", number, "volumes", index, "uri"), volume.uri[len(SECRET_URI) :]))
-    return found
+                references.append(
+                    (("spec", "containers", number, "volumes", index, "uri"), volume.uri[len(SECRET_URI) :])
+                )
+    return references
 
 
-def _variables(at: Pointer, env: tuple[Variable, ...]) -> list[Reading]:
+def _list_variable_readings(at: Pointer, env: tuple[Variable, ...]) -> list[Reading]:
     return [
         ((*at, "env", index, "value"), variable.value[len(SECRET_URI) :])
         for index, variable in enumerate(env)
@@ -47,13 +49,13 @@ def _variables(at: Pointer, env: tuple[Variable, ...]) -> list[Reading]:
     ]
 
 
-@rule("secret-key", "docs/platform/workload.md#secrets-as-variables", Kind.WORKLOAD, Kind.GVC)
-def keys(resource: Workload | Gvc) -> Iterator[Lookup]:
+@register_rule("secret-key", "docs/platform/workload.md#secrets-as-variables", Kind.WORKLOAD, Kind.GVC)
+def check_secret_keys(resource: Workload | Gvc) -> Iterator[Lookup]:
     """A reference platform://secret/NAME.KEY names a key that the secret has.
 
     A replica with an unknown key in a variable or mount does not start, and only the rollout shows a typing error.
     """
-    for at, text in readings(resource):
+    for at, text in list_secret_readings(resource):
         name, dot, key = text.partition(".")
         if dot and name:
             yield Lookup(at, f"secret/{name}", key)
@@ -61,10 +63,10 @@ def keys(resource: Workload | Gvc) -> Iterator[Lookup]:
 
 def _key_names(secret: str, world: RuleContext) -> dict[str, None] | None:
     """The names of the keys of ``secret``, in order; None if it is unknown."""
-    known = world.bodies.typed(secret, Secret)
-    if known is None:
+    resource = world.bodies.typed(secret, Secret)
+    if resource is None:
         return None
-    return world.memoized(("keys", secret), lambda: dict.fromkeys(known.key_names()))
+    return world.memoized(("keys", secret), lambda: dict.fromkeys(resource.key_names()))
 
 
 def _may_have_key(question: LookupRequest, world: RuleContext) -> bool:
@@ -83,12 +85,12 @@ def has_key(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Adv
         yield (f"{question.target} is of type {secret.type}, one text without keys", f"write {SECRET_URI}{secret.name}")
         return
     yield (
-        f"{question.target} has no key {quoted(question.detail)}",
-        nearest(question.detail, list(islice(names, MOST_COMPARED)), "it has"),
+        f"{question.target} has no key {quote_text(question.detail)}",
+        suggest_nearest_name(question.detail, list(islice(names, MOST_COMPARED)), "it has"),
     )
 
 
-@rule("secret-mount-path", "docs/platform/workload.md#secrets-as-files", Kind.WORKLOAD)
+@register_rule("secret-mount-path", "docs/platform/workload.md#secrets-as-files", Kind.WORKLOAD)
 def mounts_of_texts(workload: Workload) -> Iterator[Lookup]:
     """A secret of type docker, gcp or azure-sdk is mounted at a path of at least two segments.
 
@@ -134,37 +136,37 @@ class _Use(NamedTuple):
     purpose: str
 
 
-@rule("secret-type-fit", "docs/platform/fields.md#secret", Kind.GVC, Kind.DOMAIN, Kind.CLOUDACCOUNT, Kind.ORG)
-def types(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Lookup]:
+@register_rule("secret-type-fit", "docs/platform/fields.md#secret", Kind.GVC, Kind.DOMAIN, Kind.CLOUDACCOUNT, Kind.ORG)
+def check_secret_types(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[Lookup]:
     """A linked secret has a type that fits its use.
 
     Images are pulled with docker, ecr or gcp secrets, domains use tls secrets, cloud accounts those of their provider.
     A secret of another type does not have the necessary fields.
     """
-    for at, link, use in _uses(resource):
+    for at, link, use in _list_secret_uses(resource):
         target = target_of(link)
         if target:
             yield Lookup(at, target, use)
 
 
 @cross_rule("secret-type-fit")
-def fits(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
+def answer_secret_type(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the type fits, if the secret is known."""
-    secret = linked(world, subject, question.target, Secret)
+    secret = read_linked_view(world, subject, question.target, Secret)
     purpose, types = _FITTING[question.detail]
     if secret is not None and secret.type not in types:
         yield (
-            f"{question.target} is of type {secret.type}, but {purpose} a secret of type {_either(types)}",
-            f"link to a secret of type {_either(types)}",
+            f"{question.target} is of type {secret.type}, but {purpose} a secret of type {_join_alternatives(types)}",
+            f"link to a secret of type {_join_alternatives(types)}",
         )
 
 
-def _uses(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[_Use]:
+def _list_secret_uses(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[_Use]:
     if isinstance(resource, Gvc):
         for index, link in enumerate(resource.spec.pull_secret_links):
             yield _Use(("spec", "pullSecretLinks", index), link, _PULL)
     elif isinstance(resource, Domain):
-        yield from _certificates(resource)
+        yield from _list_certificate_uses(resource)
     elif isinstance(resource, CloudAccount) and resource.provider in (_AZURE, _NGS):
         yield _Use(("data", "secretLink"), resource.data.secret_link, resource.provider)
     if isinstance(resource, Gvc | Org) and resource.spec.tracing.provider.lightstep is not None:
@@ -172,7 +174,7 @@ def _uses(resource: Gvc | Domain | CloudAccount | Org) -> Iterator[_Use]:
         yield _Use(("spec", "tracing", "provider", "lightstep", "credentials"), link, _TRACES)
 
 
-def _certificates(domain: Domain) -> Iterator[_Use]:
+def _list_certificate_uses(domain: Domain) -> Iterator[_Use]:
     for number, port in enumerate(domain.spec.ports):
         at: Pointer = ("spec", "ports", number, "tls")
         if port.tls.client_certificate is not None:
@@ -181,5 +183,5 @@ def _certificates(domain: Domain) -> Iterator[_Use]:
             yield _Use((*at, "serverCertificate", "secretLink"), port.tls.server_certificate.secret_link, _TLS)
 
 
-def _either(types: tuple[str, ...]) -> str:
+def _join_alternatives(types: tuple[str, ...]) -> str:
     return " or ".join(filter(None, (", ".join(types[:-1]), types[-1])))

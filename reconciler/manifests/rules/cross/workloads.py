@@ -7,8 +7,8 @@ from itertools import islice
 
 from reconciler.iteration import MOST_NAMED, first_of
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.references import identity_of, linked, place_of
-from reconciler.manifests.rules.registry import Advice, cross_rule, rule, shared_cross_rule, warning
+from reconciler.manifests.rules.references import identity_of, place_of, read_linked_view
+from reconciler.manifests.rules.registry import Advice, cross_rule, register_rule, register_warning, shared_cross_rule
 from reconciler.model.finding import Lookup
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
@@ -18,7 +18,7 @@ from reconciler.model.platform import STORE_PROVIDERS, VOLUMESET_URI
 from reconciler.model.resource import LookupRequest
 
 
-@rule("identity-gvc", "docs/platform/workload.md#identity", Kind.WORKLOAD)
+@register_rule("identity-gvc", "docs/platform/workload.md#identity", Kind.WORKLOAD)
 def own_identity(workload: Workload) -> Iterator[Lookup]:
     """The identity of a workload belongs to the GVC of the workload.
 
@@ -35,7 +35,9 @@ def own_identity(workload: Workload) -> Iterator[Lookup]:
 def same_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether both are in one GVC; the key of a target in another org is in full form."""
     gvc, there = subject.split("/")[1], question.target.split("/")[1]
-    led = next((each.target for each in world.index.references(subject) if each.pointer == question.pointer), "")
+    led = next(
+        (reference.target for reference in world.index.references(subject) if reference.pointer == question.pointer), ""
+    )
     if led.startswith("/org/"):
         yield (
             f"this identity belongs to the org {led.split('/')[2]}",
@@ -48,7 +50,7 @@ def same_gvc(question: LookupRequest, subject: str, world: RuleContext) -> Itera
         )
 
 
-@rule("local-options-location", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
+@register_rule("local-options-location", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
 def own_locations(workload: Workload) -> Iterator[Lookup]:
     """Local options are for locations of the workload's GVC.
 
@@ -64,12 +66,14 @@ def own_locations(workload: Workload) -> Iterator[Lookup]:
 @shared_cross_rule("local-options-location")
 def among_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the GVC is at the location, if the locations of the GVC are known."""
-    known = world.locations(question.target.partition("/")[2])
-    if known and question.detail not in world.memoized(("locations", question.target), lambda: frozenset(known)):
-        yield f"{question.target} is not at location {question.detail}", f"it is at {first_of(known)}"
+    gvc_locations = world.locations(question.target.partition("/")[2])
+    if gvc_locations and question.detail not in world.memoized(
+        ("locations", question.target), lambda: frozenset(gvc_locations)
+    ):
+        yield f"{question.target} is not at location {question.detail}", f"it is at {first_of(gvc_locations)}"
 
 
-@rule("volumeset-shared", "docs/platform/volumeset.md#who-uses-a-volume-set", Kind.WORKLOAD)
+@register_rule("volumeset-shared", "docs/platform/volumeset.md#who-uses-a-volume-set", Kind.WORKLOAD)
 def own_volumes(workload: Workload) -> Iterator[Lookup]:
     """A volume set is used by one workload.
 
@@ -90,7 +94,7 @@ def other_users(question: LookupRequest, subject: str, world: RuleContext) -> It
     """The other workloads that mount the set."""
     others = (key for key in world.index.users(question.target, Kind.WORKLOAD) if key != subject)
     # Thousands of workloads may share a set, so each call must not read all the others.
-    mounting = list(islice((key for key in others if _mounts(world, key, question.target)), MOST_NAMED + 1))
+    mounting = list(islice((key for key in others if _mounts_volumeset(world, key, question.target)), MOST_NAMED + 1))
     if mounting:
         yield (
             f"{question.target} is mounted by {first_of(mounting)} too",
@@ -98,13 +102,13 @@ def other_users(question: LookupRequest, subject: str, world: RuleContext) -> It
         )
 
 
-def _mounts(world: RuleContext, key: str, volumeset: str) -> bool:
+def _mounts_volumeset(world: RuleContext, key: str, volumeset: str) -> bool:
     """Whether ``key`` mounts the set, and does not only depend on it."""
     return any(ref.target == volumeset and ref.pointer.endswith("/uri") for ref in world.index.references(key))
 
 
-@rule("object-store-access", "docs/platform/workload.md#object-stores", Kind.WORKLOAD)
-def stores(workload: Workload) -> Iterator[Lookup]:
+@register_rule("object-store-access", "docs/platform/workload.md#object-stores", Kind.WORKLOAD)
+def check_store_access(workload: Workload) -> Iterator[Lookup]:
     """The identity of a workload has cloud access with the provider of a mounted bucket, blob container or file share.
 
     The mount uses no other credentials, such as keys inside the container. Without the access it stays empty, or the
@@ -121,7 +125,7 @@ def stores(workload: Workload) -> Iterator[Lookup]:
 @cross_rule("object-store-access")
 def cloud_access(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the identity has access with the provider, if the identity is known."""
-    identity = linked(world, subject, question.target, Identity)
+    identity = read_linked_view(world, subject, question.target, Identity)
     if identity is None:
         return
     if question.detail not in {provider for provider, _ in identity.accesses()}:
@@ -131,7 +135,7 @@ def cloud_access(question: LookupRequest, subject: str, world: RuleContext) -> I
         )
 
 
-@warning("tcp-outside", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)
+@register_warning("tcp-outside", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)
 def tcp_ports(workload: Workload) -> Iterator[Lookup]:
     """A tcp port that is open to addresses outside has a dedicated load balancer and a domain.
 
@@ -148,7 +152,7 @@ def tcp_ports(workload: Workload) -> Iterator[Lookup]:
 
 
 @cross_rule("tcp-outside")
-def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
+def answer_direct_access(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the GVC has a dedicated load balancer and a domain leads there, if the GVC is known."""
     gvc = world.bodies.typed(question.target, Gvc)
     if gvc is None:
@@ -158,7 +162,7 @@ def reachable(question: LookupRequest, subject: str, world: RuleContext) -> Iter
             f"nothing outside reaches tcp port {question.detail}: {question.target} has no dedicated load balancer",
             f"set spec.loadBalancer.dedicated: true in {question.target}, or close the firewall",
         )
-    elif not (gvc.spec.domain or _any_unresolved_domain(world) or _domains(world, subject, question.target)):
+    elif not (gvc.spec.domain or _any_unresolved_domain(world) or _has_domain(world, subject, question.target)):
         yield (
             f"nothing outside reaches tcp port {question.detail}: no domain leads to {subject}",
             f"add a domain that leads to it or to {question.target}",
@@ -169,11 +173,11 @@ def _any_unresolved_domain(world: RuleContext) -> bool:
     return world.memoized(("unresolved", Kind.DOMAIN), lambda: bool(world.index.unresolved(Kind.DOMAIN)))
 
 
-def _domains(world: RuleContext, *keys: str) -> bool:
+def _has_domain(world: RuleContext, *keys: str) -> bool:
     return any(world.index.users(key, Kind.DOMAIN) for key in keys)
 
 
-@warning("host-command", "docs/platform/workload.md#containers", Kind.WORKLOAD)
+@register_warning("host-command", "docs/platform/workload.md#containers", Kind.WORKLOAD)
 def own_commands(workload: Workload) -> Iterator[Lookup]:
     """A container has a `command` at locations that do not use its image.
 
@@ -188,10 +192,10 @@ def own_commands(workload: Workload) -> Iterator[Lookup]:
 @cross_rule("host-command", lambda _, world: not world.index.process_locations)
 def at_process_locations(question: LookupRequest, _: str, world: RuleContext) -> Iterator[Advice]:
     """The locations of its GVC that run programs of the host."""
-    known = world.locations(question.target.partition("/")[2])
+    gvc_locations = world.locations(question.target.partition("/")[2])
     places = world.memoized(
         ("process locations", question.target),
-        lambda: [place for place in known or () if place in world.index.process_locations],
+        lambda: [location for location in gvc_locations or () if location in world.index.process_locations],
     )
     if places:
         yield (

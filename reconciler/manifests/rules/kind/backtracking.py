@@ -70,7 +70,7 @@ def has_nested_repeats(pattern: str) -> bool:
             groups.append(_Group(head[0] if head else ""))
             at += len(head[0]) if head else 1
         elif character == ")" and len(groups) > 1:
-            group, repeat = groups.pop(), _repeat(pattern, at + 1)
+            group, repeat = groups.pop(), _parse_repeat(pattern, at + 1)
             group.end_alternative()
             if group.any_loose and repeat.unbounded and not (group.atomic or repeat.possessive):
                 return True
@@ -89,12 +89,12 @@ def _read_atom(pattern: str, at: int, group: _Group) -> int:
     elif character == "\\":
         last = end_of_escape(pattern, at + 1)
     empty = character in _NO_TEXT or (character == "\\" and pattern[at + 1 : at + 2] in _NO_TEXT_ESCAPES)
-    repeat = _repeat(pattern, last + 1)
+    repeat = _parse_repeat(pattern, last + 1)
     group.add_atom(repeat, is_empty=empty)
     return repeat.end
 
 
-def _repeat(pattern: str, at: int) -> _Repeat:
+def _parse_repeat(pattern: str, at: int) -> _Repeat:
     character, least, unbounded, end = pattern[at : at + 1], 1, False, at
     if character and character in "*+?":
         least, unbounded, end = int(character == "+"), character != "?", at + 1

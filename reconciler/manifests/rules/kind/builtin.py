@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import warning
+from reconciler.manifests.rules.registry import register_warning
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
@@ -16,7 +16,7 @@ _KINDS = {Policy: Kind.POLICY, Group: Kind.GROUP}
 """View → its kind; an audit context has only the view of every kind."""
 
 
-@warning("built-in-resource", "docs/platform/fields.md#group", Kind.AUDITCTX, Kind.GROUP, Kind.POLICY)
+@register_warning("built-in-resource", "docs/platform/fields.md#group", Kind.AUDITCTX, Kind.GROUP, Kind.POLICY)
 def built_in(resource: Envelope) -> Iterator[Flaw]:
     """The groups superusers and viewers, the policies with their names, and the audit context platform are built in.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler.manifests.rules.kind.backtracking import has_nested_repeats
 from reconciler.manifests.rules.kind.patterns import fault_in
 from reconciler.manifests.rules.references import target_of
-from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.registry import register_rule
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.domain import Domain, Route
@@ -15,20 +15,20 @@ from reconciler.model.kinds.domain import Domain, Route
 _TARGETS: tuple[Pointer, ...] = (("spec", "gvcLink"), ("spec", "workloadLink"), ("spec", "ports"))
 
 
-def routes(domain: Domain) -> Iterator[tuple[Pointer, Route]]:
+def list_routes(domain: Domain) -> Iterator[tuple[Pointer, Route]]:
     """Every route, with its pointer."""
     for number, port in enumerate(domain.spec.ports):
         for index, route in enumerate(port.routes):
             yield ("spec", "ports", number, "routes", index), route
 
 
-@rule("domain-target", "docs/platform/fields.md#domain", Kind.DOMAIN)
+@register_rule("domain-target", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def one_target(domain: Domain) -> Iterator[Flaw]:
     """A domain has exactly one kind of target: a GVC, a workload, or routes of its ports.
 
     Without one, requests have no target; with two, the target is ambiguous.
     """
-    first = next(routes(domain), None)
+    first = next(list_routes(domain), None)
     targets = [
         at
         for at, there in zip(_TARGETS, (domain.spec.gvc_link, domain.spec.workload_link, first), strict=True)
@@ -47,7 +47,7 @@ def one_target(domain: Domain) -> Iterator[Flaw]:
         )
 
 
-@rule("domain-port-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)
+@register_rule("domain-port-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def ports_once(domain: Domain) -> Iterator[Flaw]:
     """Each port of a domain is listed once.
 
@@ -55,37 +55,37 @@ def ports_once(domain: Domain) -> Iterator[Flaw]:
     """
     first: dict[int, int] = {}
     for index, port in enumerate(domain.spec.ports):
-        known = first.setdefault(port.number, index)
-        if known != index:
+        former = first.setdefault(port.number, index)
+        if former != index:
             at: Pointer = ("spec", "ports", index, "number")
             yield Flaw(
                 at,
-                f"port {port.number} is listed already, in entry {known + 1}",
+                f"port {port.number} is listed already, in entry {former + 1}",
                 "put all routes of a port into one entry",
-                (("spec", "ports", known, "number"),),
+                (("spec", "ports", former, "number"),),
             )
 
 
-@rule("route-regex", "docs/platform/fields.md#domain", Kind.DOMAIN)
-def expressions(domain: Domain) -> Iterator[Flaw]:
+@register_rule("route-regex", "docs/platform/fields.md#domain", Kind.DOMAIN)
+def check_expressions(domain: Domain) -> Iterator[Flaw]:
     """A regular expression in a route or an allowed origin is valid.
 
     A proxy that finds an invalid expression also refuses the routes beside it.
     """
-    for at, text in _expressions(domain):
+    for at, text in _list_expressions(domain):
         fault = fault_in(text) if text else ""
         if fault:
             yield Flaw(at, f"this is no regular expression: {fault}", "write a backslash before a literal character")
 
 
-@rule("route-regex-nested", "docs/platform/fields.md#domain", Kind.DOMAIN)
+@register_rule("route-regex-nested", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def nested_repeats(domain: Domain) -> Iterator[Flaw]:
     """A regular expression in a route or an allowed origin repeats no group that consists of repeats.
 
     A proxy tries each division of a text by `(a*)*`, exponentially many, for each request of anybody, and has no time
     for the requests of others.
     """
-    for at, text in _expressions(domain):
+    for at, text in _list_expressions(domain):
         if text and not fault_in(text) and has_nested_repeats(text):
             yield Flaw(
                 at,
@@ -94,8 +94,8 @@ def nested_repeats(domain: Domain) -> Iterator[Flaw]:
             )
 
 
-def _expressions(domain: Domain) -> Iterator[tuple[Pointer, str | None]]:
-    for at, route in routes(domain):
+def _list_expressions(domain: Domain) -> Iterator[tuple[Pointer, str | None]]:
+    for at, route in list_routes(domain):
         yield (*at, "regex"), route.regex
         yield (*at, "hostRegex"), route.host_regex
     for number, port in enumerate(domain.spec.ports):
@@ -103,43 +103,43 @@ def _expressions(domain: Domain) -> Iterator[tuple[Pointer, str | None]]:
             yield ("spec", "ports", number, "cors", "allowOrigins", index, "regex"), origin.regex
 
 
-@rule("route-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)
+@register_rule("route-duplicate", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def routes_once(domain: Domain) -> Iterator[Flaw]:
     """No two routes of a port match the same requests.
 
     The first match serves a request, so the second route would never get one.
     """
     first: dict[tuple[Pointer, str | None, str | None, str | None, str | None], Pointer] = {}
-    for at, route in routes(domain):
+    for at, route in list_routes(domain):
         choice = (at[:3], route.prefix, route.regex, route.host_prefix, route.host_regex)
-        known = first.setdefault(choice, at)
-        if known is not at:
+        former = first.setdefault(choice, at)
+        if former is not at:
             yield Flaw(
                 at,
-                f"this matches the same requests as route {int(known[-1]) + 1} of the port",
+                f"this matches the same requests as route {int(former[-1]) + 1} of the port",
                 "remove one of the two, or give it another path or host",
-                (known,),
+                (former,),
             )
 
 
-@rule("domain-routes-gvc", "docs/platform/fields.md#domain", Kind.DOMAIN)
+@register_rule("domain-routes-gvc", "docs/platform/fields.md#domain", Kind.DOMAIN)
 def one_gvc(domain: Domain) -> Iterator[Flaw]:
     """All routes of a domain lead to workloads of one GVC.
 
     A domain points to the load balancers of one GVC, which reach only its workloads.
     """
-    gvc, place = "", Pointer()
-    for at, route in routes(domain):
+    gvc, pointer = "", Pointer()
+    for at, route in list_routes(domain):
         target = target_of(route.workload_link)
         if not target:
             continue
         here, at = target.split("/")[1], (*at, "workloadLink")
         if not gvc:
-            gvc, place = here, at
+            gvc, pointer = here, at
         elif here != gvc:
             yield Flaw(
                 at,
                 f"leads to GVC {here}, while the routes above lead to GVC {gvc}",
                 f"route to workloads of {gvc}, and give {here} a domain of its own",
-                (place,),
+                (pointer,),
             )

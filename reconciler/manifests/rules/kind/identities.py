@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.references import linked, target_of
-from reconciler.manifests.rules.registry import Advice, cross_rule, rule
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.references import read_linked_view, target_of
+from reconciler.manifests.rules.registry import Advice, cross_rule, register_rule
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.cloudaccount import CloudAccount
@@ -15,7 +15,7 @@ from reconciler.model.kinds.identity import Identity
 from reconciler.model.resource import LookupRequest
 
 
-@rule("network-resource-duplicate", "docs/platform/fields.md#identity", Kind.IDENTITY)
+@register_rule("network-resource-duplicate", "docs/platform/fields.md#identity", Kind.IDENTITY)
 def network_resource_names(identity: Identity) -> Iterator[Flaw]:
     """The network resources of an identity, native ones included, have different names.
 
@@ -29,17 +29,17 @@ def network_resource_names(identity: Identity) -> Iterator[Flaw]:
     for field, resources in lists:
         for index, resource in enumerate(resources):
             at = (field, index, "name")
-            known = first.setdefault(resource.name, at)
-            if known is not at and resource.name:
+            former = first.setdefault(resource.name, at)
+            if former is not at and resource.name:
                 yield Flaw(
                     at,
-                    f"there is a network resource {quoted(resource.name)} already, in {known[0]}",
+                    f"there is a network resource {quote_text(resource.name)} already, in {former[0]}",
                     "give each a name of its own",
-                    (known,),
+                    (former,),
                 )
 
 
-@rule("cloudaccount-provider", "docs/platform/fields.md#identity", Kind.IDENTITY)
+@register_rule("cloudaccount-provider", "docs/platform/fields.md#identity", Kind.IDENTITY)
 def cloud_accounts(identity: Identity) -> Iterator[Lookup]:
     """The cloud access of an identity goes through a cloud account of the same provider.
 
@@ -54,7 +54,7 @@ def cloud_accounts(identity: Identity) -> Iterator[Lookup]:
 @cross_rule("cloudaccount-provider")
 def same_provider(question: LookupRequest, subject: str, world: RuleContext) -> Iterator[Advice]:
     """Whether the account has the provider, if the account is known."""
-    account = linked(world, subject, question.target, CloudAccount)
+    account = read_linked_view(world, subject, question.target, CloudAccount)
     if account is not None and account.provider != question.detail:
         yield (
             f"{question.target} is an account of {account.provider}, not of {question.detail}",

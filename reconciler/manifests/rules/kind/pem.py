@@ -38,7 +38,7 @@ def fault_in(text: str, ending: str) -> str:
         return "a block has no END line"
     if not labels:
         return "it has no BEGIN line"
-    return "" if any(each.endswith(ending) for each in labels) else "it contains another block"
+    return "" if any(label.endswith(ending) for label in labels) else "it contains another block"
 
 
 def is_pair(public: str, private: str) -> bool:
@@ -55,10 +55,10 @@ def is_pair(public: str, private: str) -> bool:
         # Checks of an RSA key take as long as its author likes.
         key = load_pem_private_key(private.encode(), None, unsafe_skip_rsa_key_validation=True)
         own = _bytes_of(key.public_key())
-        found = [_bytes_of(each) for each in _public_keys(public.encode())]
+        certified = [_bytes_of(public_key) for public_key in _public_keys(public.encode())]
     except (ValueError, TypeError, UnsupportedAlgorithm):
         return True
-    return own in found
+    return own in certified
 
 
 def _public_keys(text: bytes) -> Iterator[Any]:
@@ -75,5 +75,5 @@ def _public_keys(text: bytes) -> Iterator[Any]:
 def _bytes_of(key: Any) -> bytes:
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-    found: bytes = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
-    return found
+    raw: bytes = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return raw

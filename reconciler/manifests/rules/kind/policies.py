@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.references import nearest
-from reconciler.manifests.rules.registry import rule
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.references import suggest_nearest_name
+from reconciler.manifests.rules.registry import register_rule
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw
 from reconciler.model.key import KINDS, Kind
 from reconciler.model.kinds.policy import Policy
@@ -16,8 +16,8 @@ MOST_GUESSES = 50
 """The number of unknown permissions of a policy that get a suggestion."""
 
 
-@rule("policy-permission", "docs/platform/fields.md#permissions", Kind.POLICY)
-def permissions(policy: Policy) -> Iterator[Flaw]:
+@register_rule("policy-permission", "docs/platform/fields.md#permissions", Kind.POLICY)
+def check_permissions(policy: Policy) -> Iterator[Flaw]:
     """A policy has only permissions of its target kind.
 
     Each kind has its own permissions. An unknown name permits nothing, and people who rely on it are refused while
@@ -26,22 +26,22 @@ def permissions(policy: Policy) -> Iterator[Flaw]:
     kind = KINDS.get(policy.target_kind)
     if kind is None:
         return
-    known, unmodelled = TABLE[kind].permissions, UNMODELLED_PERMISSIONS.get(kind, ())
+    grantable, unmodelled = TABLE[kind].permissions, UNMODELLED_PERMISSIONS.get(kind, ())
     reported = 0
     for number, binding in enumerate(policy.bindings):
         for index, name in enumerate(binding.permissions):
-            if name not in known and name not in unmodelled:
+            if name not in grantable and name not in unmodelled:
                 reported += 1
-                hint = nearest(name, known, "it has") if reported <= MOST_GUESSES else ""
+                hint = suggest_nearest_name(name, grantable, "it has") if reported <= MOST_GUESSES else ""
                 yield Flaw(
                     ("bindings", number, "permissions", index),
-                    f"kind {kind} has no permission {quoted(name)}",
+                    f"kind {kind} has no permission {quote_text(name)}",
                     hint,
                     (("targetKind",),),
                 )
 
 
-@rule("policy-link-kind", "docs/platform/fields.md#policy", Kind.POLICY)
+@register_rule("policy-link-kind", "docs/platform/fields.md#policy", Kind.POLICY)
 def link_kinds(policy: Policy) -> Iterator[Flaw]:
     """Every target link of a policy leads to a resource of its target kind.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from reconciler.manifests.rules.kind.pem import fault_in, is_pair
-from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.registry import register_rule
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.secret import ENCODED, TEXTS, Secret
@@ -29,8 +29,8 @@ _OPTIONAL = frozenset({"chain", "publicKey"})
 """Keys that may be empty."""
 
 
-@rule("secret-pem", "docs/platform/fields.md#secret", Kind.SECRET)
-def pem(secret: Secret) -> Iterator[Flaw]:
+@register_rule("secret-pem", "docs/platform/fields.md#secret", Kind.SECRET)
+def check_pem_texts(secret: Secret) -> Iterator[Flaw]:
     """Certificates and keys of tls and keypair secrets are PEM texts.
 
     Programs that mount the secret read PEM: lines from -----BEGIN to -----END. A server that starts with an incomplete
@@ -55,8 +55,8 @@ def pem(secret: Secret) -> Iterator[Flaw]:
         yield Flaw(("data", private), message, f"write the {what} and the key of one pair", (("data", public), *_TYPE))
 
 
-@rule("secret-json", "docs/platform/fields.md#secret", Kind.SECRET)
-def json(secret: Secret) -> Iterator[Flaw]:
+@register_rule("secret-json", "docs/platform/fields.md#secret", Kind.SECRET)
+def check_json_text(secret: Secret) -> Iterator[Flaw]:
     """The data of docker, gcp and azure-sdk secrets is the text of one JSON object, that of docker with "auths".
 
     Containers get it as a file. With an invalid one, a registry or a cloud library refuses every pull and every call.
@@ -82,8 +82,8 @@ def json(secret: Secret) -> Iterator[Flaw]:
         )
 
 
-@rule("secret-base64", "docs/platform/fields.md#secret", Kind.SECRET)
-def base64(secret: Secret) -> Iterator[Flaw]:
+@register_rule("secret-base64", "docs/platform/fields.md#secret", Kind.SECRET)
+def check_base64_text(secret: Secret) -> Iterator[Flaw]:
     """With encoding base64, the payload of an opaque and the password of a userpass secret are base64.
 
     The platform decodes the text when it is mounted or read. An invalid text never reaches the container.

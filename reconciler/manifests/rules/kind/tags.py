@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from reconciler.manifests.rules.registry import Section, rule, warning
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.registry import Section, register_rule, register_warning
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
@@ -23,7 +23,7 @@ from reconciler.model.platform import (
     VERIFY_SNAPSHOT,
 )
 from reconciler.model.snapshot_check import schedule_fault
-from reconciler.model.suggest import closest
+from reconciler.model.suggest import find_closest_word
 
 SECTION = Section.MANIFESTS
 
@@ -50,8 +50,8 @@ MOST = 20
 """The maximum of reported tags of a document, which may have 50."""
 
 
-@warning("tag-without-effect", "docs/manifests.md#tags", *Kind)
-def unheard(resource: Envelope) -> Iterator[Flaw]:
+@register_warning("tag-without-effect", "docs/manifests.md#tags", *Kind)
+def check_tags(resource: Envelope) -> Iterator[Flaw]:
     """A tag that the platform or the reconciler reads has a valid key and value.
 
     `platform/protected` and `reconciler/allow-replace` are true or false, `reconciler/prune` is disabled or enabled,
@@ -70,15 +70,19 @@ def unheard(resource: Envelope) -> Iterator[Flaw]:
         taken = _TAKEN.get(tag)
         if taken is not None and str(text) not in taken:
             reported += 1
-            yield Flaw(("tags", tag), f"{quoted(str(text))} has no effect here", f"write {_either(taken, str(text))}")
+            yield Flaw(
+                ("tags", tag),
+                f"{quote_text(str(text))} has no effect here",
+                f"write {_suggest_value(taken, str(text))}",
+            )
         elif taken is None and tag.startswith(_OWN) and tag not in _KNOWN:
             reported += 1
-            near = closest(tag[:60], _KNOWN)
+            near = find_closest_word(tag[:60], _KNOWN)
             hint = f"did you mean `{near}`?" if near else f"tags of this kind are {', '.join(_KNOWN)}"
-            yield Flaw(("tags", tag), f"the tag {quoted(tag)} is unknown", hint, on_key=True)
+            yield Flaw(("tags", tag), f"the tag {quote_text(tag)} is unknown", hint, on_key=True)
 
 
-@rule("no-wake", "docs/manifests.md#tags", Kind.WORKLOAD)
+@register_rule("no-wake", "docs/manifests.md#tags", Kind.WORKLOAD)
 def no_wake_entry(workload: Workload) -> Iterator[Flaw]:
     """The entries of the tag `reconciler/no-wake` are paths and user agents.
 
@@ -89,10 +93,10 @@ def no_wake_entry(workload: Workload) -> Iterator[Flaw]:
     if text is not None:
         for entry, fault in no_wake_faults(str(text)):
             hint = "write paths and user agents, separated by commas: /healthz, /internal/*, UptimeRobot"
-            yield Flaw(("tags", NO_WAKE), f"{quoted(entry)}: {fault}" if entry else fault, hint)
+            yield Flaw(("tags", NO_WAKE), f"{quote_text(entry)}: {fault}" if entry else fault, hint)
 
 
-@warning("no-wake-unused", "docs/manifests.md#tags", *Kind)
+@register_warning("no-wake-unused", "docs/manifests.md#tags", *Kind)
 def no_wake_without_effect(resource: Envelope) -> Iterator[Flaw]:
     """The tag `reconciler/no-wake` is on a workload that scales to zero.
 
@@ -108,14 +112,14 @@ def no_wake_without_effect(resource: Envelope) -> Iterator[Flaw]:
         yield Flaw(("tags", NO_WAKE), "the tag has no effect: nothing here scales to zero", hint, on_key=True)
 
 
-@warning("snapshot-on-unused", "docs/platform/volumeset.md#snapshots-before-a-release", *Kind)
+@register_warning("snapshot-on-unused", "docs/platform/volumeset.md#snapshots-before-a-release", *Kind)
 def snapshot_on_without_effect(resource: Envelope) -> Iterator[Flaw]:
     """Tags about snapshots, such as `reconciler/snapshot-on`, are on a workload that mounts a volume set.
 
     The others are `reconciler/pre-snapshot`, `post-snapshot`, `verify-snapshot` and `verify-schedule`. They have no
     effect elsewhere: a rollback finds no snapshot to restore, and no command runs.
     """
-    for tag in (each for each in _SNAPSHOT_TAGS if each in resource.tags):
+    for tag in (text for text in _SNAPSHOT_TAGS if text in resource.tags):
         if not isinstance(resource, Workload):
             yield Flaw(("tags", tag), "the tag has no effect here", "put it on the workload", on_key=True)
         elif resource.spec.type != "stateful" or not mounted_volumesets(resource.spec):
@@ -126,7 +130,7 @@ def _keep_last_flaws(resource: Envelope, text: str) -> Iterator[Flaw]:
     if not isinstance(resource, VolumeSet):
         yield Flaw(("tags", KEEP_LAST), "the tag has no effect here", "put it on the volume set", on_key=True)
     elif parse_keep_last(text) is None:
-        yield Flaw(("tags", KEEP_LAST), f"{quoted(text)} has no effect here", "write a number from 1 to 9999")
+        yield Flaw(("tags", KEEP_LAST), f"{quote_text(text)} has no effect here", "write a number from 1 to 9999")
 
 
 def _schedule_flaws(resource: Envelope, text: str) -> Iterator[Flaw]:
@@ -144,8 +148,9 @@ _CHECKED: Mapping[str, Callable[[Envelope, str], Iterator[Flaw]]] = {
 """Tag → what checks its value."""
 
 
-def _either(taken: frozenset[str], text: str) -> str:
+def _suggest_value(taken: frozenset[str], text: str) -> str:
     """The value that was probably meant, or all values."""
     return next(
-        (f'"{each}"' for each in taken if each == text.lower()), " or ".join(f'"{each}"' for each in sorted(taken))
+        (f'"{option}"' for option in taken if option == text.lower()),
+        " or ".join(f'"{text}"' for text in sorted(taken)),
     )

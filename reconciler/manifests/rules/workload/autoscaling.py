@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import rule, warning
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.registry import register_rule, register_warning
+from reconciler.manifests.rules.text import quote_text
 from reconciler.manifests.rules.workload.options import TYPE, options_of, place_of
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
@@ -31,7 +31,7 @@ def _metric_rests_on(at: Pointer) -> tuple[Pointer, ...]:
     return (TYPE, (*at, "capacityAI"), (*at, "autoscaling", "metric"))
 
 
-@rule("autoscaling-metric", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
+@register_rule("autoscaling-metric", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
     """The type of the workload supports the metric.
 
@@ -41,12 +41,12 @@ def metric_of_another_type(workload: Workload) -> Iterator[Flaw]:
     for number, options in enumerate(options_of(spec)):
         metric = options.autoscaling.metric
         if metric and metric not in METRICS.get(spec.type, (metric,)):
-            message = f"a {spec.type} workload cannot scale by {quoted(metric)}"
+            message = f"a {spec.type} workload cannot scale by {quote_text(metric)}"
             hint = f"allowed: {', '.join(METRICS[spec.type])}"
             yield Flaw((*place_of(number), "autoscaling", "metric"), message, hint, (TYPE,))
 
 
-@warning("autoscaling-cron", "docs/platform/workload.md#types", Kind.WORKLOAD)
+@register_warning("autoscaling-cron", "docs/platform/workload.md#types", Kind.WORKLOAD)
 def metric_of_a_cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has no metric of requests.
 
@@ -55,11 +55,11 @@ def metric_of_a_cron(workload: Workload) -> Iterator[Flaw]:
     options = workload.spec.default_options
     metric = options.autoscaling.metric
     if workload.spec.type == "cron" and metric in REQUEST_METRICS:
-        message = f"the metric {quoted(metric)} has no effect: a cron workload serves no requests"
+        message = f"the metric {quote_text(metric)} has no effect: a cron workload serves no requests"
         yield Flaw((*place_of(0), "autoscaling", "metric"), message, "remove it", (TYPE,))
 
 
-@rule("autoscaling-cpu-target", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
+@register_rule("autoscaling-cpu-target", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
 def more_than_all_cpu(workload: Workload) -> Iterator[Flaw]:
     """The target is at most 100 for the metrics `cpu` and `memory`.
 
@@ -74,7 +74,7 @@ def more_than_all_cpu(workload: Workload) -> Iterator[Flaw]:
             yield Flaw((*at, "autoscaling", "target"), message, hint, _metric_rests_on(at))
 
 
-@rule("autoscaling-percentile", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
+@register_rule("autoscaling-percentile", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
 def percentile_of_no_latency(workload: Workload) -> Iterator[Flaw]:
     """A percentile is set only with the metric `latency`.
 
@@ -85,7 +85,7 @@ def percentile_of_no_latency(workload: Workload) -> Iterator[Flaw]:
             continue
         metric = metric_of(workload.spec.type, options)
         if metric != "latency":
-            which = quoted(metric) if options.autoscaling.metric else f"{quoted(metric)}, the default here"
+            which = quote_text(metric) if options.autoscaling.metric else f"{quote_text(metric)}, the default here"
             message = f"metricPercentile is for the metric `latency`, and this one is {which}"
             at = place_of(number)
             able = "latency" in METRICS.get(workload.spec.type, ())
@@ -93,7 +93,7 @@ def percentile_of_no_latency(workload: Workload) -> Iterator[Flaw]:
             yield Flaw((*at, "autoscaling", "metricPercentile"), message, hint, _metric_rests_on(at))
 
 
-@rule("autoscaling-scale", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
+@register_rule("autoscaling-scale", "docs/platform/workload.md#autoscaling", Kind.WORKLOAD)
 def more_at_least_than_at_most(workload: Workload) -> Iterator[Flaw]:
     """`minScale` is at most `maxScale`.
 
@@ -112,7 +112,7 @@ def more_at_least_than_at_most(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(fields[0], f"minScale {least} is more than maxScale {most}", hint, (fields[1],))
 
 
-@rule("scale-to-zero", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
+@register_rule("scale-to-zero", "docs/platform/workload.md#scaling-strategies", Kind.WORKLOAD)
 def zero_without_a_way_back(workload: Workload) -> Iterator[Flaw]:
     """`minScale: 0` is for serverless workloads with the metric `rps` or `concurrency`.
 
@@ -127,7 +127,7 @@ def zero_without_a_way_back(workload: Workload) -> Iterator[Flaw]:
         if type_ == "serverless" and metric in TO_ZERO:
             continue
         at = place_of(number)
-        message = f"a serverless workload with the metric {quoted(metric)} cannot scale to zero"
+        message = f"a serverless workload with the metric {quote_text(metric)} cannot scale to zero"
         hint = "write `metric: rps` or `metric: concurrency`, or a minScale of at least 1"
         if type_ != "serverless":
             message = f"a {type_} workload cannot scale to zero"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.registry import cross_rule, rule, warning
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.registry import cross_rule, register_rule, register_warning
+from reconciler.manifests.rules.text import quote_text
 from reconciler.manifests.rules.workload.options import TYPE
 from reconciler.model.finding import Flaw, Lookup, Pointer
 from reconciler.model.key import Kind
@@ -23,7 +23,7 @@ LISTED = "workload-list"
 FOREIGN = "tcp ports can be reached from the same GVC only"
 
 
-@warning("firewall-port", "docs/platform/workload.md#outbound-traffic", Kind.WORKLOAD)
+@register_warning("firewall-port", "docs/platform/workload.md#outbound-traffic", Kind.WORKLOAD)
 def port_closed_to_host_names(workload: Workload) -> Iterator[Flaw]:
     """`outboundAllowPort` names the ports 80, 443 and 445 only.
 
@@ -36,7 +36,7 @@ def port_closed_to_host_names(workload: Workload) -> Iterator[Flaw]:
             yield Flaw((*EXTERNAL, "outboundAllowPort", number, "number"), message, hint)
 
 
-@warning("firewall-inbound-type", "docs/platform/workload.md#inbound-traffic", Kind.WORKLOAD)
+@register_warning("firewall-inbound-type", "docs/platform/workload.md#inbound-traffic", Kind.WORKLOAD)
 def inbound_without_effect(workload: Workload) -> Iterator[Flaw]:
     """`inboundAllowCIDR` is for serverless and standard workloads.
 
@@ -50,7 +50,7 @@ def inbound_without_effect(workload: Workload) -> Iterator[Flaw]:
         yield Flaw((*EXTERNAL, "inboundAllowCIDR"), message, hint, (TYPE,), on_key=True)
 
 
-@rule("firewall-workload-list", "docs/platform/workload.md#traffic-between-workloads", Kind.WORKLOAD)
+@register_rule("firewall-workload-list", "docs/platform/workload.md#traffic-between-workloads", Kind.WORKLOAD)
 def list_without_entries(workload: Workload) -> Iterator[Flaw]:
     """`inboundAllowType: workload-list` has a list of the workloads that may connect.
 
@@ -63,7 +63,7 @@ def list_without_entries(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(INBOUND_TYPE, message, hint, (WORKLOADS,))
 
 
-@warning("firewall-list-unused", "docs/platform/workload.md#firewall", Kind.WORKLOAD)
+@register_warning("firewall-list-unused", "docs/platform/workload.md#firewall", Kind.WORKLOAD)
 def list_without_effect(workload: Workload) -> Iterator[Flaw]:
     """Every list of the firewall has an effect.
 
@@ -72,7 +72,7 @@ def list_without_effect(workload: Workload) -> Iterator[Flaw]:
     """
     internal = workload.spec.firewall_config.internal
     if internal.inbound_allow_workload and internal.inbound_allow_type != LISTED:
-        message = f"inboundAllowWorkload has no effect with inboundAllowType {quoted(internal.inbound_allow_type)}"
+        message = f"inboundAllowWorkload has no effect with inboundAllowType {quote_text(internal.inbound_allow_type)}"
         yield Flaw(
             WORKLOADS, message, f"write `inboundAllowType: {LISTED}`, or remove the list", (INBOUND_TYPE,), on_key=True
         )
@@ -92,7 +92,7 @@ def list_without_effect(workload: Workload) -> Iterator[Flaw]:
         yield Flaw((*EXTERNAL, "outboundAllowPort"), message, "list host names, or remove it", (hosts,), on_key=True)
 
 
-@warning("tcp-foreign-gvc", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)
+@register_warning("tcp-foreign-gvc", "docs/platform/workload.md#tcp-ports", Kind.WORKLOAD)
 def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Lookup]:
     """A tcp port is only for workloads of the same GVC.
 
@@ -119,12 +119,15 @@ def tcp_from_another_gvc(workload: Workload) -> Iterator[Flaw | Lookup]:
 def entry_of_another_gvc(question: LookupRequest, _: str, __: RuleContext) -> Iterator[tuple[str, str]]:
     """Whether the listed workload is in another GVC than the one that lists it."""
     if question.detail != question.target.removeprefix("gvc/"):
-        yield f"{FOREIGN}, and this workload is in {quoted(question.detail)}", "remove it, or choose another protocol"
+        yield (
+            f"{FOREIGN}, and this workload is in {quote_text(question.detail)}",
+            "remove it, or choose another protocol",
+        )
 
 
 def _tcp_port(workload: Workload) -> Pointer | None:
     for number, container in enumerate(workload.spec.containers):
-        for place, port in enumerate(container.ports):
+        for index, port in enumerate(container.ports):
             if port.protocol == "tcp":
-                return ("spec", "containers", number, "ports", place, "protocol")
+                return ("spec", "containers", number, "ports", index, "protocol")
     return None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import warning
+from reconciler.manifests.rules.registry import register_warning
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.gvc import Gvc
 
 
-@warning("gvc-domain-deprecated", "docs/platform/fields.md#gvc", Kind.GVC)
+@register_warning("gvc-domain-deprecated", "docs/platform/fields.md#gvc", Kind.GVC)
 def domain_inside_a_gvc(gvc: Gvc) -> Iterator[Flaw]:
     """A custom domain is a separate resource, of kind `domain`.
 

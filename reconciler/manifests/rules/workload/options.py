@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import rule
-from reconciler.manifests.rules.text import quoted
+from reconciler.manifests.rules.registry import register_rule
+from reconciler.manifests.rules.text import quote_text
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import RESOURCE_METRICS, Options, Specification, Workload
@@ -27,7 +27,7 @@ def place_of(number: int) -> Pointer:
     return (*LOCAL, number - 1) if number else DEFAULTS
 
 
-@rule("capacity-ai-cpu", "docs/platform/workload.md#capacity-ai", Kind.WORKLOAD)
+@register_rule("capacity-ai-cpu", "docs/platform/workload.md#capacity-ai", Kind.WORKLOAD)
 def capacity_ai_beside_cpu(workload: Workload) -> Iterator[Flaw]:
     """Capacity AI is off with the metrics `cpu` and `memory`.
 
@@ -44,7 +44,7 @@ def capacity_ai_beside_cpu(workload: Workload) -> Iterator[Flaw]:
             yield Flaw((*at, "capacityAI"), message, hint, (TYPE, (*at, "autoscaling", "metric")))
 
 
-@rule("capacity-ai-cron", "docs/platform/workload.md#capacity-ai", Kind.WORKLOAD)
+@register_rule("capacity-ai-cron", "docs/platform/workload.md#capacity-ai", Kind.WORKLOAD)
 def capacity_ai_of_cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has no Capacity AI.
 
@@ -57,7 +57,7 @@ def capacity_ai_of_cron(workload: Workload) -> Iterator[Flaw]:
         )
 
 
-@rule("local-options-cron", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
+@register_rule("local-options-cron", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
 def local_options_of_cron(workload: Workload) -> Iterator[Flaw]:
     """A cron workload has no options for single locations.
 
@@ -68,7 +68,7 @@ def local_options_of_cron(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(LOCAL, "a cron workload takes no localOptions", hint, (TYPE,), on_key=True)
 
 
-@rule("local-options-duplicate", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
+@register_rule("local-options-duplicate", "docs/platform/workload.md#options-of-one-location", Kind.WORKLOAD)
 def local_options_twice(workload: Workload) -> Iterator[Flaw]:
     """A location has one entry in `localOptions`.
 
@@ -82,6 +82,6 @@ def local_options_twice(workload: Workload) -> Iterator[Flaw]:
         name = options.location.rpartition("/")[2]
         earlier = first.setdefault(name, number)
         if name and earlier != number:
-            message = f"the location {quoted(name)} already has options, in entry {earlier + 1}"
+            message = f"the location {quote_text(name)} already has options, in entry {earlier + 1}"
             also = (TYPE, (*LOCAL, earlier, "location"))
             yield Flaw((*LOCAL, number, "location"), message, "put both entries into one", also)

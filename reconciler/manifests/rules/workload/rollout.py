@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import notice, rule, warning
+from reconciler.manifests.rules.registry import register_notice, register_rule, register_warning
 from reconciler.manifests.rules.workload.options import TYPE
 from reconciler.model.finding import Flaw, Pointer
 from reconciler.model.key import Kind
@@ -17,7 +17,7 @@ DEFAULT_POLICY = "OrderedReady"
 STATEFUL = "write `type: stateful`, or remove it"
 
 
-@notice("rollout-unavailable", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
+@register_notice("rollout-unavailable", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
 def no_room_for_a_rollout(workload: Workload) -> Iterator[Flaw]:
     """`maxUnavailableReplicas` and `maxSurgeReplicas` are not both zero.
 
@@ -25,14 +25,14 @@ def no_room_for_a_rollout(workload: Workload) -> Iterator[Flaw]:
     defaults are 0 for the first and 25%, rounded up, for the second.
     """
     rollout = workload.spec.rollout_options
-    if _none(rollout.max_surge_replicas) and _none(rollout.max_unavailable_replicas):
+    if _is_zero_count(rollout.max_surge_replicas) and _is_zero_count(rollout.max_unavailable_replicas):
         message = "no replica is added during a rollout, so one is unavailable while it is replaced"
         yield Flaw(
             SURGE, message, "leave maxSurgeReplicas out (25%) to have no gap", ((*ROLLOUT, "maxUnavailableReplicas"),)
         )
 
 
-@warning("rollout-surge-stateful", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
+@register_warning("rollout-surge-stateful", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
 def surge_of_stateful(workload: Workload) -> Iterator[Flaw]:
     """A stateful workload has no `maxSurgeReplicas`.
 
@@ -43,12 +43,12 @@ def surge_of_stateful(workload: Workload) -> Iterator[Flaw]:
     # The default has the same meaning as no field, and exported manifests have it.
     if workload.spec.type != "stateful" or surge == DEFAULT_SURGE:
         return
-    if not (_none(surge) and _none(rollout.max_unavailable_replicas)):
+    if not (_is_zero_count(surge) and _is_zero_count(rollout.max_unavailable_replicas)):
         message = "maxSurgeReplicas has no effect on a stateful workload"
         yield Flaw(SURGE, message, "remove it", (TYPE,), on_key=True)
 
 
-@rule("scaling-policy", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
+@register_rule("scaling-policy", "docs/platform/workload.md#rollout-options", Kind.WORKLOAD)
 def order_of_replicas_without_one(workload: Workload) -> Iterator[Flaw]:
     """Only a stateful workload has a `scalingPolicy`.
 
@@ -61,7 +61,7 @@ def order_of_replicas_without_one(workload: Workload) -> Iterator[Flaw]:
         yield Flaw((*ROLLOUT, "scalingPolicy"), message, STATEFUL, (TYPE,), on_key=True)
 
 
-@rule("replica-direct", "docs/platform/workload.md#spec", Kind.WORKLOAD)
+@register_rule("replica-direct", "docs/platform/workload.md#spec", Kind.WORKLOAD)
 def replicas_without_names(workload: Workload) -> Iterator[Flaw]:
     """Only the replicas of a stateful workload can be reached one by one.
 
@@ -72,6 +72,6 @@ def replicas_without_names(workload: Workload) -> Iterator[Flaw]:
         yield Flaw(("spec", "loadBalancer", "replicaDirect"), message, STATEFUL, (TYPE,))
 
 
-def _none(replicas: int | str) -> bool:
+def _is_zero_count(replicas: int | str) -> bool:
     """Whether ``replicas`` means none: 0, or a text such as ``0%``."""
     return not (replicas.rstrip("%").strip("0") if isinstance(replicas, str) else replicas)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import warning
+from reconciler.manifests.rules.registry import register_warning
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.workload import Workload
@@ -13,7 +13,7 @@ SIDECAR = 1337
 """The user of the proxy beside every replica."""
 
 
-@warning("user-1337", "docs/platform/workload.md#users-and-groups", Kind.WORKLOAD)
+@register_warning("user-1337", "docs/platform/workload.md#users-and-groups", Kind.WORKLOAD)
 def user_of_the_sidecar(workload: Workload) -> Iterator[Flaw]:
     """Containers do not run as user 1337.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.manifests.rules.registry import rule
+from reconciler.manifests.rules.registry import register_rule
 from reconciler.model.finding import Flaw
 from reconciler.model.key import Kind
 from reconciler.model.kinds.volumeset import VolumeSet
 
 
-@rule("volumeset-max-capacity", "docs/platform/volumeset.md#automatic-growth", Kind.VOLUMESET)
+@register_rule("volumeset-max-capacity", "docs/platform/volumeset.md#automatic-growth", Kind.VOLUMESET)
 def growth_below_the_start(volumeset: VolumeSet) -> Iterator[Flaw]:
     """`maxCapacity` is at least `initialCapacity`.
 

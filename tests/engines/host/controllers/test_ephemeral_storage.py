@@ -21,7 +21,7 @@ from reconciler.engines.host.controllers.ephemeral_storage import (
     storage_used,
 )
 from reconciler.engines.host.decisions.replica import Container, Phase, Replica
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.key import Key, Kind
@@ -104,7 +104,7 @@ def test_files_without_content_and_endless_depth_count_too(tmp_path: Path) -> No
     finally:
         os.chdir(here)
     assert storage_used([tmp_path], 10**9) == 10**9
-    remove(tmp_path / ("d" * 200))
+    remove_tree(tmp_path / ("d" * 200))
 
 
 def test_measuring_a_hundred_replicas_takes_half_a_percent_of_a_core_at_most(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_s
     files.mkdir(parents=True)
     free = iter(range(1 << 40, 0, -700_000))
     flooded: list[int] = []
-    monkeypatch.setattr(ephemeral_storage, "_free", lambda _: next(free) if flooded else 1 << 40)
+    monkeypatch.setattr(ephemeral_storage, "_get_free_bytes", lambda _: next(free) if flooded else 1 << 40)
     clock, measured, replicas = QuickClock(), list[float](), Replicas([replica(50)])
 
     class Measured(EphemeralStorage):

@@ -16,7 +16,7 @@ from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, 
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import read_domain
 from reconciler.model.record import Health, Record
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 from tests.engines.host.kit import Host, played
 from tests.engines.host.test_from_zero import address_of, ask_for
 from tests.support.cases import cases
@@ -44,7 +44,7 @@ def test_a_location_reports_what_it_serves_of_a_domain(case: dict[str, Any]) -> 
     facts = DomainFacts("here", START, table, served, {NAME: (*problems, *missing)}, errors)
     report = report_domains((domain,), facts)[NAME]
     assert {each.url: each.certificate_expires for each in report.endpoints} == {
-        url: iso(START + days * DAY) if days else "" for url, days in case["endpoints"].items()
+        url: format_iso_time(START + days * DAY) if days else "" for url, days in case["endpoints"].items()
     }
     assert {str(each.type): each.message for each in report.conditions} == case["conditions"]
 

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.decisions.decide import decide
-from reconciler.engines.host.decisions.progress import progress
+from reconciler.engines.host.decisions.decide import decide_actions
+from reconciler.engines.host.decisions.progress import compute_progress
 from tests.engines.host.decisions.reading import lines, replica_from, timing_from, wanted_from
 from tests.support.cases import cases
 
@@ -18,7 +18,9 @@ FILES = ("rollout", "scaling", "ordinals", "restarts", "ending")
 @pytest.mark.parametrize("case", [case for name in FILES for case in cases(f"host/{name}.yaml")])
 def test_decisions_are_those_of_the_case(case: dict[str, Any]) -> None:
     replicas = [replica_from(each) for each in case.get("replicas", [])]
-    decision = decide(wanted_from(case["wanted"]), replicas, case.get("now", 1000.0), timing_from(case.get("timing")))
+    decision = decide_actions(
+        wanted_from(case["wanted"]), replicas, case.get("now", 1000.0), timing_from(case.get("timing"))
+    )
     assert lines(decision) == case.get("acts", [])
     assert decision.wake == case.get("wake")
 
@@ -27,5 +29,7 @@ def test_decisions_are_those_of_the_case(case: dict[str, Any]) -> None:
 def test_how_far_a_rollout_is(case: dict[str, Any]) -> None:
     wanted = wanted_from(case["wanted"])
     assert wanted is not None
-    shown = msgspec.to_builtins(progress(wanted, [replica_from(each) for each in case.get("replicas", [])], 1000.0))
+    shown = msgspec.to_builtins(
+        compute_progress(wanted, [replica_from(each) for each in case.get("replicas", [])], 1000.0)
+    )
     assert {name: shown[name] for name in case["progress"]} == case["progress"]

@@ -11,20 +11,20 @@ import pytest
 from reconciler.engines.host.decisions.volumes import (
     SCHEDULED,
     ScheduleState,
+    compute_expiry,
     due_snapshot,
     existing_volumes,
-    expired,
-    expiry,
     grown_capacity,
-    limitations,
+    list_limitations,
     retention_seconds,
     scheduled_name,
+    select_expired_snapshots,
 )
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
-from reconciler.engines.volumes import Lifecycle, Snapshot, Volume, VolumeSetState, bind, data_in_words
+from reconciler.engines.volumes import Lifecycle, Snapshot, Volume, VolumeSetState, bind_volumes, data_in_words
 from reconciler.model.kinds.volumeset import Growth, Snapshots
-from reconciler.times import ExpiryTime, iso, parse_time
+from reconciler.times import ExpiryTime, format_iso_time, parse_time
 from tests.support.cases import cases
 
 BEGIN = int(datetime.fromisoformat("2026-01-01T00:00:00Z").timestamp()) // 60
@@ -36,7 +36,7 @@ def test_growth_that_stops_a_replica_is_a_limitation_and_in_the_status() -> None
     sentence = (
         "Volumes that are images with ext4 grow in use only with CAP_SYS_RESOURCE: their replica stops meanwhile."
     )
-    assert [sentence in limitations([each]) for each in (ready, offline)] == [False, True]
+    assert [sentence in list_limitations([each]) for each in (ready, offline)] == [False, True]
     found = [existing_volumes(VolumeSetState("here"), [each], {}).volumes[0] for each in (ready, offline)]
     assert [each.grows_detached for each in found] == [msgspec.UNSET, True]
 
@@ -50,7 +50,7 @@ def test_the_volumes_of_the_status_are_those_that_exist(case: dict[str, Any]) ->
     before = tuple(
         Volume(each["index"], Lifecycle(each["lifecycle"]), each["currentSize"]) for each in case.get("claimed", ())
     )
-    claimed = bind(VolumeSetState("here", before), case.get("workload", "db"), case.get("bound", 0), 10)
+    claimed = bind_volumes(VolumeSetState("here", before), case.get("workload", "db"), case.get("bound", 0), 10)
     there = case.get("stored", [])
     used = {each["index"]: each.get("used", 0) for each in there}
     found = existing_volumes(claimed, [stored(**each) for each in there], used).volumes
@@ -92,7 +92,7 @@ def test_snapshots_expire_but_for_the_newest_of_the_schedule(case: dict[str, Any
         for each in case["snapshots"]
     ]
     now = datetime.fromisoformat("2026-01-10T00:00:00Z").timestamp()
-    assert list(expired(snapshots, ExpiryTime(now, now), case.get("keep"))) == case["expired"]
+    assert list(select_expired_snapshots(snapshots, ExpiryTime(now, now), case.get("keep"))) == case["expired"]
 
 
 DAY = 86_400.0
@@ -101,29 +101,33 @@ DAY = 86_400.0
 def scheduled(day: int, *, lasts: int = 1) -> StoredSnapshot:
     """A snapshot of the schedule, taken on a day of January 2026 (or that many days after it began)."""
     at = parse_time("2025-12-31T00:00:00Z") + day * DAY
-    return StoredSnapshot(str(day), iso(at), 10, 0, "", iso(at + lasts * DAY), {SCHEDULED: "0 3 * * *"})
+    return StoredSnapshot(
+        str(day), format_iso_time(at), 10, 0, "", format_iso_time(at + lasts * DAY), {SCHEDULED: "0 3 * * *"}
+    )
 
 
 def test_a_clock_that_jumps_ahead_makes_no_snapshot_old_that_was_there() -> None:
     now = parse_time("2026-01-10T12:00:00Z")
     there = [scheduled(7), scheduled(8), scheduled(9, lasts=400)]
-    assert expired(there, ExpiryTime(now, now), 2) == ("7", "8")
+    assert select_expired_snapshots(there, ExpiryTime(now, now), 2) == ("7", "8")
     ahead = ExpiryTime(now + 400 * DAY, now - 3 * DAY, now + 400 * DAY)
-    assert expired(there, ahead, 1) == ()
+    assert select_expired_snapshots(there, ahead, 1) == ()
     taken_since = scheduled(411, lasts=0)
-    assert expired([*there, taken_since, scheduled(412)], ahead._replace(now=now + 402 * DAY)) == ("411",)
+    assert select_expired_snapshots([*there, taken_since, scheduled(412)], ahead._replace(now=now + 402 * DAY)) == (
+        "411",
+    )
 
 
 def test_a_snapshot_from_the_future_makes_no_other_one_old() -> None:
     now = parse_time("2026-01-10T12:00:00Z")
     there = [scheduled(day, lasts=500) for day in (8, 9, 10, 400)]
-    assert expired(there, ExpiryTime(now, now), 2) == ("8",)
+    assert select_expired_snapshots(there, ExpiryTime(now, now), 2) == ("8",)
 
 
 def test_a_snapshot_of_a_host_that_did_not_know_the_time_stays() -> None:
     now = parse_time("2026-01-10T12:00:00Z")
-    at = StoredSnapshot("first", iso(60.0), 10, 0, "", iso(DAY), {SCHEDULED: "0 3 * * *"})
-    assert expired([at, scheduled(9), scheduled(10)], ExpiryTime(now, now)) == ("9",)
+    at = StoredSnapshot("first", format_iso_time(60.0), 10, 0, "", format_iso_time(DAY), {SCHEDULED: "0 3 * * *"})
+    assert select_expired_snapshots([at, scheduled(9), scheduled(10)], ExpiryTime(now, now)) == ("9",)
 
 
 def test_durations_of_the_retention_and_names_of_scheduled_snapshots() -> None:
@@ -131,7 +135,10 @@ def test_durations_of_the_retention_and_names_of_scheduled_snapshots() -> None:
         604800, 5400, 1800, None, None, None,
     ]  # fmt: skip
     now = BEGIN * 60.0
-    assert [expiry(Snapshots(retention_duration=text), now) for text in ("1d", "")] == ["2026-01-02T00:00:00Z", ""]
+    assert [compute_expiry(Snapshots(retention_duration=text), now) for text in ("1d", "")] == [
+        "2026-01-02T00:00:00Z",
+        "",
+    ]
     assert scheduled_name(BEGIN + 180) == "scheduled-20260101T030000Z"
 
 

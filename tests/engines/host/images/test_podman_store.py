@@ -21,7 +21,7 @@ import pytest
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
 from reconciler.engines.host.images.protocol import Credentials
 from reconciler.engines.host.images.registry import Registry
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, encode_segment
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.model.key import Key, Kind
@@ -192,7 +192,7 @@ def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Storage, 
         name = two.push("removed", image("removed"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
-        await two.podman.delete(f"images/{segment(name)}")
+        await two.podman.delete(f"images/{encode_segment(name)}")
         assert await two.ours.inspect(name) is not None
         assert await two.drop(two.ours, name)
         assert await two.names(name) == set()
@@ -222,7 +222,7 @@ def test_an_image_with_a_name_of_somebody_stays(service: Storage, registry: Dock
         name = two.push("tagged", image("tagged"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
-        await two.podman.post(f"images/{segment(name)}/tag", query={"repo": "localhost/mine", "tag": "1"})
+        await two.podman.post(f"images/{encode_segment(name)}/tag", query={"repo": "localhost/mine", "tag": "1"})
         assert await two.drop(two.ours, name)
         assert await two.names(name) == {name, "localhost/mine:1"}
         assert "localhost/mine:1" in [each for one in await two.theirs.list() for each in one.references]

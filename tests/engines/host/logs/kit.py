@@ -13,7 +13,7 @@ from reconciler.engines.host.logs.search import Search
 from reconciler.engines.host.runtimes.protocol import ContainerId, OutputForm
 from reconciler.engines.reading import ALWAYS, LogLine, LogSearch, LogSelection, LogSpan, select_lines
 from reconciler.listing import list_paths
-from reconciler.logql.parser import parse
+from reconciler.logql.parser import parse_log_query
 from reconciler.model.key import Key
 from tests.support.clock import FakeClock
 
@@ -89,7 +89,7 @@ class Location:
 
     def search(self, query: str = EVERYTHING) -> Search:
         """What ``reconciler logs`` searches."""
-        parsed = parse(query)
+        parsed = parse_log_query(query)
         return Search(self.roots(), LogSelection(parsed.selects, partial(select_lines, parsed)))
 
     def found(self, query: str = EVERYTHING, limit: int = 1_000_000, span: LogSpan = ALWAYS) -> list[LogLine]:

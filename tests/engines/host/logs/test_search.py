@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.engines.host.logs.blocks import Block, all_in, block, pack_block, unpack_block
+from reconciler.engines.host.logs.blocks import Block, all_in, make_block, pack_block, unpack_block
 from reconciler.engines.host.logs.search import Search
 from reconciler.engines.reading import LogSelection, LogSpan, select_lines
-from reconciler.logql.parser import parse
+from reconciler.logql.parser import parse_log_query
 from tests.engines.host.logs.kit import EVERYTHING, Location, newest, place, texts
 from tests.support.clock import START
 from tests.support.examples import examples
@@ -153,7 +153,8 @@ def test_lines_of_locations_are_merged_and_carry_their_location(location: Locati
 
 def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
     search = Search(
-        {"here": tmp_path / "nowhere"}, LogSelection(lambda labels: True, partial(select_lines, parse(EVERYTHING)))
+        {"here": tmp_path / "nowhere"},
+        LogSelection(lambda labels: True, partial(select_lines, parse_log_query(EVERYTHING))),
     )
     assert newest(search, 10) == []
     assert search.more() == []
@@ -167,7 +168,7 @@ def test_other_files_among_the_logs_are_ignored(location: Location) -> None:
 
 
 blocks = st.builds(
-    block,
+    make_block,
     st.integers(0, 2**50), st.integers(0, 2**64 - 1), st.integers(0, 2**63), st.binary(max_size=500), st.booleans(),
 )  # fmt: skip
 
@@ -188,5 +189,5 @@ def test_whatever_is_read_is_a_block_or_none(content: bytes) -> None:
 @given(st.lists(st.text(alphabet="ab\r", max_size=5)), st.booleans())
 def test_lines_of_a_block_are_those_that_were_written(lines: list[str], compressed: bool) -> None:
     text = "".join(f"{line}\n" for line in lines).encode() * (100 if compressed else 1)
-    found = block(0, 0, 0, text).lines()
+    found = make_block(0, 0, 0, text).lines()
     assert found == [line.removesuffix("\r").encode() for line in lines] * (100 if compressed else 1)

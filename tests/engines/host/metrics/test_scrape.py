@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.engines.host.metrics import scrape as module
-from reconciler.engines.host.metrics.scrape import MAX_BYTES, scrape
+from reconciler.engines.host.metrics.scrape import MAX_BYTES, scrape_target
 from reconciler.engines.target_metrics import TargetMetrics
 from tests.engines.host.metrics.kit import Answer, Requests, head, ok, serving
 from tests.support.cases import cases
@@ -21,7 +21,7 @@ def scraped(*answers: bytes | Answer, path: str = "/metrics") -> tuple[TargetMet
 
     async def story() -> tuple[TargetMetrics, Requests]:
         async with serving(*answers) as requests:
-            return await scrape(requests.port, path, 'replica="web-1"'), requests
+            return await scrape_target(requests.port, path, 'replica="web-1"'), requests
 
     return asyncio.run(story())
 
@@ -99,7 +99,7 @@ async def test_nothing_listens() -> None:
     async def story() -> TargetMetrics:
         async with serving(b"") as requests:
             port = requests.port
-        return await scrape(port, "/metrics", "")
+        return await scrape_target(port, "/metrics", "")
 
     assert (await story()).error == "connection refused"
 
@@ -119,7 +119,7 @@ async def test_a_large_answer_does_not_block_the_loop() -> None:
 
         task = asyncio.create_task(beside())
         async with serving(ok(body)) as requests:
-            found = await scrape(requests.port, "/metrics", "")
+            found = await scrape_target(requests.port, "/metrics", "")
         task.cancel()
         return found, turns
 

@@ -16,7 +16,7 @@ import pytest
 from reconciler.engines.host.dataplane.ports import free_ports
 from reconciler.engines.host.runtimes.podman.api import client
 from reconciler.engines.host.runtimes.podman.network.port_rules import port_rules
-from reconciler.engines.host.runtimes.podman.network.sandbox import _wider
+from reconciler.engines.host.runtimes.podman.network.sandbox import _list_wider_subnets
 from reconciler.engines.host.runtimes.protocol import Mount
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.errors import EngineError
@@ -106,7 +106,7 @@ async def test_a_location_has_addresses_for_more_than_two_hundred_replicas(
     ],
 )
 def test_a_wider_network_is_near_the_one_that_podman_chooses(subnets: list[str], first: str, count: int) -> None:
-    found = [*_wider(subnets)]
+    found = [*_list_wider_subnets(subnets)]
     assert (found[:1], len(found)) == ([first] if first else [], count)
 
 

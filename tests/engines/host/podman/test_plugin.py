@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.engines.host.runtimes.plugins import runtime_plugin, runtimes_in_use
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
-from reconciler.engines.host.runtimes.podman.limitations import limitations
+from reconciler.engines.host.runtimes.podman.limitations import list_limitations
 from reconciler.engines.host.runtimes.podman.plugin import socket_path
 from reconciler.engines.host.runtimes.podman.spec import Ulimits
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
@@ -43,7 +43,7 @@ def wanted(**fields: Any) -> WorkloadSpec:
 
 
 def sentences(known: Capabilities | None, **fields: Any) -> str:
-    return "\n".join(limitations(wanted(**fields), known))
+    return "\n".join(list_limitations(wanted(**fields), known))
 
 
 def test_what_no_podman_enforces_is_foreseen_without_one() -> None:

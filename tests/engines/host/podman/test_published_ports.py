@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.engines.host.dataplane.ports import bindable, free_ports
+from reconciler.engines.host.dataplane.ports import can_bind_port, free_ports
 from reconciler.engines.host.runtimes.podman.capabilities import may_lead_ports
 from reconciler.engines.host.runtimes.podman.network.published_ports import PublishedPorts
 from reconciler.errors import EngineError
@@ -81,17 +81,17 @@ def test_a_port_is_occupied_as_long_as_its_sandbox_runs_and_only_if_it_is_free()
     ports = PublishedPorts(OWNER)
     first, second = free_ports([1, 2], ()).values()
     ports.occupy(FIRST, [first])
-    assert not bindable(first)
+    assert not can_bind_port(first)
     with socket.create_server(("127.0.0.1", second)):
         with pytest.raises(EngineError, match=f"the port {second} of this host cannot be used") as raised:
             ports.occupy(FIRST, [first, second])
         assert raised.value.reason is Reason.PORT_IN_USE
-    assert bindable(first, new=True)
+    assert can_bind_port(first, new=True)
     ports.occupy(FIRST, [first, second])
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", first))
     ports.release(FIRST)
-    assert bindable(second, new=True)
+    assert can_bind_port(second, new=True)
 
 
 @only_root("only root changes the network")

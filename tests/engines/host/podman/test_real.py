@@ -26,7 +26,7 @@ from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.controllers.ephemeral_storage import storage_used
 from reconciler.engines.host.controllers.replica_store import Store
 from reconciler.engines.host.dataplane.endpoints import Endpoints
-from reconciler.engines.host.dataplane.ports import bindable, free_ports
+from reconciler.engines.host.dataplane.ports import can_bind_port, free_ports
 from reconciler.engines.host.decisions.replica import Container, Phase, Replica
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.runtimes.podman.labels import labels_of
@@ -276,7 +276,7 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
             await host.wrote("ready")
             assert await asyncio.to_thread(fetch, ports[8080]) == b"page\n"
             assert host.runtime.holds_ports(KEY, "r")
-            assert not bindable(ports[8080])
+            assert not can_bind_port(ports[8080])
             assert f"{ports[8080]} : " in port_table(OWNERS[-1])
             assert [each["Ports"] for each in service.containers()] == [None, None], "Podman calls no iptables for them"
             found = await host.runtime.exec(place(), ["sh", "-c", "echo $A; echo err >&2; exit 4"], 10)
@@ -307,9 +307,9 @@ def test_a_running_container_is_reached_measured_entered_signalled_and_adopted(
             assert await asyncio.to_thread(fetch, ports[8080]) == b"page\n"
             await second.runtime.signal(place(), signal.SIGKILL)
             assert ((await second.over()).code, (await second.running()).reason) == (137, Reason.ERROR)
-            assert not bindable(ports[8080])
+            assert not can_bind_port(ports[8080])
             await second.runtime.remove(KEY, "r")
-            assert bindable(ports[8080])
+            assert can_bind_port(ports[8080])
             await until(lambda: f"{ports[8080]} : " not in port_table(OWNERS[-1]), "no port leads to it")
 
     run(story())

@@ -18,11 +18,11 @@ DISCOVER = """
 import asyncio, sys
 from pathlib import Path
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
-from reconciler.engines.host.runtimes.podman.capabilities import discover
+from reconciler.engines.host.runtimes.podman.capabilities import discover_capabilities
 from tests.engines.host.podman.libpod import INFO, Libpod
 info = {**INFO, "host": {**INFO["host"], "ociRuntime": {"name": "runc", "path": sys.executable}}}
 client = PodmanClient(Path("/nonexistent"), Libpod(info).transport())
-print(asyncio.run(discover(client, Path("/nonexistent"), Path("/tmp"))).direct)
+print(asyncio.run(discover_capabilities(client, Path("/nonexistent"), Path("/tmp"))).direct)
 """
 
 

@@ -111,7 +111,9 @@ def test_a_bucket_that_cannot_be_read_is_an_error_without_its_keys(
 def test_an_account_of_azure_is_a_file_in_memory_as_long_as_rclone_starts() -> None:
     options = {"type": "azureblob", "account": "account"}
     principal = '{"appId":"c","password":"hunter2","tenant":"t"}'
-    with stores._environment(StoreMount("azureblob://account/songs", "/songs", "songs", options, principal)) as found:
+    with stores._open_rclone_environment(
+        StoreMount("azureblob://account/songs", "/songs", "songs", options, principal)
+    ) as found:
         path = found["RCLONE_CONFIG_STORE_SERVICE_PRINCIPAL_FILE"]
         assert subprocess.run(["cat", path], capture_output=True, text=True, check=True).stdout == principal
         assert found["RCLONE_CONFIG_STORE_ACCOUNT"] == "account"
@@ -123,7 +125,7 @@ def test_the_words_of_rclone_have_no_keys_but_the_names_of_places() -> None:
     google = {"type": "google cloud storage", "service_account_credentials": '{"private_key": "hunter2"}'}
     for options, principal in ((google, ""), ({"type": "azureblob", "account": "account"}, '{"password":"hunter2"}')):
         mount = StoreMount("gs://films", "/films", "films", options, principal)
-        error = str(stores._failed(mount, "hunter2 is refused by azureblob/account"))
+        error = str(stores._make_mount_error(mount, "hunter2 is refused by azureblob/account"))
         assert error == "gs://films cannot be mounted: *** is refused by azureblob/account"
 
 

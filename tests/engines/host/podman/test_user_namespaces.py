@@ -309,10 +309,10 @@ def test_the_next_daemon_adopts_a_replica_in_its_namespace_whatever_the_settings
 DIES = """
 import os, sys
 from pathlib import Path
-from reconciler.engines.host.runtimes.podman.users.mapped_mounts import mapped
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import map_mounts
 from reconciler.engines.host.runtimes.protocol import Mount
 volumes = tuple(Mount(Path(path), path, read_only=False) for path in sys.argv[3:])
-with mapped(volumes, Path(sys.argv[1]), int(sys.argv[2])) as mounts:
+with map_mounts(volumes, Path(sys.argv[1]), int(sys.argv[2])) as mounts:
     assert all(each.source.stat() for each in mounts)
     os.kill(os.getpid(), 9)
 """

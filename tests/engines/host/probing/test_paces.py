@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from reconciler.engines.host.decisions.replica import Container
 from reconciler.engines.host.probes.prober import Prober
-from reconciler.engines.host.probes.state import ProbeKind, Verdict, after, initial, next_due
+from reconciler.engines.host.probes.state import ProbeKind, Verdict, apply_result, make_initial_state, next_due
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
 from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.errors import EngineError
@@ -46,11 +46,11 @@ def answering(case: dict[str, Any]) -> Callable[[float], bool | None]:
 @pytest.mark.parametrize("case", cases("probes/paces.yaml"))
 def test_a_probe_runs_and_gives_verdicts_at_the_expected_times(case: dict[str, Any]) -> None:
     probe, well = probe_of(case), answering(case)
-    state = initial(ProbeKind(case["kind"]), case.get("ready", False))
+    state = make_initial_state(ProbeKind(case["kind"]), case.get("ready", False))
     now, asked, verdicts = float(case.get("from", 0)), [], []
     while (now := max(next_due(probe, state, 0.0, now, HALF), now)) <= case["until"]:
         asked.append(now)
-        before, state = state, after(probe, state, well(now), now)
+        before, state = state, apply_result(probe, state, well(now), now)
         if state.verdict is not None and state.verdict is not before.verdict:
             verdicts.append([now, state.verdict])
         if case["kind"] == "liveness" and state.verdict is False:
@@ -226,13 +226,13 @@ PROBES = st.builds(
 def test_verdicts_rest_on_as_many_answers_as_are_asked_for(
     probe: Probe, kind: ProbeKind, good: bool, answers: list[bool], spread: float
 ) -> None:
-    state = initial(kind, good)
+    state = make_initial_state(kind, good)
     now, before, failed = 0.0, state, []
     for ok in answers:
         due = next_due(probe, state, 0.0, now, spread)
         assert due >= now, "a question that was answered at once is never due at once again"
         now, before = due, state
-        state = after(probe, state, ok, now)
+        state = apply_result(probe, state, ok, now)
         failed = [*failed, now] if not ok else []
         if state.verdict is True and before.verdict is not True:
             assert ok
@@ -243,9 +243,9 @@ def test_verdicts_rest_on_as_many_answers_as_are_asked_for(
 
 @given(PROBES, st.booleans(), st.floats(0, 1e7))
 def test_regular_probes_run_at_tenths_of_a_second_so_that_they_share_them(probe: Probe, ok: bool, asked: float) -> None:
-    state = after(probe, initial(ProbeKind.LIVENESS, good=True), ok, asked)
+    state = apply_result(probe, make_initial_state(ProbeKind.LIVENESS, good=True), ok, asked)
     due = next_due(probe, state, 0.0, asked)
     assert due == round(due * 10) / 10
     assert due == pytest.approx(asked + probe.period_seconds, abs=0.0501)
-    late = after(probe, state, ok, due + 0.04)
+    late = apply_result(probe, state, ok, due + 0.04)
     assert next_due(probe, late, 0.0, due + 0.04) == pytest.approx(due + probe.period_seconds), "no tick is lost"

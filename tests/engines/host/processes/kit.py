@@ -25,7 +25,9 @@ IS_ROOT = os.geteuid() == 0
 as_root = only_root("only root may do that")
 # Several runs of the tests may try at the same time.
 GROUPS = f"reconciler-test-{os.getpid()}"
-with_groups = skip_unless(cgroup_tree.find(GROUPS, cgroups.mounts()) is not None, "no control groups may be made here")
+with_groups = skip_unless(
+    cgroup_tree.find_cgroup_tree(GROUPS, cgroups.list_mounts()) is not None, "no control groups may be made here"
+)
 both_ways = pytest.mark.parametrize(
     "limited", [pytest.param(True, marks=with_groups, id="groups"), pytest.param(False, id="plain")]
 )

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
-from reconciler.engines.host.runtimes.process.exec import MAX_OUTPUT_BYTES, execute
+from reconciler.engines.host.runtimes.process.exec import MAX_OUTPUT_BYTES, execute_command
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
 from reconciler.errors import EngineError
 from tests.engines.host.processes.kit import alive, both_ways, launch, marked, opened, place, shell
@@ -103,7 +103,7 @@ async def test_a_cancellation_in_the_turn_of_its_end_is_not_lost(tmp_path: Path)
         await host.runtime.start(launch("sleep", "1000"))
         (begun,) = StateDirectory(tmp_path.resolve() / "run").records()
         watcher = CancellingWatcher()
-        watcher.waiter = asyncio.create_task(execute(begun, ["true"], 30, watcher))
+        watcher.waiter = asyncio.create_task(execute_command(begun, ["true"], 30, watcher))
         with pytest.raises(asyncio.CancelledError):
             await watcher.waiter
         watcher.close()

@@ -32,7 +32,7 @@ async def test_a_container_over_its_memory_limit_is_ended_with_a_reason(tmp_path
 @with_groups
 async def test_a_container_that_forks_without_end_stops_at_its_limit(tmp_path: Path) -> None:
     async with opened(tmp_path) as host:
-        tree = cgroup_tree.find("reconciler-test", cgroups.mounts())
+        tree = cgroup_tree.find_cgroup_tree("reconciler-test", cgroups.list_mounts())
         if tree is None or not tree.pids:
             pytest.skip("no controller of processes may be used here")
         await host.runtime.start(shell('exec python3 -c "$CODE"', env={**os.environ, "CODE": FORKS}, processes=20))
@@ -81,7 +81,7 @@ async def test_the_share_of_the_cpu_is_limited_for_all_that_runs_in_a_container(
             if path.name in ASKED
         }
         assert texts in (V1, V2)
-        assert all(cgroups.members([group]) == set(marked(tmp_path)) for group in groups)
+        assert all(cgroups.list_members([group]) == set(marked(tmp_path)) for group in groups)
         beside.cancel()
         await host.runtime.remove(KEY, "r")
         assert not any(Path(group).exists() for group in groups)
@@ -149,7 +149,7 @@ def unified(root: Path, own: str, **files: str) -> list[cgroups.Mounted]:
             **{name.replace("__", "/").replace("_", "."): text for name, text in files.items()},
         },
     )
-    return cgroups.mounts(proc=root / "proc")
+    return cgroups.list_mounts(proc=root / "proc")
 
 
 DIVIDED = {"cgroup.procs": "", "cgroup.subtree_control": "cpu memory pids"}
@@ -163,7 +163,7 @@ def divided(root: Path, *groups: str) -> None:
 
 def base(root: Path, found: list[cgroups.Mounted]) -> str | None:
     """Where groups would be made, below the top."""
-    hierarchy = cgroup_tree.find("reconciler-x", found)
+    hierarchy = cgroup_tree.find_cgroup_tree("reconciler-x", found)
     return None if hierarchy is None else str(hierarchy.bases[0].relative_to(root / "fs"))
 
 
@@ -214,12 +214,12 @@ def version_1(root: Path, own: str) -> list[cgroups.Mounted]:
     tree(root, {"proc/self/cgroup": belongs, "proc/self/mountinfo": lines, "unified/cgroup.controllers": ""})
     for name in ("cpu,cpuacct", "memory"):
         (root / name / own.strip("/")).mkdir(parents=True, exist_ok=True)
-    return cgroups.mounts(proc=root / "proc")
+    return cgroups.list_mounts(proc=root / "proc")
 
 
 @pytest.mark.parametrize("own", ["/", "/docker/1234"])
 def test_version_1_has_groups_below_those_of_the_daemon(tmp_path: Path, own: str) -> None:
-    hierarchy = cgroup_tree.find("reconciler-x", version_1(tmp_path, own))
+    hierarchy = cgroup_tree.find_cgroup_tree("reconciler-x", version_1(tmp_path, own))
     assert hierarchy is not None
     inside = own.strip("/")
     assert hierarchy.bases == (
@@ -231,9 +231,9 @@ def test_version_1_has_groups_below_those_of_the_daemon(tmp_path: Path, own: str
 def test_a_hierarchy_that_may_not_be_written_to_is_none(tmp_path: Path) -> None:
     found = version_1(tmp_path, "/docker/1234")
     (tmp_path / "memory/docker/1234").rmdir()
-    assert cgroup_tree.find("reconciler-x", found) is None
+    assert cgroup_tree.find_cgroup_tree("reconciler-x", found) is None
 
 
 def test_a_host_without_any_hierarchy_has_none(tmp_path: Path) -> None:
-    assert cgroups.mounts(proc=tmp_path / "proc") == []
-    assert cgroup_tree.find("reconciler-x", []) is None
+    assert cgroups.list_mounts(proc=tmp_path / "proc") == []
+    assert cgroup_tree.find_cgroup_tree("reconciler-x", []) is None

@@ -19,7 +19,7 @@ from reconciler.engines.protocol import SecretReader
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.workload.environment import PlatformEnvContext
 from reconciler.errors import EngineError
-from reconciler.manifests.decoder import decode
+from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.gvc import Gvc
@@ -35,7 +35,7 @@ LOCATIONS = ["//location/aws-us-west-2"]
 
 def manifest(value: Mapping[str, Any], scheme: str = "platform") -> Manifest:
     """``value`` as a push of it is understood, which must fit its schema."""
-    decoded = decode(msgspec.json.encode(value), ManifestContext("acme", scheme))
+    decoded = decode_manifests(msgspec.json.encode(value), ManifestContext("acme", scheme))
     assert decoded.manifests, decoded.faults
     return decoded.manifests[0]
 

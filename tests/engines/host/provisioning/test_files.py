@@ -17,8 +17,8 @@ import pytest
 
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.files import MEMORY, Files
-from reconciler.engines.host.runtimes.process.container_view import ContainerViews, unreachable
-from reconciler.engines.host.runtimes.process.limitations import limitations
+from reconciler.engines.host.runtimes.process.container_view import ContainerViews, describe_unreachable_path
+from reconciler.engines.host.runtimes.process.limitations import list_limitations
 from reconciler.engines.host.runtimes.process.plugin import ABLE
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
@@ -100,7 +100,7 @@ def test_the_mounts_are_as_their_case_expects(tmp_path: Path, case: dict[str, An
     assert sorted(tree(provided.volumes)) == sorted(case["tree"])
     spec = spec_of({"volumes": case["volumes"]}, scheme=scheme)
     wanted = workload_spec(AppliedWorkload(WEB, "here", spec, 1, ""), "")
-    assert [line for line in limitations(wanted, ABLE) if " is not mounted at " in line] == case.get("lacking", [])
+    assert [line for line in list_limitations(wanted, ABLE) if " is not mounted at " in line] == case.get("lacking", [])
     assert [(provided.volumes / mount.path.lstrip("/")).resolve() for mount in provided.mounts] == [
         mount.source.resolve() for mount in provided.mounts
     ]
@@ -300,7 +300,7 @@ def test_a_mounted_secret_is_read_by_its_user_and_not_by_others_of_its_group(mem
         try:
             provided = give(files, AT_S, owner=Owner(USER, GROUP))
             password = provided.volumes / "s" / "password"
-            assert list(unreachable(root / "host", Owner(USER, GROUP))) == []
+            assert list(describe_unreachable_path(root / "host", Owner(USER, GROUP))) == []
             others = ((USER, USER), (GROUP, GROUP), (65534, 65534))
             assert [reads(password, *who) for who in others] == [True, False, False]
             assert stat.S_IMODE(password.stat().st_mode) == 0o400
@@ -342,7 +342,7 @@ def test_a_user_that_cannot_reach_its_files_is_reported(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     give(on_disk(tmp_path / "host"), owner=Owner(USER))
     sentence = f"user {USER} cannot reach its files: {closed(tmp_path)} does not let others through."
-    assert list(unreachable(tmp_path / "host", Owner(USER))) == [sentence]
+    assert list(describe_unreachable_path(tmp_path / "host", Owner(USER))) == [sentence]
 
 
 def closed(path: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.dataplane.ports import bindable
+from reconciler.engines.host.dataplane.ports import can_bind_port
 from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.provisioning.files import Files
@@ -90,7 +90,7 @@ def test_a_program_listens_on_the_declared_port_and_this_host_on_the_assigned_on
 async def test_ports_that_the_runtime_holds_stay_at_a_restart(shop: Shop) -> None:
     port = shop.replica.ports[8080]
     with listening("127.0.0.1", port):
-        assert not bindable(port)
+        assert not can_bind_port(port)
         moved = shop.provisioner.reassign_ports(shop.replica, "main")
         assert moved[8080] != port
         shop.replica = msgspec.structs.replace(shop.replica, ports=moved)

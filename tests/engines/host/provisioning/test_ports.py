@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.dataplane.ports import REPLICA_PORTS, bindable, free_ports
+from reconciler.engines.host.dataplane.ports import REPLICA_PORTS, can_bind_port, free_ports
 from reconciler.engines.host.decisions.replica import Container, Replica
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
@@ -68,12 +68,12 @@ def test_a_port_with_a_listener_is_not_allocated(address: str) -> None:
         pytest.skip(f"{address} is no address of this host: {error.strerror}")
     with listener:
         port = listener.getsockname()[1]
-        assert not bindable(port)
+        assert not can_bind_port(port)
         with pytest.raises(EngineError) as caught:
             free_ports([8080], (), among=range(port, port + 1))
     assert caught.value.reason == "NoFreePort"
     assert caught.value.retry
-    assert bindable(port)
+    assert can_bind_port(port)
 
 
 def test_a_closing_connection_blocks_no_program_from_its_port() -> None:
@@ -83,7 +83,7 @@ def test_a_closing_connection_blocks_no_program_from_its_port() -> None:
             served, _ = listener.accept()
             served.close()
             assert client.recv(1) == b""
-    assert bindable(port)
+    assert can_bind_port(port)
     with pytest.raises(EngineError):
         free_ports([8080], (), among=range(port, port + 1))
     assert free_ports([8080], (), among=range(port, port + 1), reuse=True) == {8080: port}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.provisioning.files import MEMORY
 from tests.support.examples import examples
 
@@ -26,7 +26,7 @@ def test_links_are_removed_and_what_they_lead_to_stays(tmp_path: Path) -> None:
     (victim / "a" / "file").symlink_to(outside / "file")
     (victim / "a" / "b" / "up").symlink_to("../..")
     (victim / "a" / "b" / "nowhere").symlink_to("/nowhere")
-    remove(victim)
+    remove_tree(victim)
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "outside"]
 
 
@@ -35,7 +35,7 @@ def test_a_link_itself_a_file_and_nothing_are_fine(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "kept")
     (tmp_path / "file").write_text("x")
     for name in ("link", "file", "nothing"):
-        remove(tmp_path / name)
+        remove_tree(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["kept"]
 
 
@@ -49,7 +49,7 @@ def test_depth_is_no_defence(tmp_path: Path) -> None:
             os.close(folder)
             folder = inner
         os.close(folder)
-        remove(Path(name) / "d")
+        remove_tree(Path(name) / "d")
         assert list(Path(name).iterdir()) == []
 
 
@@ -74,7 +74,7 @@ def test_directories_that_were_closed_are_opened() -> None:
         (place / "top" / "shut" / "file").write_text("x")
         for path in (place / "top/shut/inner", place / "top/shut", place / "top"):
             path.chmod(0)
-        remove(place / "top")
+        remove_tree(place / "top")
         assert list(place.iterdir()) == []
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_cannot_be_removed_is_an_error() -> None:
         (place / "top" / "inner").mkdir(parents=True)
         place.chmod(0o500)
         with pytest.raises(PermissionError):
-            remove(place / "top")
+            remove_tree(place / "top")
         place.chmod(0o700)
 
 
@@ -96,7 +96,7 @@ def test_any_tree_goes(tree: object) -> None:
     with TemporaryDirectory() as name:
         (Path(name) / "kept").write_text("x")
         grow(Path(name) / "top", tree)
-        remove(Path(name) / "top")
+        remove_tree(Path(name) / "top")
         assert [path.name for path in Path(name).iterdir()] == ["kept"]
 
 

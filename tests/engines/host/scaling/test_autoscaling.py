@@ -16,11 +16,11 @@ from reconciler.engines.host.autoscaling.decide import (
     MetricReading,
     ScaleState,
     averaging_period,
+    get_interval,
     initial_state,
-    interval,
     needs_metric,
     next_scale,
-    recommend,
+    recommend_replicas,
     recommend_weighted,
 )
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
@@ -76,9 +76,9 @@ def test_replicas_follow_the_load(case: dict[str, Any], kind: str) -> None:
 
 
 def test_standard_workloads_are_decided_upon_every_15_seconds_and_serverless_ones_every_2() -> None:
-    assert interval(wanted_of("standard", Autoscaling(metric="rps"))) == 15
-    assert interval(wanted_of("serverless", Autoscaling(metric="rps"))) == 2
-    assert interval(wanted_of("serverless", Autoscaling(metric="cpu"))) == 15
+    assert get_interval(wanted_of("standard", Autoscaling(metric="rps"))) == 15
+    assert get_interval(wanted_of("serverless", Autoscaling(metric="rps"))) == 2
+    assert get_interval(wanted_of("serverless", Autoscaling(metric="cpu"))) == 15
 
 
 @pytest.mark.parametrize(("metric", "seconds"), [("cpu", 15), ("rps", 60), ("latency", 60)])
@@ -150,7 +150,7 @@ TARGETS = st.integers(1, 20_000)
 def test_a_recommendation_brings_the_average_to_the_target_with_no_replica_too_many(
     value: float, target: int, current: int
 ) -> None:
-    count = recommend(value, target, current)
+    count = recommend_replicas(value, target, current)
     assert count * target >= value * current * (1 - 1e-6) - 1e-6 * target
     assert (count - 1) * target < value * current or count == 0
 
@@ -160,7 +160,7 @@ def test_replicas_without_a_value_never_make_the_answer_bolder(
     value: float, target: int, having: int, current: int
 ) -> None:
     advice = recommend_weighted(MetricReading(value, having, 0), target, current)
-    bold = recommend(value, target, max(having, current))
+    bold = recommend_replicas(value, target, max(having, current))
     assert min(current, bold) <= advice <= max(current, bold)
     assert advice <= current or value > target
     assert advice >= current or value < target
@@ -198,7 +198,7 @@ def test_whatever_comes_in_the_bounds_hold_and_down_is_slow(
         assert len(state.past) <= SETTLING / 15 + 1
         if count > before:
             risen = now
-        if count < before and interval(wanted) == 15 and metric != "disabled":
+        if count < before and get_interval(wanted) == 15 and metric != "disabled":
             assert now - risen >= SETTLING - 15 or now >= SETTLING
         again, same = next_scale(state, wanted, MetricReading(1e9, 5, now), now)
         assert count == 0 or (again, same) == (state, count), "nothing is weighed twice in an interval"

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.engines.host.autoscaling.capacity import SLOTS, Amount, History, applies, recommend_amount, record_usage
+from reconciler.engines.host.autoscaling.capacity import (
+    SLOTS,
+    Amount,
+    History,
+    recommend_amount,
+    record_usage,
+    uses_capacity_ai,
+)
 from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.kinds.workload import Autoscaling
@@ -56,7 +63,7 @@ def test_recommendations_follow_the_use(case: dict[str, Any]) -> None:
 def test_it_is_on_by_default_but_not_with_cpu_and_not_on_cron(
     type_: str, metric: str, setting: bool | None, on: bool
 ) -> None:
-    assert applies(wanted_of(type_, Autoscaling(metric), setting)) is on
+    assert uses_capacity_ai(wanted_of(type_, Autoscaling(metric), setting)) is on
 
 
 @given(

@@ -135,12 +135,12 @@ def test_the_first_value_of_latency_is_awaited_for_a_minute() -> None:
     events: list[EngineEvent] = []
     unknown = UnknownMetrics(RecordedSignals(events))
     for at in range(0, 90, 2):
-        unknown.note(KEY, "latency", known=False, now=at)
+        unknown.note(KEY, "latency", is_known=False, now=at)
     assert events == []
-    unknown.note(KEY, "latency", known=False, now=90)
+    unknown.note(KEY, "latency", is_known=False, now=90)
     assert [each.reason for each in events] == ["ScalingUnknown"]
     for at, known in ((92, True), (94, False), (124, False)):
-        unknown.note(KEY, "latency", known=known, now=at)
+        unknown.note(KEY, "latency", is_known=known, now=at)
     assert [each.reason for each in events] == ["ScalingUnknown", "ScalingKnown", "ScalingUnknown"]
 
 
@@ -148,15 +148,15 @@ def test_a_metric_without_a_value_for_30_seconds_is_reported_once_and_so_is_its_
     events: list[EngineEvent] = []
     unknown = UnknownMetrics(RecordedSignals(events))
     for at, known in ((0, True), (2, False), (30, False), (31, True), (32, False), (61, False)):
-        unknown.note(KEY, "rps", known=known, now=at)
+        unknown.note(KEY, "rps", is_known=known, now=at)
         assert (unknown.message(KEY), events) == ("", [])
     for at in (62, 64):
-        unknown.note(KEY, "rps", known=False, now=at)
+        unknown.note(KEY, "rps", is_known=False, now=at)
     assert unknown.message(KEY) == "the metric rps has no value: the number of replicas stays as it is"
-    unknown.note(KEY, "rps", known=True, now=66)
+    unknown.note(KEY, "rps", is_known=True, now=66)
     assert unknown.message(KEY) == ""
     assert [(each.key, each.reason) for each in events] == [(KEY, "ScalingUnknown"), (KEY, "ScalingKnown")]
-    unknown.note(KEY, "rps", known=False, now=70)
+    unknown.note(KEY, "rps", is_known=False, now=70)
     unknown.forget(KEY)
-    unknown.note(KEY, "rps", known=False, now=100)
+    unknown.note(KEY, "rps", is_known=False, now=100)
     assert unknown.message(KEY) == ""

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.autoscaling.decide import interval
+from reconciler.engines.host.autoscaling.decide import get_interval
 from reconciler.engines.host.autoscaling.metrics import MetricSources
 from reconciler.engines.host.autoscaling.request_metrics import SAMPLE, RequestMetrics
 from reconciler.engines.host.autoscaling.scaling import Autoscaler
@@ -65,7 +65,7 @@ class Site:
         spec = read_specification(body({"type": case["type"], "containers": [container], "defaultOptions": options}))
         desired = workload_spec(AppliedWorkload(self.key, "here", spec, 1, "digest"), "hash")
         self.template = ReplicaTemplate(desired, spec, around())
-        self.every = interval(desired)
+        self.every = get_interval(desired)
         self.bounds = (desired.options.autoscaling.min_scale, desired.options.autoscaling.max_scale)
         self.target = desired.options.autoscaling.target
         self.rates = [(at, float(value)) for at, value in entries(case["rates"])]

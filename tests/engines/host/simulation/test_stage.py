@@ -193,7 +193,7 @@ async def test_a_bug_in_deciding_is_an_event_of_its_workload_which_goes_on_later
     stage = Stage(tmp_path, Schedule(replicas=2))
     await stage.open()
     with monkeypatch.context() as patched:
-        patched.setattr(workload_replicas, "decide", raise_bug)
+        patched.setattr(workload_replicas, "decide_actions", raise_bug)
         await stage.happen("push", "good")
         await stage.run(60.0)
     [event] = stage.news

@@ -21,7 +21,7 @@ from reconciler.engines.host.decisions.actions import (
     Terminate,
 )
 from reconciler.engines.host.decisions.availability import is_available, is_failing, is_starting
-from reconciler.engines.host.decisions.decide import decide
+from reconciler.engines.host.decisions.decide import decide_actions
 from reconciler.engines.host.decisions.replica import Hook, Phase, Replica
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.workload.spec import WorkloadSpec
@@ -160,7 +160,7 @@ class World:
             call()
 
     def _decided(self) -> Decision:
-        return decide(self.wanted, list(self.replicas.values()), self.now, self.timing)
+        return decide_actions(self.wanted, list(self.replicas.values()), self.now, self.timing)
 
     def _available(self) -> list[str]:
         wanted = self.wanted

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.disk.removal import remove
+from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.volumes.kit import ONE, SET, VOLUME, Disk, disk_with, mounted_disk, refused
@@ -59,5 +59,5 @@ def test_directories_in_directories_are_removed(tmp_path: Path) -> None:
     with mounted_disk(tmp_path / "disk", "btrfs") as disk:
         (disk / "top/a/b/c").mkdir(parents=True)
         (disk / "top/a/b/file").write_text("x")
-        remove(disk / "top")
+        remove_tree(disk / "top")
         assert list(disk.iterdir()) == []

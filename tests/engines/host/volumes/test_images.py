@@ -16,7 +16,7 @@ import pytest
 
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.volumes import kernel
-from reconciler.engines.host.volumes.freeze import frozen
+from reconciler.engines.host.volumes.freeze import freeze_file_system
 from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -188,11 +188,11 @@ def _content(number: int) -> str:
 
 def test_a_file_system_thaws_without_the_daemon(disk: Disk) -> None:
     path = disk.attach()
-    with pytest.raises(EngineError) as caught, frozen(path, path.stat().st_dev, 0.05) as deadline:
+    with pytest.raises(EngineError) as caught, freeze_file_system(path, path.stat().st_dev, 0.05) as deadline:
         (path / "file").write_text("blocked until the limit")
     refused(caught, Reason.FREEZE_TIMEOUT)
     assert deadline > 0
-    with pytest.raises(RuntimeError), frozen(path, path.stat().st_dev, 1.0):
+    with pytest.raises(RuntimeError), freeze_file_system(path, path.stat().st_dev, 1.0):
         raise RuntimeError
     (path / "other").write_text("not blocked")
 
@@ -214,7 +214,10 @@ def test_the_next_daemon_thaws_what_is_frozen(disk: Disk) -> None:
 
 def test_only_the_file_system_of_the_volume_is_frozen(disk: Disk) -> None:
     path = disk.attach()
-    with pytest.raises(EngineError, match="is no longer mounted"), frozen(disk.root, path.stat().st_dev, 1.0):
+    with (
+        pytest.raises(EngineError, match="is no longer mounted"),
+        freeze_file_system(disk.root, path.stat().st_dev, 1.0),
+    ):
         pass
 
 

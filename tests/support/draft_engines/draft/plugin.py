@@ -23,7 +23,7 @@ from reconciler.engines.reading import (
     ReplicaState,
     Sender,
 )
-from reconciler.engines.volumes import rejection
+from reconciler.engines.volumes import make_rejection
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.workload.tokens import make_token
 from reconciler.model.key import Key, Kind
@@ -84,7 +84,7 @@ class DraftEngine:
         return Outcome(step.id, Result.APPLIED, seen=self._observation(step))
 
     async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
-        raise rejection(f"{key} takes no command {name}")
+        raise make_rejection(f"{key} takes no command {name}")
 
     def _observation(self, step: Step) -> Observation:
         return Observation(step.key, step.location, Health.HEALTHY, b"{}", step.digest, step.version)

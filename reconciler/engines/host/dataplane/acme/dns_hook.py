@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.disk.atomic import write_atomic
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 
 SECONDS = 60.0
 """Seconds until the program is ended."""
@@ -27,10 +27,10 @@ _decode = msgspec.json.Decoder(tuple[tuple[str, str], ...]).decode
 
 
 @contextmanager
-def presented(hook: Sequence[str], file: Path, name: str, value: str) -> Iterator[None]:
+def present_record(hook: Sequence[str], file: Path, name: str, value: str) -> Iterator[None]:
     """Serve a TXT record meanwhile. Raises ValueError if the program fails to set it, and EngineError."""
     # Before it is set: it may be, although the program fails.
-    _write(file, [*read_presented(file), (name, value)])
+    _write_records(file, [*read_presented(file), (name, value)])
     try:
         if problem := run_hook(hook, PRESENT, name, value):
             raise ValueError(f"the record {name} could not be set: {problem}")
@@ -52,11 +52,11 @@ def remove_presented(hook: Sequence[str], file: Path) -> str:
     Raises EngineError.
     """
     records = read_presented(file)
-    problems = {each: run_hook(hook, CLEANUP, *each) for each in records}
-    left = [each for each in records if problems[each]]
+    problems = {record: run_hook(hook, CLEANUP, *record) for record in records}
+    left = [record for record in records if problems[record]]
     if left != records:
-        _write(file, left)
-    return next((problems[each] for each in left), "")
+        _write_records(file, left)
+    return next((problems[pair] for pair in left), "")
 
 
 def run_hook(hook: Sequence[str], *words: str) -> str:
@@ -81,7 +81,7 @@ def run_hook(hook: Sequence[str], *words: str) -> str:
     if process.returncode == 0:
         return ""
     last = output.decode(errors="replace").strip().rpartition("\n")[2]
-    return truncated(f"{hook[0]} ended with code {process.returncode}{f': {last}' if last else ''}")
+    return truncate_text(f"{hook[0]} ended with code {process.returncode}{f': {last}' if last else ''}")
 
 
 @contextmanager
@@ -98,5 +98,5 @@ def _whole_memory() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
-def _write(file: Path, records: Sequence[tuple[str, str]]) -> None:
+def _write_records(file: Path, records: Sequence[tuple[str, str]]) -> None:
     write_atomic(file, msgspec.json.encode(records), 0o600)

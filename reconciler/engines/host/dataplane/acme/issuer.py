@@ -10,11 +10,17 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.dataplane.acme.dns_hook import remove_presented
-from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order, thumbprint
+from reconciler.engines.host.dataplane.acme.orders import (
+    Answer,
+    Order,
+    compute_thumbprint,
+    load_account_key,
+    place_order,
+)
 from reconciler.engines.host.dataplane.acme.renewal import Failures, Validity, next_order
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
@@ -22,7 +28,7 @@ from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import AcmeSettings
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 PASS_SECONDS = 60.0
 """Seconds between two passes over all host names."""
@@ -95,7 +101,7 @@ class Issuer:
         """Read what is stored; the thumbprint of the account, which answers challenges. Raises EngineError."""
         self._load()
         self._stored.refresh()
-        return thumbprint(load_account_key(self._directory / _ACCOUNT))
+        return compute_thumbprint(load_account_key(self._directory / _ACCOUNT))
 
     @property
     def wildcards(self) -> bool:
@@ -120,7 +126,7 @@ class Issuer:
         """Obtain and renew certificates until cancelled."""
         while True:
             self._dirty.clear()
-            with contained("certificates"):
+            with contain_bugs("certificates"):
                 try:
                     await self.work()
                 except EngineError as error:
@@ -142,7 +148,7 @@ class Issuer:
         """Let times that a clock wrote which was ahead count from now: they would delay orders until they come."""
         state, latest = self._load(), self._clock.expiry().latest
         issued = {host: min(at, latest) for host, at in state.issued.items()}
-        failures = {host: replace(each, at=min(each.at, latest)) for host, each in state.failures.items()}
+        failures = {host: replace(failures, at=min(failures.at, latest)) for host, failures in state.failures.items()}
         if (issued, failures) != (state.issued, state.failures):
             self._state = _State(issued, failures)
             self._save()
@@ -150,12 +156,12 @@ class Issuer:
     def _next_host(self) -> str | None:
         """The host whose order is due for the longest time; None if none is."""
         now, state = self._clock.now(), self._load()
-        found = [
+        orders = [
             (next_order(host, self._validity(host), state.failures.get(host)), host)
             for host, domain in self._wanted.items()
             if self._is_proven(domain)
         ]
-        due, host = min(found, default=(0.0, ""))
+        due, host = min(orders, default=(0.0, ""))
         return host if host and due <= now else None
 
     async def _obtain(self, host: str) -> None:
@@ -169,7 +175,7 @@ class Issuer:
             del state.running[host]
             state.failures[host] = Failures(count + 1, self._clock.now(), answer.problem, answer.retry_after)
             self._save()
-            due = iso(next_order(host, self._validity(host), state.failures[host]))
+            due = format_iso_time(next_order(host, self._validity(host), state.failures[host]))
             self._report(host, Reason.CERTIFICATE_FAILED, f"{host}: {answer.problem}; the next order is at {due}")
             return
         file = f"{host.replace('*', '_wildcard')}.pem"
@@ -200,9 +206,11 @@ class Issuer:
         return place_order(order)
 
     def _validity(self, host: str) -> Validity | None:
-        found = (each for each in self._stored.certificates if each.names == (host,))
+        certificates = (certificate for certificate in self._stored.certificates if certificate.names == (host,))
         ordered = self._load().issued.get(host, 0.0)
-        return next((Validity(each.not_before, each.not_after, ordered) for each in found), None)
+        return next(
+            (Validity(certificate.not_before, certificate.not_after, ordered) for certificate in certificates), None
+        )
 
     def _failed(self) -> dict[str, str]:
         failures = self._load().failures

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from josepy.jwa import ES256
 from josepy.jwk import JWKEC
 
-from reconciler.engines.host.dataplane.acme.dns_hook import presented
+from reconciler.engines.host.dataplane.acme.dns_hook import present_record
 from reconciler.engines.host.dataplane.acme.orders import Answer, Order
 from reconciler.errors import EngineError
-from reconciler.printable import truncated
+from reconciler.printable import truncate_text
 
 MEMORY = 1 << 30
 """Bytes of address space: an authority may send any amount."""
@@ -33,34 +33,38 @@ _REQUEST_SECONDS = 20
 def main() -> None:
     """Answer the order on stdin."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    sys.stdout.buffer.write(msgspec.json.encode(perform(msgspec.json.decode(sys.stdin.buffer.read(), type=Order))))
+    sys.stdout.buffer.write(
+        msgspec.json.encode(perform_order(msgspec.json.decode(sys.stdin.buffer.read(), type=Order)))
+    )
 
 
-def perform(order: Order) -> Answer:
+def perform_order(order: Order) -> Answer:
     """Order the certificate. The challenge is answered by the data plane, which knows the account's thumbprint."""
     waits: list[str] = []
     key = ec.generate_private_key(ec.SECP256R1())
     try:
-        chain = _order(order, _open_account(order, waits), _request(order.host, key))
+        chain = _order_certificate(order, _open_account(order, waits), _build_signing_request(order.host, key))
     except (errors.Error, messages.Error, requests.RequestException, ValueError, EngineError) as error:
-        return Answer(problem=truncated(_problem(error)), retry_after=_seconds(waits[-1]) if waits else 0.0)
+        return Answer(
+            problem=truncate_text(_describe_error(error)), retry_after=_parse_retry_after(waits[-1]) if waits else 0.0
+        )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return Answer(chain + private.decode())
 
 
 def _open_account(order: Order, waits: list[str]) -> client.ClientV2:
     """The authority, seen by the account of the order, which is created if it is new."""
-    network = _connect(order, waits)
+    network = _make_network(order, waits)
     server = client.ClientV2(client.ClientV2.get_directory(order.directory, network), network)
     try:
         server.new_account(messages.NewRegistration.from_data(email=order.email or None, terms_of_service_agreed=True))
-    except errors.ConflictError as known:
-        account = messages.RegistrationResource(uri=known.location, body=messages.Registration())
-        return client.ClientV2(server.directory, _connect(order, waits, account))
+    except errors.ConflictError as conflict:
+        account = messages.RegistrationResource(uri=conflict.location, body=messages.Registration())
+        return client.ClientV2(server.directory, _make_network(order, waits, account))
     return server
 
 
-def _connect(
+def _make_network(
     order: Order, waits: list[str], account: messages.RegistrationResource | None = None
 ) -> client.ClientNetwork:
     private = load_pem_private_key(order.account_key.encode(), None)
@@ -76,43 +80,45 @@ def _connect(
     return network
 
 
-def _order(order: Order, server: client.ClientV2, request: bytes) -> str:
-    found = server.new_order(request)
+def _order_certificate(order: Order, server: client.ClientV2, request: bytes) -> str:
+    order_resource = server.new_order(request)
     with ExitStack() as records:
-        for authorization in found.authorizations:
+        for authorization in order_resource.authorizations:
             if authorization.body.status == messages.STATUS_PENDING:
-                each = _challenge(order, authorization.body)
+                body = _select_challenge(order, authorization.body)
                 if order.hook:
-                    name = each.chall.validation_domain_name(authorization.body.identifier.value)
-                    value = each.chall.validation(server.net.key)
-                    records.enter_context(presented(order.hook, Path(order.presented), name, value))
-                server.answer_challenge(each, each.response(server.net.key))
+                    name = body.chall.validation_domain_name(authorization.body.identifier.value)
+                    value = body.chall.validation(server.net.key)
+                    records.enter_context(present_record(order.hook, Path(order.presented), name, value))
+                server.answer_challenge(body, body.response(server.net.key))
         # The library compares it with times without a zone.
         deadline = datetime.now() + timedelta(seconds=order.seconds)  # noqa: DTZ005
-        done = server.poll_and_finalize(found, deadline)
+        done = server.poll_and_finalize(order_resource, deadline)
     return str(done.fullchain_pem)
 
 
-def _challenge(order: Order, found: messages.Authorization) -> messages.ChallengeBody:
+def _select_challenge(order: Order, authorization: messages.Authorization) -> messages.ChallengeBody:
     """The challenge that is answered."""
     kind = challenges.DNS01 if order.hook else challenges.HTTP01
-    each = next((one for one in found.challenges if isinstance(one.chall, kind)), None)
-    if each is None:
+    body = next((one for one in authorization.challenges if isinstance(one.chall, kind)), None)
+    if body is None:
         raise ValueError(f"the authority offers no challenge {kind.typ} for {order.host}")
-    return each
+    return body
 
 
-def _request(host: str, key: ec.EllipticCurvePrivateKey) -> bytes:
+def _build_signing_request(host: str, key: ec.EllipticCurvePrivateKey) -> bytes:
     names = x509.SubjectAlternativeName([x509.DNSName(host)])
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name([])).add_extension(names, critical=False)
     return builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
 
-def _problem(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     match error:
         case errors.ValidationError():
-            found = (each for authorization in error.failed_authzrs for each in authorization.body.challenges)
-            details = "; ".join(str(each.error.detail) for each in found if each.error is not None)
+            bodies = (
+                challenge for authorization in error.failed_authzrs for challenge in authorization.body.challenges
+            )
+            details = "; ".join(str(body.error.detail) for body in bodies if body.error is not None)
             return f"the authority refused the challenge: {details}"
         case EngineError():
             return str(error)
@@ -136,7 +142,7 @@ def _note_wait(response: requests.Response, waits: list[str]) -> None:
         waits.append(value)
 
 
-def _seconds(text: str) -> float:
+def _parse_retry_after(text: str) -> float:
     """The seconds of a header Retry-After, which has a number or a date; 0 if it has neither."""
     from email.utils import parsedate_to_datetime
 

@@ -85,14 +85,14 @@ def load_account_key(path: Path) -> str:
     try:
         with open(open_regular(path, 0), "rb") as file:
             content = file.read(_LARGEST_KEY)
-        thumbprint(content.decode())
+        compute_thumbprint(content.decode())
     except (OSError, ValueError, AttributeError):
         message = f"{path} is not the key of an ACME account: restore it, or remove it for a new account"
         raise EngineError(message, reason=Reason.STATE_WRITE_FAILED) from None
     return content.decode()
 
 
-def thumbprint(account_key: str) -> str:
+def compute_thumbprint(account_key: str) -> str:
     """The thumbprint of the account (RFC 7638), with which a challenge is answered. Raises ValueError."""
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -101,9 +101,9 @@ def thumbprint(account_key: str) -> str:
     if not isinstance(key, EllipticCurvePrivateKey) or key.curve.name != "secp256r1":
         raise ValueError("no key of the curve P-256")
     numbers = key.public_key().public_numbers()
-    x, y = (_base64(each.to_bytes(32, "big")) for each in (numbers.x, numbers.y))
-    return _base64(sha256(f'{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}'.encode()).digest())
+    x, y = (_encode_base64(number.to_bytes(32, "big")) for number in (numbers.x, numbers.y))
+    return _encode_base64(sha256(f'{{"crv":"P-256","kty":"EC","x":"{x}","y":"{y}"}}'.encode()).digest())
 
 
-def _base64(content: bytes) -> str:
+def _encode_base64(content: bytes) -> str:
     return urlsafe_b64encode(content).rstrip(b"=").decode()

@@ -53,18 +53,18 @@ def next_order(host: str, validity: Validity | None, failures: Failures | None) 
     due = 0.0
     if validity is not None:
         life = validity.end - validity.start
-        due = validity.start + life * (RENEWED_AFTER - JITTER * _spread(host))
+        due = validity.start + life * (RENEWED_AFTER - JITTER * _compute_spread(host))
         due = max(due, validity.ordered + min(SHORTEST_LIFE, life * (RENEWED_AFTER - JITTER)))
     if failures is not None:
         first = FIRST_DELAY
         if validity is not None:
             first = min(first, max((validity.end - validity.start) / RETRIES, SHORTEST_DELAY))
         delay = min(first * 2.0 ** min(failures.count - 1, 16), LONGEST_DELAY)
-        delay *= 1 + JITTER * _spread(host)
+        delay *= 1 + JITTER * _compute_spread(host)
         due = max(due, failures.at + max(delay, min(failures.retry_after, LONGEST_WAIT)))
     return due
 
 
-def _spread(host: str) -> float:
+def _compute_spread(host: str) -> float:
     """A number from 0 to 1, always the same for ``host``."""
     return int.from_bytes(blake2b(host.encode(), digest_size=4).digest()) / 0xFFFF_FFFF

@@ -56,26 +56,26 @@ class CertificateDirectory:
     def refresh(self, remembered: Mapping[str, Certificate] = {}) -> None:
         """Read what changed. A directory that cannot be listed is a problem, and what was read before remains."""
         try:
-            pairs = _pairs(self.path)
+            pairs = _list_pairs(self.path)
         except OSError as error:
             self.problems = {str(self.path): f"it cannot be listed: {error.strerror}"}
             self.certificates = self.certificates or tuple(remembered.values())
             return
         self._entries = {pair: self._read(pair, remembered.get(str(pair.chain))) for pair in pairs[:MOST]}
-        found = self._entries.values()
-        self.certificates = tuple(each.certificate for each in found if each.certificate is not None)
-        self.problems = {str(pair.chain): each.problem for pair, each in self._entries.items() if each.problem}
+        entries = self._entries.values()
+        self.certificates = tuple(entry.certificate for entry in entries if entry.certificate is not None)
+        self.problems = {str(pair.chain): entry.problem for pair, entry in self._entries.items() if entry.problem}
         if len(pairs) > MOST:
             self.problems[str(self.path)] = f"it has more than {MOST:,} certificates; the first ones are used"
 
     def _read(self, pair: _Pair, remembered: Certificate | None) -> _Entry:
-        files = [each for each in pair if each is not None]
-        versions = tuple(_version(each) for each in files)
+        files = [path for path in pair if path is not None]
+        versions = tuple(_get_file_version(file) for file in files)
         former = self._entries.get(pair)
         if former is not None and former.versions == versions:
             return former
         try:
-            contents = [_content(each) for each in files]
+            contents = [_read_content(file) for file in files]
             return _Entry(versions, read_certificate(contents[0], str(pair.chain), *contents[1:]), "")
         except CertificateError as error:
             problem = str(error)
@@ -87,9 +87,9 @@ class CertificateDirectory:
         )
 
 
-def _pairs(directory: Path) -> list[_Pair]:
+def _list_pairs(directory: Path) -> list[_Pair]:
     """The files of each certificate in ``directory``, by name. Raises OSError."""
-    found = []
+    pairs = []
     names = sorted(os.listdir(directory))
     for name in names:
         path = directory / name
@@ -97,31 +97,31 @@ def _pairs(directory: Path) -> list[_Pair]:
             continue
         if path.is_dir():
             if (path / _CHAIN).exists():
-                found.append(_Pair(path / _CHAIN, path / _KEY))
+                pairs.append(_Pair(path / _CHAIN, path / _KEY))
         elif path.suffix in _ENDINGS:
             key = path.with_suffix(".key")
-            found.append(_Pair(path, key if key.name in names else None))
-    return found
+            pairs.append(_Pair(path, key if key.name in names else None))
+    return pairs
 
 
-def _version(path: Path) -> _Version | str:
+def _get_file_version(path: Path) -> _Version | str:
     """The version of the file; the error if it is unknown."""
     try:
-        found = path.stat()
+        stat_result = path.stat()
     except OSError as error:
         return str(error.strerror)
-    return _Version(found.st_ino, found.st_size, found.st_mtime_ns)
+    return _Version(stat_result.st_ino, stat_result.st_size, stat_result.st_mtime_ns)
 
 
-def _content(path: Path) -> bytes:
+def _read_content(path: Path) -> bytes:
     """The content of a regular file, up to the largest size. Raises CertificateError and OSError.
 
     Links are followed, as certbot makes them. A pipe or a device is refused without a wait for its content.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", buffering=0) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
+        stat_result = os.fstat(file.fileno())
+        if not stat.S_ISREG(stat_result.st_mode):
             raise CertificateError(f"{path.name} is not a regular file")
-        if found.st_size > LARGEST:
+        if stat_result.st_size > LARGEST:
             raise CertificateError(f"{path.name} is larger than 1 MiB")
         return file.read(LARGEST) or b""

@@ -47,17 +47,17 @@ class FormerCertificates:
                     self._found[former.host] = former
         return self._found
 
-    def replace(self, wanted: Mapping[str, Former]) -> None:
-        """Remember ``wanted`` and nothing else: a private key stays on the disk only as long as it may serve."""
+    def replace(self, certificates: Mapping[str, Former]) -> None:
+        """Remember ``certificates`` and nothing else: a private key stays on the disk only as long as it may serve."""
         before = self.by_host()
         with suppress(EngineError):  # without room on the disk, they are remembered until the daemon ends
-            for host in wanted:
-                if before.get(host) != wanted[host]:
-                    write_atomic(self._path(host), msgspec.json.encode(wanted[host]), 0o600)
+            for host in certificates:
+                if before.get(host) != certificates[host]:
+                    write_atomic(self._path(host), msgspec.json.encode(certificates[host]), 0o600)
         with suppress(OSError):
-            for host in before.keys() - wanted.keys():
+            for host in before.keys() - certificates.keys():
                 self._path(host).unlink(missing_ok=True)
-        self._found = dict(wanted)
+        self._found = dict(certificates)
 
     def _path(self, host: str) -> Path:
         return self._directory / f"{sha256(host.encode()).hexdigest()[:32]}.json"

@@ -51,17 +51,20 @@ def read_certificate(content: bytes, source: str, key: bytes = b"") -> Certifica
     """
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-    chain = _certificates(content)
+    chain = _load_certificates(content)
     private = _private_key(key or content)
     form = (Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     public = private.public_key().public_bytes(*form)
-    own = next((each for each in chain if each.public_key().public_bytes(*form) == public), None)
+    own = next((certificate for certificate in chain if certificate.public_key().public_bytes(*form) == public), None)
     if own is None:
         raise CertificateError("the private key belongs to another certificate")
-    names = _names(own)
+    names = _list_dns_names(own)
     if not names:
         raise CertificateError("the certificate has no DNS name (subjectAltName)")
-    written = b"".join(each.public_bytes(Encoding.PEM) for each in (own, *(each for each in chain if each is not own)))
+    written = b"".join(
+        member.public_bytes(Encoding.PEM)
+        for member in (own, *(certificate for certificate in chain if certificate is not own))
+    )
     written += private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     start, end = own.not_valid_before_utc.timestamp(), own.not_valid_after_utc.timestamp()
     return Certificate(names, start, end, source, written.decode(), sha256(written).hexdigest()[:32])
@@ -76,17 +79,17 @@ def read_secret(value: SecretValue, source: str) -> Certificate:
 def secret_parts(value: SecretValue, *names: str) -> list[bytes]:
     """The texts of a secret, as far as it has them."""
     content = value.content if isinstance(value.content, dict) else {"payload": value.content}
-    return [each.encode() for name in names if isinstance(each := content.get(name), str)]
+    return [part.encode() for name in names if isinstance(part := content.get(name), str)]
 
 
 def read_authorities(content: bytes) -> str:
     """The certificates of the authorities in ``content``, as PEM that is written anew. Raises CertificateError."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    return "".join(each.public_bytes(Encoding.PEM).decode() for each in _certificates(content))
+    return "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in _load_certificates(content))
 
 
-def _certificates(content: bytes) -> list[Parsed]:
+def _load_certificates(content: bytes) -> list[Parsed]:
     from cryptography.x509 import load_pem_x509_certificates
 
     if len(content) > LARGEST:
@@ -114,13 +117,13 @@ def _private_key(content: bytes) -> PrivateKeyTypes:
         raise CertificateError("its private key is damaged, or of an unknown type") from None
 
 
-def _names(certificate: Parsed) -> tuple[str, ...]:
+def _list_dns_names(certificate: Parsed) -> tuple[str, ...]:
     """The DNS names, lower-case; one of another form cannot be a host name, and is left out."""
     from cryptography.x509 import DNSName, ExtensionNotFound, SubjectAlternativeName
 
     try:
-        found = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
-        names = {name.lower().rstrip(".") for name in found.get_values_for_type(DNSName)}
+        alternative_name = certificate.extensions.get_extension_for_class(SubjectAlternativeName).value
+        names = {name.lower().rstrip(".") for name in alternative_name.get_values_for_type(DNSName)}
     except (ExtensionNotFound, ValueError):
         return ()
     return tuple(sorted(name for name in names if len(name) <= _LONGEST_NAME and _NAME.fullmatch(name)))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
-from reconciler.times import iso
+from reconciler.times import format_iso_time
 
 SOON_SECONDS = 14 * 86_400.0
 """Seconds before its end in which a certificate expires soon."""
@@ -42,26 +42,26 @@ class Selection(NamedTuple):
     problems: dict[str, str]
 
 
-def select(hosts: Iterable[str], certificates: Iterable[Certificate], now: float) -> Selection:
+def select_certificates(hosts: Iterable[str], certificates: Iterable[Certificate], now: float) -> Selection:
     """The best certificate for each of ``hosts``, which are lower-case; ``now`` is in seconds of the epoch.
 
     A host ``*.NAME`` needs a certificate for that wildcard. One for the name itself is better than a wildcard, then
     the one that is valid for the longest time. One that has expired, or is not valid yet, is never served.
     """
     by_name: dict[str, list[Certificate]] = {}
-    for each in certificates:
-        for name in each.names:
-            by_name.setdefault(name, []).append(each)
-    found = Selection({}, {})
+    for candidate in certificates:
+        for name in candidate.names:
+            by_name.setdefault(name, []).append(candidate)
+    selection = Selection({}, {})
     for host in sorted(set(hosts)):
         names = (host, f"*.{host.partition('.')[2]}")
-        usable = ((name, _best(by_name.get(name, ()), now)) for name in names)
-        best = next((Match(name, each) for name, each in usable if each is not None), None)
+        usable = ((name, _select_best_certificate(by_name.get(name, ()), now)) for name in names)
+        best = next((Match(name, certificate) for name, certificate in usable if certificate is not None), None)
         if best is not None:
-            found.serving[host] = best
+            selection.serving[host] = best
         else:
-            found.problems[host] = _problem(host, names, by_name, now)
-    return found
+            selection.problems[host] = _describe_problem(host, names, by_name, now)
+    return selection
 
 
 def expires_soon(certificate: Certificate, now: float) -> bool:
@@ -70,16 +70,16 @@ def expires_soon(certificate: Certificate, now: float) -> bool:
     return certificate.not_after - now <= min(SOON_SECONDS, life * SOON_SHARE)
 
 
-def _best(certificates: Iterable[Certificate], now: float) -> Certificate | None:
-    valid = (each for each in certificates if each.not_before <= now < each.not_after)
-    return max(valid, key=lambda each: (each.not_after, each.digest), default=None)
+def _select_best_certificate(certificates: Iterable[Certificate], now: float) -> Certificate | None:
+    valid = (certificate for certificate in certificates if certificate.not_before <= now < certificate.not_after)
+    return max(valid, key=lambda candidate: (candidate.not_after, candidate.digest), default=None)
 
 
-def _problem(host: str, names: tuple[str, str], by_name: Mapping[str, list[Certificate]], now: float) -> str:
-    known = [each for name in names for each in by_name.get(name, ())]
-    if not known:
+def _describe_problem(host: str, names: tuple[str, str], by_name: Mapping[str, list[Certificate]], now: float) -> str:
+    certificates = [certificate for name in names for certificate in by_name.get(name, ())]
+    if not certificates:
         return f"no certificate is for {host}"
-    last = max(known, key=lambda each: each.not_after)
+    last = max(certificates, key=lambda candidate: candidate.not_after)
     if last.not_after <= now:
-        return f"the certificate for {host} in {last.source} expired at {iso(last.not_after)}"
-    return f"the certificate for {host} in {last.source} is not valid before {iso(last.not_before)}"
+        return f"the certificate for {host} in {last.source} expired at {format_iso_time(last.not_after)}"
+    return f"the certificate for {host} in {last.source} is not valid before {format_iso_time(last.not_before)}"

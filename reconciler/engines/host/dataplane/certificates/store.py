@@ -19,15 +19,15 @@ from reconciler.engines.host.dataplane.certificates.pem import (
     read_secret,
     secret_parts,
 )
-from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions, select
+from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions, select_certificates
 from reconciler.engines.protocol import SecretReader
 from reconciler.engines.workload.routing.table import HTTPS, RouteTable
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Tls
 from reconciler.model.kinds.secret import SecretValue
-from reconciler.printable import printable
-from reconciler.times import iso
+from reconciler.printable import escape_text
+from reconciler.times import format_iso_time
 
 REFRESH_SECONDS = 60.0
 """Seconds between two reads of files and secrets that no other change demands."""
@@ -173,8 +173,8 @@ class CertificateStore:
 
     def domain_of(self, host: str) -> str:
         """The domain that declares ``host``; "" for an endpoint of a workload."""
-        found = self._hosts.get(host)
-        return found.domain if found is not None else ""
+        secure_host = self._hosts.get(host)
+        return secure_host.domain if secure_host is not None else ""
 
     async def update(self, table: RouteTable) -> None:
         """Find the certificates for ``table``, if it is another one or files may have changed."""
@@ -182,12 +182,12 @@ class CertificateStore:
         if table is self._table and now < self._due:
             return
         self._table, self._due = table, now + REFRESH_SECONDS
-        found = await asyncio.to_thread(self._find, table)
-        if found.served != self.served:
-            self.served = found.served
-        self._proofs.want(found.domains)
+        selection = await asyncio.to_thread(self._find, table)
+        if selection.served != self.served:
+            self.served = selection.served
+        self._proofs.want(selection.domains)
         if self._issuer is not None:
-            self._issuer.want(found.ordered, found.dns)
+            self._issuer.want(selection.ordered, selection.dns)
         if self._directory is not None:
             for path, problem in self._directory.problems.items():
                 if self._reported.get(path) != problem:
@@ -200,34 +200,34 @@ class CertificateStore:
         shared: tuple[Certificate, ...] = ()
         if self._directory is not None:
             formers = self._formers(self._directory.path)
-            self._directory.refresh({each.certificate.source: each.certificate for each in formers})
+            self._directory.refresh({former.certificate.source: former.certificate for former in formers})
             shared = self._directory.certificates
         now = self._clock.now()
         hosts, options, own, with_secrets = self._declared(now, problems)
-        serving = select(hosts, shared, now).serving | own
+        serving = select_certificates(hosts, shared, now).serving | own
         ordered: dict[str, str] = {}
         not_renewed: dict[str, str] = {}
         if self._issuer is not None:
             lacking_own = (host for host in hosts.keys() - serving.keys() if self._is_issued(host))
             ordered = {host: self._proof_domain(host, hosts[host]) for host in lacking_own}
-            issued = select(ordered.keys(), self._issuer.certificates, now).serving
+            issued = select_certificates(ordered.keys(), self._issuer.certificates, now).serving
             serving = self._issued_before(ordered.keys(), now) | issued | serving
             renewed = ordered.keys() & serving.keys()
             not_renewed = {host: text for host, text in self._issuer.problems.items() if host in renewed}
         # What is ordered has its certificate from the directory of issued ones, or had.
-        files = {each.source for each in shared}
-        of_files = {host for host, found in serving.items() if host in ordered or found.certificate.source in files}
+        files = {certificate.source for certificate in shared}
+        of_files = {host for host, match in serving.items() if host in ordered or match.certificate.source in files}
         self._remember(with_secrets | of_files, serving, options)
-        domains = {each.domain for each in table.sites} | {each.domain for each in table.streams}
+        domains = {site.domain for site in table.sites} | {stream.domain for stream in table.streams}
         domains.discard("")
         unverified = {name: text for name, text in self._proofs.unproven.items() if name in domains}
-        lacking = select(hosts.keys() - serving.keys(), shared, now).problems
+        lacking = select_certificates(hosts.keys() - serving.keys(), shared, now).problems
         reasons = {host: self._why(host, hosts[host], problem) for host, problem in lacking.items()}
         without_domain = {host: reason for host, reason in reasons.items() if not hosts[host].domain}
         by_domain: dict[str, dict[str, str]] = {}
         for host, reason in reasons.items():
             by_domain.setdefault(hosts[host].domain, {})[host] = reason
-        missing = {domain: list(without_tls(each)) for domain, each in by_domain.items()}
+        missing = {domain: list(without_tls(host_reasons)) for domain, host_reasons in by_domain.items()}
         parts = _by_domain(problems), _by_domain(missing)
         awaited = frozenset(text for texts in parts[1].values() for text in texts if text.endswith(_AWAITED))
         served = Served(serving, options, *parts, unverified, not_renewed, without_domain, reasons, awaited)
@@ -241,8 +241,8 @@ class CertificateStore:
         """What domains declare; ``problems`` gets why that cannot be served."""
         declared = _Declared(dict(self._hosts), {}, {}, set())
         by_tls: dict[Tls, list[str]] = {}
-        for host, each in self._hosts.items():
-            by_tls.setdefault(each.tls, []).append(host)
+        for host, secure_host in self._hosts.items():
+            by_tls.setdefault(secure_host.tls, []).append(host)
         for tls, names in by_tls.items():
             domains = {self._hosts[name].domain for name in names}
             if tls.server_certificate is not None or tls.client_certificate is not None:
@@ -252,7 +252,7 @@ class CertificateStore:
             except (EngineError, CertificateError) as error:
                 self._serve_former(tls, names, declared, now)
                 stays = "what was served before stays" if declared.hosts.keys() >= {*names} else "TLS is not served"
-                _add(problems, domains, f"{stays}: {error}")
+                _add_problem(problems, domains, f"{stays}: {error}")
                 continue
             self._serve_own(tls, names, declared, problems)
             if options != TlsOptions():
@@ -279,62 +279,68 @@ class CertificateStore:
         """Serve ``names`` with the certificate of their domain, or with the one before if that cannot be used."""
         now, domains = self._clock.now(), {self._hosts[name].domain for name in names}
         faults: dict[str, list[str]] = {}
-        serving = select(names, self._own(tls, domains, faults), now).serving
+        serving = select_certificates(names, self._own(tls, domains, faults), now).serving
         declared.serving.update(serving)
         lacking = names if tls.server_certificate is not None else []
         former = self._former.by_host()
-        found = {name: former[name].match(now) for name in lacking if name in former and name not in serving}
-        stays = {name: match for name, match in found.items() if match is not None}
+        matches = {name: former[name].match(now) for name in lacking if name in former and name not in serving}
+        stays = {name: match for name, match in matches.items() if match is not None}
         declared.serving.update(stays)
         for domain, texts in faults.items():
             note = "; the one before stays in service" if stays else ""
-            _add(problems, {domain}, f"{'; '.join(texts)}{note}")
+            _add_problem(problems, {domain}, f"{'; '.join(texts)}{note}")
 
     def _issued_before(self, hosts: Collection[str], now: float) -> dict[str, Match]:
         """The certificates of ``hosts`` that were issued, should their files be damaged now."""
-        formers = (each for each in self._formers(self._folders.former.parent) if each.host in hosts)
-        found = {each.host: each.match(now) for each in formers}
-        return {host: match for host, match in found.items() if match is not None}
+        formers = (former for former in self._formers(self._folders.former.parent) if former.host in hosts)
+        matches = {former.host: former.match(now) for former in formers}
+        return {host: match for host, match in matches.items() if match is not None}
 
     def _formers(self, folder: Path) -> Iterator[Former]:
         """What hosts were served with last, of the files below ``folder``, the oldest first."""
-        for each in sorted(self._former.by_host().values(), key=lambda each: each.certificate.not_before):
-            if folder in Path(each.certificate.source).parents:
-                yield each
+        for former in sorted(self._former.by_host().values(), key=lambda former: former.certificate.not_before):
+            if folder in Path(former.certificate.source).parents:
+                yield former
 
     def _remember(self, hosts: Iterable[str], serving: Mapping[str, Match], options: Mapping[str, TlsOptions]) -> None:
         """Remember what ``hosts`` are served with, and at a start of the daemon also what others were.
 
         Workloads and domains become known one by one.
         """
-        found = {host: serving[host] for host in hosts if host in serving}
-        wanted = {host: Former(host, *match, options.get(host, TlsOptions())) for host, match in found.items()}
+        matches = {host: serving[host] for host in hosts if host in serving}
+        formers = {host: Former(host, *match, options.get(host, TlsOptions())) for host, match in matches.items()}
         if self._clock.monotonic() < self._opened + REFRESH_SECONDS:
-            wanted = {host: each for host, each in self._former.by_host().items() if host not in self._hosts} | wanted
-        self._former.replace(wanted)
+            formers = {
+                host: former for host, former in self._former.by_host().items() if host not in self._hosts
+            } | formers
+        self._former.replace(formers)
 
-    def _why(self, host: str, found: SecureHost, problem: str) -> str:
+    def _why(self, host: str, secure_host: SecureHost, problem: str) -> str:
         """Why a host has no certificate that can be served."""
         if self._issuer is not None and self._is_issued(host):
-            unproven = self._proofs.unproven.get(self._proof_domain(host, found))
+            unproven = self._proofs.unproven.get(self._proof_domain(host, secure_host))
             problem = unproven or self._issuer.problems.get(host) or self._awaited_text(host)
         return problem
 
     def _awaited_text(self, host: str) -> str:
         """That the certificate of ``host`` is ordered; when the former one expired, if there was one."""
-        ends = [each.not_after for each in self._issuer.certificates if host in each.names] if self._issuer else []
-        return f"its certificate expired at {iso(max(ends))}, {_RENEWED}" if ends else _AWAITED
+        ends = (
+            [certificate.not_after for certificate in self._issuer.certificates if host in certificate.names]
+            if self._issuer
+            else []
+        )
+        return f"its certificate expired at {format_iso_time(max(ends))}, {_RENEWED}" if ends else _AWAITED
 
-    def _proof_domain(self, host: str, found: SecureHost) -> str:
-        if found.domain:
-            return found.domain
+    def _proof_domain(self, host: str, secure_host: SecureHost) -> str:
+        if secure_host.domain:
+            return secure_host.domain
         return self._endpoint_domain if host.endswith(f".{self._endpoint_domain}") else host.partition(".")[2]
 
     def _options(self, tls: Tls) -> TlsOptions:
         """The options of a domain's port. Raises EngineError and CertificateError: without them nothing is served."""
         ciphers = known_ciphers(tls.cipher_suites)
         if tls.cipher_suites and not ciphers:
-            raise CertificateError(f"OpenSSL knows none of the ciphers {printable(', '.join(tls.cipher_suites))}")
+            raise CertificateError(f"OpenSSL knows none of the ciphers {escape_text(', '.join(tls.cipher_suites))}")
         authorities = ""
         if tls.client_certificate is not None:
             link = tls.client_certificate.secret_link
@@ -348,18 +354,20 @@ class CertificateStore:
         """The certificate that a domain's port names; another one is better than none if it cannot be used."""
         unknown = set(tls.cipher_suites) - set(known_ciphers(tls.cipher_suites))
         if unknown:
-            _add(problems, domains, f"OpenSSL does not know the ciphers {printable(', '.join(sorted(unknown)))}")
+            _add_problem(
+                problems, domains, f"OpenSSL does not know the ciphers {escape_text(', '.join(sorted(unknown)))}"
+            )
         if tls.server_certificate is None:
             return []
         link = tls.server_certificate.secret_link
         try:
-            found = read_secret(self._secret(link), link)
+            certificate = read_secret(self._secret(link), link)
         except (EngineError, CertificateError) as error:
-            _add(problems, domains, f"the server certificate {link}: {error}")
+            _add_problem(problems, domains, f"the server certificate {link}: {error}")
             return []
-        if not found.not_before <= self._clock.now() < found.not_after:
-            _add(problems, domains, f"the server certificate {link} has expired, or is not valid yet")
-        return [found]
+        if not certificate.not_before <= self._clock.now() < certificate.not_after:
+            _add_problem(problems, domains, f"the server certificate {link} has expired, or is not valid yet")
+        return [certificate]
 
     def _secret(self, link: str) -> SecretValue:
         """The data of a secret. Raises EngineError."""
@@ -383,8 +391,8 @@ def known_ciphers(ciphers: Iterable[str]) -> tuple[str, ...]:
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.set_ciphers("ALL:@SECLEVEL=0")
-    known = {each["name"] for each in context.get_ciphers()}
-    return tuple(each for each in ciphers if each in known)
+    supported = {get_cipher["name"] for get_cipher in context.get_ciphers()}
+    return tuple(cipher for cipher in ciphers if cipher in supported)
 
 
 def secure_hosts(table: RouteTable, problems: dict[str, list[str]]) -> Iterator[tuple[str, SecureHost]]:
@@ -392,27 +400,27 @@ def secure_hosts(table: RouteTable, problems: dict[str, list[str]]) -> Iterator[
 
     One whose ports want different TLS is left out: the handshake shows the name, and not the port.
     """
-    sites = {each.id: each for each in table.sites}
-    found: dict[str, SecureHost] = {}
+    sites = {site.id: site for site in table.sites}
+    hosts: dict[str, SecureHost] = {}
     refused = set()
-    for place, entry in table.hosts.items():
-        host, _, number = place.rpartition(":")
+    for address, entry in table.hosts.items():
+        host, _, number = address.rpartition(":")
         site = sites.get(entry.site)
         if host == "*" or (not site.secure if site is not None else int(number) != HTTPS):
             continue
         name = f"*{host}" if host.startswith(".") else host
         mine = SecureHost(site.tls, site.domain, site.dns) if site is not None else SecureHost()
-        if found.setdefault(name, mine).tls != mine.tls:
+        if hosts.setdefault(name, mine).tls != mine.tls:
             refused.add(name)
-            _add(problems, {mine.domain}, f"{name} is not served with TLS: its ports have different `tls`")
-    yield from ((name, each) for name, each in found.items() if name not in refused)
+            _add_problem(problems, {mine.domain}, f"{name} is not served with TLS: its ports have different `tls`")
+    yield from ((name, host) for name, host in hosts.items() if name not in refused)
 
 
-def _add(problems: dict[str, list[str]], domains: Iterable[str], text: str) -> None:
+def _add_problem(problems: dict[str, list[str]], domains: Iterable[str], text: str) -> None:
     for domain in domains:
         problems.setdefault(domain, []).append(text)
 
 
 def _by_domain(problems: Mapping[str, list[str]]) -> dict[str, tuple[str, ...]]:
     """``problems`` without those of endpoints of workloads, which no domain declares."""
-    return {name: tuple(dict.fromkeys(each)) for name, each in problems.items() if name}
+    return {name: tuple(dict.fromkeys(texts)) for name, texts in problems.items() if name}

@@ -16,7 +16,7 @@ from reconciler.engines.host.dataplane.haproxy.tls import (
     LiveTls,
     TlsEntry,
     challenge_answer,
-    entries,
+    make_tls_entries,
     read_live_tls,
     render_files,
     render_list,
@@ -45,20 +45,20 @@ class LiveCertificates:
         self._wanted: Sequence[TlsEntry] = ()
         master.restore_with(self._restore)
 
-    def write(self, wanted: Sequence[TlsEntry]) -> None:
+    def write(self, tls_entries: Sequence[TlsEntry]) -> None:
         """Write what the next worker serves. Raises EngineError, and then the former list remains."""
-        text = render_list(wanted)
+        text = render_list(tls_entries)
         if text == self._written:
             return
         try:
             make_directory(self._directory / FOLDER)
         except OSError as error:
             raise write_error(f"{self._directory / FOLDER} cannot be used", error) from None
-        for path, content in render_files(wanted).items():
+        for path, content in render_files(tls_entries).items():
             if not has_content(self._directory / path, content):
                 write_atomic(self._directory / path, content.encode(), 0o600)
         write_atomic(self._directory / LIST, text.encode(), 0o600)
-        self._written, self._wanted = text, wanted
+        self._written, self._wanted = text, tls_entries
 
     def _restore(self) -> None:
         """Write the files again that another program has damaged. Raises EngineError."""
@@ -66,30 +66,30 @@ class LiveCertificates:
             self._written = None
             self.write(self._wanted)
 
-    async def bring(self, wanted: Sequence[TlsEntry]) -> bool:
-        """Bring the live worker to ``wanted`` without a reload; return False if only a reload does it.
+    async def bring(self, tls_entries: Sequence[TlsEntry]) -> bool:
+        """Bring the live worker to ``tls_entries`` without a reload; return False if only a reload does it.
 
         Raises EngineError.
         """
-        text, now = render_list(wanted), self._clock.monotonic()
+        text, now = render_list(tls_entries), self._clock.monotonic()
         if text == self._served and now < self._compared_at + COMPARE_SECONDS:
             return True
         self._compared_at = now
-        for command in tls_commands(wanted, await self._read()):
+        for command in tls_commands(tls_entries, await self._read()):
             await self._master.ask(command)
         live = await self._read()
-        complete = live.entries.keys() == {(each.file, each.name) for each in wanted}
+        complete = live.entries.keys() == {(tls_entry.file, tls_entry.name) for tls_entry in tls_entries}
         self._served = text if complete else None
         if complete:
-            self._remove_others(wanted)
+            self._remove_others(tls_entries)
         return complete
 
     async def _read(self) -> LiveTls:
-        return read_live_tls(*[await self._master.ask(each) for each in SHOW])
+        return read_live_tls(*[await self._master.ask(text) for text in SHOW])
 
-    def _remove_others(self, wanted: Sequence[TlsEntry]) -> None:
+    def _remove_others(self, tls_entries: Sequence[TlsEntry]) -> None:
         """Remove the files that no worker needs any more: a private key stays on the disk only as long as it serves."""
-        names = {LIST, *render_files(wanted)}
+        names = {LIST, *render_files(tls_entries)}
         with suppress(OSError):
             for path in list_paths(self._directory / FOLDER, "*"):
                 if f"{FOLDER}/{path.name}" not in names:
@@ -131,13 +131,13 @@ class RouteCertificates:
         await self._store.update(table)
         if (served := self.served) is self._served:
             return
-        found = entries(served.certificates, served.options)
+        tls_entries = make_tls_entries(served.certificates, served.options)
         try:
-            self._live.write(found)
+            self._live.write(tls_entries)
         except EngineError as error:
             self.error = str(error)
             return
-        self.error, self._served, self._wanted = "", served, found
+        self.error, self._served, self._wanted = "", served, tls_entries
         self.hosts = frozenset(served.certificates)
 
     async def bring(self) -> None:

@@ -27,20 +27,20 @@ class RouteChecks:
 
     async def usable(self, table: RouteTable) -> RouteTable:
         """``table`` without what HAProxy refuses, which becomes problems of domains. Raises EngineError."""
-        faults = {each.id: fault_of(each) for each in table.rules}
-        lines = {each.id: list(_rule_lines(table, each)) for each in table.rules if not faults[each.id]}
-        origins = {each.id: list(origin_lines(each.cors)) for each in table.sites if each.cors is not None}
-        await self._check({line for found in (*lines.values(), *origins.values()) for line in found})
+        faults = {rule.id: fault_of(rule) for rule in table.rules}
+        lines = {rule.id: list(_rule_lines(table, rule)) for rule in table.rules if not faults[rule.id]}
+        origins = {site.id: list(origin_lines(site.cors)) for site in table.sites if site.cors is not None}
+        await self._check({line for texts in (*lines.values(), *origins.values()) for line in texts})
         problems: dict[str, list[str]] = {name: list(texts) for name, texts in table.problems.items()}
         verdicts = {name: fault or self._refusal(lines[name]) for name, fault in faults.items()}
         refused = {name: why for name, why in verdicts.items() if why}
-        bad_sites = {each.id: why for each in table.sites if (why := self._cors_fault(each, origins.get(each.id, [])))}
-        for each, why in (*refused.items(), *bad_sites.items()):
-            site, _, number = each.partition("/")
+        bad_sites = {site.id: why for site in table.sites if (why := self._cors_fault(site, origins.get(site.id, [])))}
+        for text, why in (*refused.items(), *bad_sites.items()):
+            site, _, number = text.partition("/")
             what = f"route {int(number) + 1}" if number else "CORS"
             domain, _, port = site.rpartition(":")
             problems.setdefault(domain, []).append(f"{what} of port {port} is left out: {why}")
-        return _without(table, refused.keys(), bad_sites.keys(), problems)
+        return _remove_rules(table, refused.keys(), bad_sites.keys(), problems)
 
     def _cors_fault(self, site: Site, lines: Iterable[str]) -> str:
         if site.cors is not None and not all(map(usable_origin, site.cors.allow_origins)):
@@ -48,21 +48,21 @@ class RouteChecks:
         return self._refusal(lines)
 
     def _refusal(self, lines: Iterable[str]) -> str:
-        return next((why for each in lines if (why := self._verdicts.get(each, ""))), "")
+        return next((why for line in lines if (why := self._verdicts.get(line, ""))), "")
 
     async def _check(self, lines: set[str]) -> None:
         if len(self._verdicts) > _MOST_KNOWN:
             self._verdicts.clear()
         new = sorted(line for line in lines if line not in self._verdicts)
-        for each in new:
-            self._verdicts[each] = "it is too long" if len(each) > LONGEST_LINE else ""
-        while new := [each for each in new if not self._verdicts[each]]:
+        for new_line in new:
+            self._verdicts[new_line] = "it is too long" if len(new_line) > LONGEST_LINE else ""
+        while new := [text for text in new if not self._verdicts[text]]:
             alerts = _ALERT.findall(await self._master.check_text("\n".join([*_START, *new, ""])))
             places = [(int(number) - len(_START) - 1, why.strip()) for number, why in alerts]
-            found = [(at, why) for at, why in places if 0 <= at < len(new)]
-            for at, why in found:
+            refusals = [(at, why) for at, why in places if 0 <= at < len(new)]
+            for at, why in refusals:
                 self._verdicts[new[at]] = f"HAProxy refuses it: {why}"
-            if not found:
+            if not refusals:
                 break
 
 
@@ -72,18 +72,18 @@ def _rule_lines(table: RouteTable, rule: Rule) -> Iterator[str]:
     yield from change_lines(rule)
 
 
-def _without(
+def _remove_rules(
     table: RouteTable, rules: Iterable[str], sites: Iterable[str], problems: dict[str, list[str]]
 ) -> RouteTable:
     left_out, bare = set(rules), set(sites)
     if not left_out and not bare:
         return table
 
-    def remaining(found: tuple[Rule, ...]) -> tuple[Rule, ...]:
-        return tuple(each for each in found if each.id not in left_out)
+    def remaining(entries: tuple[Rule, ...]) -> tuple[Rule, ...]:
+        return tuple(rule for rule in entries if rule.id not in left_out)
 
-    def shown(found: tuple[Site, ...]) -> tuple[Site, ...]:
-        return tuple(replace(each, cors=None) if each.id in bare else each for each in found)
+    def shown(entries: tuple[Site, ...]) -> tuple[Site, ...]:
+        return tuple(replace(site, cors=None) if site.id in bare else site for site in entries)
 
     def reduced(outside: Outside) -> Outside:
         return replace(outside, rules=remaining(outside.rules), sites=shown(outside.sites))
@@ -92,6 +92,6 @@ def _without(
         table,
         rules=remaining(table.rules),
         sites=shown(table.sites),
-        workloads={key: reduced(each) for key, each in table.workloads.items()},
+        workloads={key: reduced(outside) for key, outside in table.workloads.items()},
         problems={name: tuple(texts) for name, texts in problems.items()},
     )

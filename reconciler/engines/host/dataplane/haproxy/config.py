@@ -174,53 +174,56 @@ class ProxyOptions(msgspec.Struct, frozen=True):
     limits: ConnectionLimits = ConnectionLimits()
 
 
-def encode(text: str) -> str:
+def encode_name(text: str) -> str:
     """``text`` in letters, digits and hyphens, all else as ``_`` with two hexadecimal digits a byte."""
-    return "".join(each if each in _WORDS else "".join(f"_{byte:02x}" for byte in each.encode()) for each in text)
+    return "".join(
+        character if character in _WORDS else "".join(f"_{byte:02x}" for byte in character.encode())
+        for character in text
+    )
 
 
 @lru_cache(maxsize=8192)
 def backend_name(key: Key, port: int = 0) -> str:
     """The name of the backend of a workload's first port (0), or of another one."""
-    return f"{encode(key.gvc)}:{encode(key.name)}{f':{port}' if port else ''}"
+    return f"{encode_name(key.gvc)}:{encode_name(key.name)}{f':{port}' if port else ''}"
 
 
 def decode_key(name: str) -> Key:
     """The workload of the backend ``name``."""
     gvc, workload, *_ = name.split(":")
-    return Key(Kind.WORKLOAD, _decode(gvc), _decode(workload))
+    return Key(Kind.WORKLOAD, _decode_name(gvc), _decode_name(workload))
 
 
 def decode_name(name: str) -> str:
     """The replica of the server ``name``."""
-    return _decode(name)
+    return _decode_name(name)
 
 
-def server(endpoint: Endpoint, port: int, limit: int) -> Server | None:
+def make_server(endpoint: Endpoint, port: int, limit: int) -> Server | None:
     """The server for a ready replica; None if it has no address for ``port``."""
     host, _, number = endpoint.ports.get(str(port), "").rpartition(":")
     try:
         address = f"{ip_address(host.strip('[]'))}:{int(number)}"
-        return Server(encode(endpoint.name), address, limit, version=endpoint.version)
+        return Server(encode_name(endpoint.name), address, limit, version=endpoint.version)
     except ValueError:
         return None
 
 
-def add_server(backend: Backend, each: Server) -> str:
+def add_server(backend: Backend, server: Server) -> str:
     """The words that define a server, in the file and for the command ``add server``."""
-    limit = f" maxconn {each.limit}" if each.limit else ""
-    weight = f" weight {each.weight}" if each.weight != 1 else ""
-    return f"{each.address}{limit}{weight}{_protocol(backend.service)}"
+    limit = f" maxconn {server.limit}" if server.limit else ""
+    weight = f" weight {server.weight}" if server.weight != 1 else ""
+    return f"{server.address}{limit}{weight}{_format_protocol(backend.service)}"
 
 
 def add_self(backend: Backend) -> str:
     """As ``add_server``, of the server that is the address of the workload itself."""
-    return f"{ADDRESS}:{backend.port} weight 0 source {PASSED}{_protocol(backend.service)}"
+    return f"{ADDRESS}:{backend.port} weight 0 source {PASSED}{_format_protocol(backend.service)}"
 
 
 def add_wait(backend: Backend) -> str:
     """As ``add_server``, of the server in whose queue requests wait."""
-    return f"{ADDRESS}:{backend.port} backup {QUEUE}{_protocol(backend.service)}"
+    return f"{ADDRESS}:{backend.port} backup {QUEUE}{_format_protocol(backend.service)}"
 
 
 def mode_of(service: Service) -> str:
@@ -228,11 +231,11 @@ def mode_of(service: Service) -> str:
     return TCP if service.protocol == "tcp" else HTTP
 
 
-def _protocol(service: Service) -> str:
+def _format_protocol(service: Service) -> str:
     return " proto h2" if service.protocol in ("http2", "grpc") else ""
 
 
-def _decode(text: str) -> str:
+def _decode_name(text: str) -> str:
     head, *coded = text.split("_")
-    whole = head.encode() + b"".join(bytes.fromhex(each[:2]) + each[2:].encode() for each in coded)
+    whole = head.encode() + b"".join(bytes.fromhex(text[:2]) + text[2:].encode() for text in coded)
     return whole.decode()

@@ -13,20 +13,20 @@ from reconciler.engines.host.dataplane.haproxy.rendering.render import (
     Layout,
     Loaded,
     Shape,
+    compute_structure_digest,
     read_digest,
     read_loaded,
     read_shapes,
-    render,
+    render_config,
     shape_of,
-    structure,
 )
 from reconciler.engines.host.dataplane.haproxy.runtime import (
     FindPorts,
     Needs,
-    changed,
+    list_changed_backends,
+    needs_no_reload,
     needs_of,
     next_load,
-    suffices,
 )
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.errors import EngineError
@@ -102,17 +102,17 @@ class ConfigFile:
         """What to bring the process to, which has the backends ``live``; None if it does not run."""
         needs, ports = self._needs(backends, suspended)
         layout = Layout(self._options, self._next_load(needs, live), frontends)
-        known = self._planned
-        if known is None or known.layout != layout or known.needs is not needs:
-            digest = structure(layout, backends)
-            known = Plan(layout, backends, needs, digest, ports)
-        self._planned = known._replace(backends=backends)
+        planned = self._planned
+        if planned is None or planned.layout != layout or planned.needs is not needs:
+            digest = compute_structure_digest(layout, backends)
+            planned = Plan(layout, backends, needs, digest, ports)
+        self._planned = planned._replace(backends=backends)
         return self._planned
 
     def write(self, plan: Plan) -> None:
         """Write ``plan``, which a process has got without a reload. Raises EngineError."""
         if self._written != (plan.digest, plan.backends):
-            self._master.replace_config(render(plan.layout, plan.backends))
+            self._master.replace_config(render_config(plan.layout, plan.backends))
             self._written = plan.digest, plan.backends
 
     async def accept(self, plan: Plan, now: float) -> None:
@@ -124,7 +124,7 @@ class ConfigFile:
         if refused is not None and refused.digest == plan.digest and now < refused.at + REFUSED_SECONDS:
             raise EngineError(refused.message, reason=Reason.PROXY_CONFIG_REFUSED)
         try:
-            await self._master.check_config(render(plan.layout, plan.backends))
+            await self._master.check_config(render_config(plan.layout, plan.backends))
         except EngineError as error:
             self._refused = _Refusal(plan.digest, now, str(error))
             raise
@@ -134,15 +134,17 @@ class ConfigFile:
 
     def note_introduced(self, backends: Sequence[Backend]) -> None:
         """Note that the process has ``backends`` now, before they are in a plan."""
-        self._shapes |= {each.name: shape_of(self._options, each) for each in backends}
+        self._shapes |= {backend.name: shape_of(self._options, backend) for backend in backends}
 
     def note_added(self, plan: Plan, live: Mapping[str, LiveBackend]) -> bool:
         """Note which backends the process has now; return whether it refused one, so that a reload is needed."""
         shapes = plan.needs.shapes
-        self._shapes = {name: each for name, each in self._shapes.items() if name in live} | {
+        self._shapes = {name: shape for name, shape in self._shapes.items() if name in live} | {
             name: shape for name, shape in shapes.items() if name in live and name not in self._shapes
         }
-        can = suffices(self._options, self.loaded, plan.needs) and not changed(live, self._shapes, shapes)
+        can = needs_no_reload(self._options, self.loaded, plan.needs) and not list_changed_backends(
+            live, self._shapes, shapes
+        )
         self._lacks = can and not shapes.keys() <= live.keys()
         return self._lacks
 
@@ -152,8 +154,8 @@ class ConfigFile:
 
     def _next_load(self, needs: Needs, live: Mapping[str, LiveBackend] | None) -> Loaded:
         if live is not None and not self._lacks and not self._suspect:
-            same = not self._options.runtime or not changed(live, self._shapes, needs.shapes)
-            if same and suffices(self._options, self.loaded, needs):
+            same = not self._options.runtime or not list_changed_backends(live, self._shapes, needs.shapes)
+            if same and needs_no_reload(self._options, self.loaded, needs):
                 return self.loaded
         former = self.loaded if live is not None and not self._suspect else Loaded(count=self.loaded.count)
         return next_load(self._options, former, needs, self._find)
@@ -166,11 +168,11 @@ class ConfigFile:
             # Mostly the same objects, which are compared at once.
             return self._needed
         self._seen = list(backends)
-        parts = [_Part(each.service, each.port, bool(each.split)) for each in backends]
+        parts = [_Part(backend.service, backend.port, bool(backend.split)) for backend in backends]
         if self._needed is None or parts != self._parts:
             self._parts = parts
-            ports = {f"{each.port}": each.name for each in backends}
+            ports = {f"{backend.port}": backend.name for backend in backends}
             # Requests from outside come by the name.
-            ports |= {key: SUSPENDED for each in suspended for key in (f"{each.port}", each.name)}
+            ports |= {key: SUSPENDED for workload in suspended for key in (f"{workload.port}", workload.name)}
             self._needed = needs_of(self._options, backends, suspended), ports
         return self._needed

@@ -107,7 +107,7 @@ class ProxyUnit(NamedTuple):
 
         The link that `systemctl enable` makes decides, so a crash leaves nothing behind that is wrong.
         """
-        links = (each / self.trigger for name in _UNITS for each in list_paths(self.root / name, "*.wants"))
+        links = (list_path / self.trigger for name in _UNITS for list_path in list_paths(self.root / name, "*.wants"))
         return self.has_systemd and any(map(os.path.lexists, links))
 
     @property
@@ -116,7 +116,7 @@ class ProxyUnit(NamedTuple):
         return (self.root / _SYSTEMD).is_dir()
 
 
-def peer(connection: socket.socket) -> int:
+def get_peer_pid(connection: socket.socket) -> int:
     """The number of the process that listens at the other end of a local socket."""
     pid, _user, _group = _CREDENTIALS.unpack(
         connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
@@ -131,12 +131,12 @@ def find_master(directory: Path) -> int | None:
 
 def find_lost(directory: Path) -> int | None:
     """As ``find_master``, of one whose socket and whose file are gone: looks at all processes."""
-    found = {pid for pid in procfs.numbers() if _runs_in(pid, directory)}
-    workers = {child for pid in found for child in procfs.children(pid)}
-    return min(found - workers, default=None)
+    masters = {pid for pid in procfs.list_pids() if _runs_in(pid, directory)}
+    workers = {child for pid in masters for child in procfs.list_children(pid)}
+    return min(masters - workers, default=None)
 
 
-def retire(directory: Path, number: int = signal.SIGUSR1) -> None:
+def retire_proxy(directory: Path, number: int = signal.SIGUSR1) -> None:
     """Let the HAProxy of a location end after its last connection, or at once with the signal SIGTERM.
 
     Without its configuration, its unit does not start it again.
@@ -146,9 +146,9 @@ def retire(directory: Path, number: int = signal.SIGUSR1) -> None:
     pid = find_master(directory)
     if pid is not None:
         with suppress(ProcessLookupError):
-            found = MasterProcess(pid)
-            found.signal(number)
-            found.close()
+            master_process = MasterProcess(pid)
+            master_process.signal(number)
+            master_process.close()
 
 
 def spawn_master(directory: Path, program: str) -> int:
@@ -193,8 +193,8 @@ def last_alert(directory: Path) -> str:
 def first_alert(text: str) -> str:
     """The first alert in the output of HAProxy, without its prefix; else the last line."""
     lines = [line for line in text.splitlines() if line.strip()]
-    found = next((line for line in lines if line.startswith(_ALERT)), lines[-1] if lines else "it ended")
-    return found.partition(") : ")[2] or found
+    alert = next((line for line in lines if line.startswith(_ALERT)), lines[-1] if lines else "it ended")
+    return alert.partition(") : ")[2] or alert
 
 
 def _at_socket(directory: Path) -> int | None:
@@ -206,7 +206,7 @@ def _at_socket(directory: Path) -> int | None:
                 # One that hangs has a full queue: do not wait for it.
                 connection.setblocking(False)
                 connection.connect(f"/proc/self/fd/{descriptor}/{MASTER_SOCKET}")
-                return peer(connection)
+                return get_peer_pid(connection)
         finally:
             os.close(descriptor)
     return None
@@ -227,6 +227,6 @@ def _runs_in(pid: int, directory: Path) -> bool:
         own = Path(f"/proc/{pid}/cwd").readlink() == directory.resolve()
     except OSError:
         return False
-    found = procfs.find_process(pid) if own else None
-    alive = found is not None and found.alive
+    process_info = procfs.find_process(pid) if own else None
+    alive = process_info is not None and process_info.alive
     return alive and MASTER_SOCKET in b" ".join(procfs.command_line(pid)).decode(errors="replace")

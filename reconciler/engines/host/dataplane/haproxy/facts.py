@@ -65,9 +65,9 @@ class Facts(NamedTuple):
 
 def read_facts(text: str) -> Facts:
     """The facts in the output of ``SHOW_FACTS``."""
-    info, found = dict(map(_parts, text.splitlines())), _ENTRY.findall(text)
-    empty = {name: value for name, value in found if value == NO_REPLICA}
-    entries = {name: value for name, value in found if value != NO_REPLICA}
+    info, pairs = dict(map(_split_line, text.splitlines())), _ENTRY.findall(text)
+    empty = {name: value for name, value in pairs if value == NO_REPLICA}
+    entries = {name: value for name, value in pairs if value != NO_REPLICA}
     holds = {name: end for name, end in entries.items() if backend_of(name) == name}
     splits = {name: value for name, value in entries.items() if name not in holds}
     digest = info.get("description", "") if info.get("stopping") != "1" else ""
@@ -75,7 +75,7 @@ def read_facts(text: str) -> Facts:
     return Facts(digest, info.get("pid", ""), holds, splits, *counts, empty)
 
 
-def _parts(line: str) -> tuple[str, str]:
+def _split_line(line: str) -> tuple[str, str]:
     name, _, value = line.partition(":")
     return name.lower(), value.strip()
 

@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.engines.host.dataplane.haproxy.config import BY_RULES, NO_ROUTE, backend_name
 from reconciler.engines.host.dataplane.haproxy.outside import allowed_clients, no_wake_lines
-from reconciler.engines.host.dataplane.haproxy.rendering.quoting import path_text, quoted
+from reconciler.engines.host.dataplane.haproxy.rendering.quoting import path_text, quote_text
 from reconciler.engines.host.dataplane.haproxy.rendering.render import client_seconds
 from reconciler.engines.host.dataplane.protocol import Service
 from reconciler.engines.workload.routing.table import HTTP, HTTPS, Entry, RouteTable, Rule, Target
@@ -55,21 +55,21 @@ class Ingress(msgspec.Struct, frozen=True):
     reloads: int = 0
 
 
-def listeners(settings: IngressSettings, table: RouteTable, tls: str = "") -> Iterator[Listener]:
+def list_listeners(settings: IngressSettings, table: RouteTable, tls: str = "") -> Iterator[Listener]:
     """The ports that take requests; without words for TLS, none of those with TLS."""
     yield Listener(HTTP, settings.http_port)
     if tls:
         yield Listener(HTTPS, settings.https_port, tls)
-    others = {each.number: each.secure for each in table.sites if each.number not in (HTTP, HTTPS)}
+    others = {site.number: site.secure for site in table.sites if site.number not in (HTTP, HTTPS)}
     for number, secure in sorted(others.items()):
         if tls or not secure:
             yield Listener(number, number, tls if secure else "")
 
 
-def frontends(ingress: Ingress, seconds: int) -> str:
+def render_frontends(ingress: Ingress, seconds: int) -> str:
     """The sections of all listeners, and of requests without a workload. ``seconds`` is the longest timeout."""
-    shown = [_frontend(ingress, each, seconds) for each in ingress.listeners]
-    streams = [_stream(ingress, each.number, each.target) for each in ingress.table.streams]
+    shown = [_render_frontend(ingress, listener, seconds) for listener in ingress.listeners]
+    streams = [_render_stream(ingress, stream.number, stream.target) for stream in ingress.table.streams]
     count = f"# {ingress.reloads}\n" if ingress.reloads else ""
     sessions = _NO_SESSIONS if _wants_client_certificates(ingress.table) else ""
     return "".join([sessions, *shown, *streams, count]) if shown else ""
@@ -80,24 +80,27 @@ _NO_SESSIONS = "global\n  tune.ssl.cachesize 0\n"
 
 
 def _wants_client_certificates(table: RouteTable) -> bool:
-    return any(each.secure and each.tls.client_certificate is not None for each in table.sites)
+    return any(site.secure and site.tls.client_certificate is not None for site in table.sites)
 
 
 def host_entries(table: RouteTable) -> dict[str, str]:
     """The map of host names; ``*:NUMBER`` stands for all."""
-    return {host: _entry(table, entry) for host, entry in table.hosts.items() if not host.startswith(".")}
+    return {host: _format_map_entry(table, entry) for host, entry in table.hosts.items() if not host.startswith(".")}
 
 
 def subdomain_entries(table: RouteTable) -> dict[str, str]:
     """The map of the ends of host names, the longest first: the first that fits decides."""
-    found = (each for each in table.hosts.items() if each[0].startswith("."))
-    return {host: _entry(table, entry) for host, entry in sorted(found, key=lambda each: (-len(each[0]), each[0]))}
+    subdomains = (pair for pair in table.hosts.items() if pair[0].startswith("."))
+    return {
+        host: _format_map_entry(table, entry)
+        for host, entry in sorted(subdomains, key=lambda subdomain: (-len(subdomain[0]), subdomain[0]))
+    }
 
 
 def prefix_entries(table: RouteTable) -> dict[str, str]:
     """The map of prefixes: the longest that fits decides."""
-    rules = (each for each in table.rules if each.site in table.mapped and each.prefix is not None)
-    return {f"{each.site}|{path_text(each.prefix or '')}": f"{target_name(each.target)}|{each.id}" for each in rules}
+    rules = (rule for rule in table.rules if rule.site in table.mapped and rule.prefix is not None)
+    return {f"{rule.site}|{path_text(rule.prefix or '')}": f"{target_name(rule.target)}|{rule.id}" for rule in rules}
 
 
 def target_name(target: Target) -> str:
@@ -107,39 +110,39 @@ def target_name(target: Target) -> str:
 
 def rule_line(rule: Rule) -> str:
     """The line that finds the backend of a rule which is not in a map."""
-    conditions = [f"{{ var(txn.site) -m str {quoted(rule.site)} }}"]
+    conditions = [f"{{ var(txn.site) -m str {quote_text(rule.site)} }}"]
     if rule.regex is not None:
-        conditions.append(f"{{ path -m reg -- {quoted(f'^(?:{rule.regex})$')} }}")
+        conditions.append(f"{{ path -m reg -- {quote_text(f'^(?:{rule.regex})$')} }}")
     elif rule.prefix:
-        conditions.append(f"{{ path -m beg -- {quoted(path_text(rule.prefix))} }}")
+        conditions.append(f"{{ path -m beg -- {quote_text(path_text(rule.prefix))} }}")
     if rule.host_prefix:
-        conditions.append(f"{{ var(txn.host) -m beg -- {quoted(rule.host_prefix.lower())} }}")
+        conditions.append(f"{{ var(txn.host) -m beg -- {quote_text(rule.host_prefix.lower())} }}")
     if rule.host_regex is not None:
-        conditions.append(f"{{ var(txn.host) -i -m reg -- {quoted(f'^(?:{rule.host_regex})$')} }}")
-    found = quoted(f"{target_name(rule.target)}|{rule.id}")
-    return f"  http-request set-var(txn.route) str({found}) if !{{ var(txn.route) -m found }} {' '.join(conditions)}"
+        conditions.append(f"{{ var(txn.host) -i -m reg -- {quote_text(f'^(?:{rule.host_regex})$')} }}")
+    text = quote_text(f"{target_name(rule.target)}|{rule.id}")
+    return f"  http-request set-var(txn.route) str({text}) if !{{ var(txn.route) -m found }} {' '.join(conditions)}"
 
 
 def in_frontend(table: RouteTable) -> list[Rule]:
     """The rules that are not in the map of prefixes, in their order."""
-    return [each for each in table.rules if each.prefix is None or each.site not in table.mapped]
+    return [rule for rule in table.rules if rule.prefix is None or rule.site not in table.mapped]
 
 
-def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
+def _render_frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
     number = listener.number
     numbers = (HTTP, HTTPS) if number == HTTP else (number,)
-    found = "if !{ var(txn.to) -m found }"
+    text = "if !{ var(txn.to) -m found }"
     lookups = [
-        *(f"var(txn.host),concat(:{each}),map_str(./{HOSTS})" for each in numbers),
-        *(f"var(txn.host),concat(:{each}),map_end(./{SUBDOMAINS})" for each in numbers),
-        *(f"str(*:{each}),map_str(./{HOSTS})" for each in numbers),
+        *(f"var(txn.host),concat(:{number}),map_str(./{HOSTS})" for number in numbers),
+        *(f"var(txn.host),concat(:{number}),map_end(./{SUBDOMAINS})" for number in numbers),
+        *(f"str(*:{number}),map_str(./{HOSTS})" for number in numbers),
     ]
-    sites = {each.id for each in ingress.table.sites if each.number in numbers}
-    rules = [each for each in in_frontend(ingress.table) if each.site in sites]
+    sites = {site.id for site in ingress.table.sites if site.number in numbers}
+    rules = [rule for rule in in_frontend(ingress.table) if rule.site in sites]
     lines = [
         f"frontend {frontend_name(number)} from http-frontend",
-        *_binds(ingress, listener),
-        *_announced(ingress.settings),
+        *_render_binds(ingress, listener),
+        *_render_proxy_protocol(ingress.settings),
         f"  timeout client {client_seconds(seconds)}s",
         # By this protocol, a replica would take requests that the proxy does not see.
         "  http-request del-header upgrade if { req.hdr(upgrade) -i -m sub h2c }",
@@ -148,12 +151,12 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
         f"  http-request set-var(txn.number) int({number})",
         "  http-request set-var(txn.authority) req.fhdr(host)",
         "  http-request set-var(txn.host) req.fhdr(host),lower,field(1,:),rtrim(.)",
-        *(f"  http-request set-var(txn.to) {each} {found}" for each in lookups),
+        *(f"  http-request set-var(txn.to) {lookup} {text}" for lookup in lookups),
         "  http-request set-var(txn.backend) var(txn.to),field(1,|),field(1,/)",
         "  http-request set-var(txn.site) var(txn.to),field(2,|)",
         *_only_with_certificate(ingress, listener),
         f"  acl by_rules var(txn.backend) -m str -- {BY_RULES}",
-        f"  http-request deny deny_status 400 if by_rules {{ path -i -m reg -- {quoted(_DOTS)} }}",
+        f"  http-request deny deny_status 400 if by_rules {{ path -i -m reg -- {quote_text(_DOTS)} }}",
         *map(rule_line, rules),
         "  http-request set-var(txn.path) path if by_rules",
         f"  http-request set-var(txn.route) var(txn.site),concat(|,txn.path),map_beg(./{PREFIXES})"
@@ -170,12 +173,16 @@ def _frontend(ingress: Ingress, listener: Listener, seconds: int) -> str:
 def service_lines(services: Iterable[Service], table: RouteTable) -> tuple[str, ...]:
     """What frontends do for single workloads: set apart requests that wake none."""
     lines: list[str] = []
-    for each in sorted((each for each in services if each.no_wake), key=lambda found: found.key):
-        outside = table.workloads.get(each.key)
-        ports = ((0, each.protocol), *(outside.ports if outside is not None else ()))
-        names = [backend_name(each.key, port) for port, protocol in ports if protocol != "tcp"]
-        measured = each.measures_latency
-        lines += no_wake_lines(each.no_wake, names, counted=each.scales_by_requests, measured=measured)
+    for workload_service in sorted(
+        (service for service in services if service.no_wake), key=lambda candidate: candidate.key
+    ):
+        outside = table.workloads.get(workload_service.key)
+        ports = ((0, workload_service.protocol), *(outside.ports if outside is not None else ()))
+        names = [backend_name(workload_service.key, port) for port, protocol in ports if protocol != "tcp"]
+        measured = workload_service.measures_latency
+        lines += no_wake_lines(
+            workload_service.no_wake, names, counted=workload_service.scales_by_requests, measured=measured
+        )
     return tuple(lines)
 
 
@@ -190,9 +197,9 @@ def _only_with_certificate(ingress: Ingress, listener: Listener) -> Iterator[str
     """
     if ingress.challenge and listener.number == HTTP:
         yield f"  {ingress.challenge}"
-    for each in ingress.table.sites:
-        if each.secure and each.tls.client_certificate is not None:
-            here = f"{{ var(txn.site) -m str {quoted(each.id)} }}"
+    for site in ingress.table.sites:
+        if site.secure and site.tls.client_certificate is not None:
+            here = f"{{ var(txn.site) -m str {quote_text(site.id)} }}"
             if not listener.tls:
                 yield f"  http-request deny deny_status 403 if {here}"
                 continue
@@ -200,26 +207,26 @@ def _only_with_certificate(ingress: Ingress, listener: Listener) -> Iterator[str
             yield f"  {page} if {here} !{{ ssl_c_used }} || {here} {{ ssl_fc_is_resumed }}"
             yield f"  {page} if {here} !{{ ssl_fc_sni,lower,strcmp(txn.host) eq 0 }}"
     if listener.number == HTTP:
-        yield from _redirect(ingress)
+        yield from _render_redirect(ingress)
 
 
-def _redirect(ingress: Ingress) -> Iterator[str]:
+def _render_redirect(ingress: Ingress) -> Iterator[str]:
     """Send clients to TLS where a certificate is served, unless a domain declares port 80 itself."""
-    port = next((each.port for each in ingress.listeners if each.number == HTTPS), 0)
+    port = next((listener.port for listener in ingress.listeners if listener.number == HTTPS), 0)
     if port:
-        place = f"https://%[var(txn.host)]{f':{port}' if port != HTTPS else ''}%[pathq]"
+        location = f"https://%[var(txn.host)]{f':{port}' if port != HTTPS else ''}%[pathq]"
         yield f"  acl plain_http var(txn.host),concat(:{HTTP}),map_str(./{HOSTS}) -m found"
         for name in ("var(txn.host)", "var(txn.host),regsub(^[^.]+,*)"):
             yield f"  acl secure {name},map_str(./{SECURE}) -m found"
         where = f"secure !plain_http {{ var(txn.host) -m reg {_PLAIN} }}"
-        yield f"  http-request redirect location {place} code 308 if {where}"
+        yield f"  http-request redirect location {location} code 308 if {where}"
 
 
-def _stream(ingress: Ingress, number: int, target: Target) -> str:
+def _render_stream(ingress: Ingress, number: int, target: Target) -> str:
     lines = [
         f"frontend {frontend_name(number)} from tcp-frontend",
-        *_binds(ingress, Listener(number, number)),
-        *_announced(ingress.settings),
+        *_render_binds(ingress, Listener(number, number)),
+        *_render_proxy_protocol(ingress.settings),
         *_refused_clients(ingress.table, target),
         # A name that is in no other section lets the backend come and go at run time.
         f"  use_backend %[str({target_name(target)})]",
@@ -234,7 +241,7 @@ def _refused_clients(table: RouteTable, target: Target) -> Iterator[str]:
     yield "  tcp-request content reject if !allowed"
 
 
-def _binds(ingress: Ingress, listener: Listener) -> Iterator[str]:
+def _render_binds(ingress: Ingress, listener: Listener) -> Iterator[str]:
     words = f" {listener.tls}" if listener.tls else ""
     if words and _wants_client_certificates(ingress.table):
         words += " no-tls-tickets"
@@ -244,12 +251,12 @@ def _binds(ingress: Ingress, listener: Listener) -> Iterator[str]:
         )
 
 
-def _announced(settings: IngressSettings) -> Iterator[str]:
+def _render_proxy_protocol(settings: IngressSettings) -> Iterator[str]:
     if settings.proxy_protocol:
         yield f"  tcp-request connection expect-proxy layer4 if {{ src {' '.join(settings.proxy_protocol)} }}"
 
 
-def _entry(table: RouteTable, entry: Entry) -> str:
+def _format_map_entry(table: RouteTable, entry: Entry) -> str:
     name = target_name(entry.target) if entry.target is not None else BY_RULES
     if entry.site:
         return f"{name}|{entry.site}"

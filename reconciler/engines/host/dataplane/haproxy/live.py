@@ -77,7 +77,7 @@ class LiveBackend(NamedTuple):
     @property
     def replicas(self) -> list[LiveServer]:
         """The servers that are replicas."""
-        return [each for name, each in self.servers.items() if name not in OWN]
+        return [server for name, server in self.servers.items() if name not in OWN]
 
     @property
     def wait(self) -> LiveServer:
@@ -87,7 +87,7 @@ class LiveBackend(NamedTuple):
     @property
     def active(self) -> int:
         """The requests that replicas work on."""
-        return sum(each.open for each in self.replicas)
+        return sum(replica.open for replica in self.replicas)
 
     def traffic(self, *, on_hold: bool = False) -> Traffic:
         """The counts for autoscaling. Those that an operator holds wait, and have arrived when that ends.
@@ -103,9 +103,9 @@ class LiveBackend(NamedTuple):
         waiting = min(self.traffic(on_hold=on_hold).waiting, counted.open)
         return Traffic(counted.arrived, counted.open - waiting, waiting)
 
-    def differs(self, known: LiveBackend | None) -> bool:
-        """Whether the servers may have changed since they were as in ``known``."""
-        return self.open > 0 or known is None or self[:3] != known[:3]
+    def differs(self, former: LiveBackend | None) -> bool:
+        """Whether the servers may have changed since they were as in ``former``."""
+        return self.open > 0 or former is None or self[:3] != former[:3]
 
 
 _NO_SERVER = LiveServer("", 0, open=0, ready=False, ends=False, proven=False)
@@ -158,16 +158,19 @@ class StatReader:
             if row.server is not None:
                 servers.setdefault(row.backend, {})[row.name] = row.server
             elif row.name == _BACKEND and not row.backend.startswith("_"):
-                own, known = servers.get(row.backend, {}), self._backends.get(row.backend)
-                if known is None or known[0] is not row.counts or known[1].servers != own:
-                    found = row.counts._replace(servers=own)
-                    known = row.counts, known[1] if known is not None and known[1] == found else found
-                backends[row.backend] = known
+                own, current = servers.get(row.backend, {}), self._backends.get(row.backend)
+                if current is None or current[0] is not row.counts or current[1].servers != own:
+                    live_backend = row.counts._replace(servers=own)
+                    current = (
+                        row.counts,
+                        current[1] if current is not None and current[1] == live_backend else live_backend,
+                    )
+                backends[row.backend] = current
         self._rows, self._backends = rows, backends
-        return {name: found for name, (_, found) in backends.items()}
+        return {name: backend for name, (_, backend) in backends.items()}
 
 
-def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iterator[str]:
+def list_commands(backends: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iterator[str]:
     """What brings the servers of ``live`` to what is wanted. Servers come before others leave.
 
     Requests wait from before the last replica leaves; when one comes, they arrive again, and reach it.
@@ -175,45 +178,50 @@ def commands(wanted: Iterable[Backend], live: Mapping[str, LiveBackend]) -> Iter
     A server that is not wanted gets no new requests at once; it is removed when its last one has ended. Backends that
     the live process does not have are left out.
     """
-    for backend in wanted:
+    for backend in backends:
         name = backend.name
-        found = live.get(name)
-        if found is not None:
-            yield from _bring_own(backend, found)
-            known = any(each.ready for each in found.replicas)
-            if known and not backend.servers:
+        live_backend = live.get(name)
+        if live_backend is not None:
+            yield from _bring_own(backend, live_backend)
+            ready = any(replica.ready for replica in live_backend.replicas)
+            if ready and not backend.servers:
                 yield f"add map ./{EMPTY} {name} {NO_REPLICA}"
-            arrive = bool(backend.servers) and (not known or found.wait.queued > 0)
+            arrive = bool(backend.servers) and (not ready or live_backend.wait.queued > 0)
             if arrive:
                 # Before requests can reach the replica: they get the timeout of those that need not wait.
                 yield f"del map ./{EMPTY} {name}"
-            for each in backend.servers:
-                yield from _bring(f"{name}/{each.name}", backend, each, found.servers.get(each.name))
+            for backend_server in backend.servers:
+                yield from _bring_server(
+                    f"{name}/{backend_server.name}",
+                    backend,
+                    backend_server,
+                    live_backend.servers.get(backend_server.name),
+                )
             if arrive:
-                yield from [f"set maxconn server {name}/{WAIT} {UNLIMITED}"] * arrivals(found.wait)
+                yield from [f"set maxconn server {name}/{WAIT} {UNLIMITED}"] * count_limit_changes(live_backend.wait)
                 yield f"set maxconn server {name}/{WAIT} 1"
-            for other in sorted(found.servers.keys() - OWN - {each.name for each in backend.servers}):
-                yield from take_out(f"{name}/{other}", found.servers[other])
-            if not found.published:
+            for other in sorted(live_backend.servers.keys() - OWN - {server.name for server in backend.servers}):
+                yield from take_out(f"{name}/{other}", live_backend.servers[other])
+            if not live_backend.published:
                 yield f"publish backend {name}"
 
 
-def arrivals(wait: LiveServer) -> int:
+def count_limit_changes(wait: LiveServer) -> int:
     """How often its limit has to change until all requests that wait arrive again."""
     return wait.queued // DEQUEUED + USUAL_TIMES
 
 
-def map_commands(name: str, wanted: Mapping[str, str], live: Mapping[str, str]) -> Iterator[str]:
+def map_commands(name: str, desired: Mapping[str, str], live: Mapping[str, str]) -> Iterator[str]:
     """What brings the map ``name`` to what is wanted. Entries come before others change, and leave last.
 
     One that counts others, whose names it begins, comes after them and leaves before them.
     """
-    for key in sorted(wanted.keys() - live.keys(), reverse=True):
-        yield f"add map ./{name} {key} {wanted[key]}"
-    for key in sorted(wanted.keys() & live.keys()):
-        if wanted[key] != live[key]:
-            yield f"set map ./{name} {key} {wanted[key]}"
-    for key in sorted(live.keys() - wanted.keys()):
+    for key in sorted(desired.keys() - live.keys(), reverse=True):
+        yield f"add map ./{name} {key} {desired[key]}"
+    for key in sorted(desired.keys() & live.keys()):
+        if desired[key] != live[key]:
+            yield f"set map ./{name} {key} {desired[key]}"
+    for key in sorted(live.keys() - desired.keys()):
         yield f"del map ./{name} {key}"
 
 
@@ -222,37 +230,37 @@ def wanted_entries(backends: Iterable[Backend], live: Mapping[str, str]) -> dict
 
     Where the versions of replicas are not known yet, since an earlier daemon found them ready, those of ``live`` stay.
     """
-    found: dict[str, str] = {}
+    split_map: dict[str, str] = {}
     for backend in backends:
         if backend.splits_requests:
-            if all(each.version for each in backend.servers):
-                found |= split_entries(backend.name, {each.name: each.version for each in backend.servers})
+            if all(server.version for server in backend.servers):
+                split_map |= split_entries(backend.name, {server.name: server.version for server in backend.servers})
             else:
-                found |= {entry: value for entry, value in live.items() if backend_of(entry) == backend.name}
-    return found
+                split_map |= {entry: value for entry, value in live.items() if backend_of(entry) == backend.name}
+    return split_map
 
 
 def _bring_own(backend: Backend, live: LiveBackend) -> Iterator[str]:
     """Bring the servers that are the address of the workload itself."""
     for name, words in ((SELF, add_self(backend)), (WAIT, add_wait(backend))):
-        found = live.servers.get(name)
-        if found is None:
+        server = live.servers.get(name)
+        if server is None:
             yield f"add server {backend.name}/{name} {words}"
-        if found is None or not found.ready:
+        if server is None or not server.ready:
             yield f"set server {backend.name}/{name} state ready"
 
 
-def _bring(path: str, backend: Backend, wanted: Server, live: LiveServer | None) -> Iterator[str]:
+def _bring_server(path: str, backend: Backend, server: Server, live: LiveServer | None) -> Iterator[str]:
     if live is None:
-        yield f"add server {path} {add_server(backend, wanted)}"
+        yield f"add server {path} {add_server(backend, server)}"
     else:
-        if live.address != wanted.address:
-            host, _, port = wanted.address.rpartition(":")
+        if live.address != server.address:
+            host, _, port = server.address.rpartition(":")
             yield f"set server {path} addr {host} port {port}"
-        if live.limit != wanted.limit:
-            yield f"set maxconn server {path} {wanted.limit or UNLIMITED}"
-        if live.weight != wanted.weight:
-            yield f"set server {path} weight {wanted.weight}"
+        if live.limit != server.limit:
+            yield f"set maxconn server {path} {server.limit or UNLIMITED}"
+        if live.weight != server.weight:
+            yield f"set server {path} weight {server.weight}"
     if live is None or not live.ready:
         yield f"set server {path} state ready"
 
@@ -267,30 +275,30 @@ def take_out(path: str, live: LiveServer) -> Iterator[str]:
 
 
 def _parsed_row(fields: list[str], at: list[int]) -> _Row:
-    row = [fields[each] for each in at]
+    row = [fields[number] for number in at]
     server = _live_server(row) if row[1] not in (_FRONTEND, _BACKEND) else None
     # Those whose time in a queue was over were not denied.
-    refused = _number(row[6]) + _number(row[9])
-    counts = LiveBackend(_number(row[4]), _number(row[2]), refused, {}, _UNPUBLISHED not in row[7])
+    refused = _parse_number(row[6]) + _parse_number(row[9])
+    counts = LiveBackend(_parse_number(row[4]), _parse_number(row[2]), refused, {}, _UNPUBLISHED not in row[7])
     # A comma on each side, since an address can be a part of another one.
     return _Row(row[0], row[1], f",{row[11]}," if server is not None else "", counts, server)
 
 
 def _live_server(row: list[str]) -> LiveServer:
-    status, limit = row[7], _number(row[3])
+    status, limit = row[7], _parse_number(row[3])
     return LiveServer(
         address=row[11],
         limit=0 if limit == UNLIMITED else limit,
-        open=_number(row[2]),
+        open=_parse_number(row[2]),
         ready=status in _READY,
         ends=status.startswith(("DRAIN", "MAINT")),
         # Only a server that had proven itself is without a limit.
-        proven=limit in (0, UNLIMITED) or _number(row[5]) > 0,
-        weight=_number(row[10]),
-        queued=_number(row[8]) if row[1] == WAIT else 0,
-        again=_number(row[4]) if row[1] in OWN else 0,
+        proven=limit in (0, UNLIMITED) or _parse_number(row[5]) > 0,
+        weight=_parse_number(row[10]),
+        queued=_parse_number(row[8]) if row[1] == WAIT else 0,
+        again=_parse_number(row[4]) if row[1] in OWN else 0,
     )
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
     return int(text) if text else 0

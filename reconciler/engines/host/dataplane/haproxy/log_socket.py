@@ -22,7 +22,7 @@ from reconciler.engines.host.dataplane.protocol import LatencyListener
 from reconciler.engines.host.runtimes import procfs
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from reconciler.private_files import name_senders, receive
+from reconciler.private_files import name_senders, receive_datagram
 from reconciler.reasons import Reason
 
 LONGEST = 2048
@@ -78,11 +78,11 @@ class Senders:
         return True
 
     def _is_haproxy(self, sender: MasterProcess) -> bool:
-        found = procfs.find_process(sender.pid)
-        if found is None:
+        process_info = procfs.find_process(sender.pid)
+        if process_info is None:
             # /proc hides a HAProxy of its own unit, which has a capability that the daemon lacks: the user decides.
             return sender.alive
-        return self._find_master() in (sender.pid, found.parent)
+        return self._find_master() in (sender.pid, process_info.parent)
 
     def _forget(self, pid: int) -> None:
         if (process := self._proven.pop(pid, None)) is not None:
@@ -117,23 +117,23 @@ class LogSocket:
         Raises EngineError.
         """
         own = os.geteuid()
-        found = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         try:
             Path(path).unlink(missing_ok=True)
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
-            name_senders(found)
+            receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER)
+            name_senders(receiver)
             # Before bind, so that the file never exists with wider rights.
-            os.fchmod(found.fileno(), 0o600)
-            found.bind(path)
+            os.fchmod(receiver.fileno(), 0o600)
+            receiver.bind(path)
             if user is not None:
                 os.chown(path, user, -1, follow_symlinks=False)
         except OSError as error:
-            found.close()
+            receiver.close()
             message = f"the log socket of HAProxy cannot be opened: {error.strerror}"
             raise EngineError(message, reason=Reason.PROXY_FAILED) from None
         self._senders = Senders((own,) if user is None else (own, user), find_master)
-        self._socket = found
-        asyncio.get_running_loop().add_reader(found.fileno(), self._read, found)
+        self._socket = receiver
+        asyncio.get_running_loop().add_reader(receiver.fileno(), self._read, receiver)
 
     def close(self) -> None:
         """Stop listening."""
@@ -143,10 +143,10 @@ class LogSocket:
             self._socket = None
             self._senders.close()
 
-    def _read(self, found: socket.socket) -> None:
+    def _read(self, receiver: socket.socket) -> None:
         with suppress(BlockingIOError):
             for _ in range(AT_ONCE):
-                line, sender = receive(found, LONGEST)
+                line, sender = receive_datagram(receiver, LONGEST)
                 if sender is None or not self._senders.admit(sender.pid, sender.uid):
                     continue
                 if (parsed := parse_line(line)) is not None and self._is_served(parsed.key):
@@ -191,7 +191,7 @@ def _parse_request(words: list[str]) -> LogLine | None:
     if not words[1] or words[1].startswith("_"):
         return None  # A backend of no workload.
     key, replica, milliseconds = decode_key(words[1]), "", 0.0
-    status, *times = map(_number, words[3:_TIMES_END])
+    status, *times = map(_parse_number, words[3:_TIMES_END])
     method, *name, path = words[_TIMES_END:]
     error = ""
     if name != [_NO_ID] and status in MESSAGES:
@@ -201,7 +201,7 @@ def _parse_request(words: list[str]) -> LogLine | None:
     return LogLine(key, error=error, replica=replica, milliseconds=milliseconds)
 
 
-def _number(word: str) -> int:
+def _parse_number(word: str) -> int:
     if _NUMBER.fullmatch(word) is None:
         raise ValueError(word)
     return int(word)

@@ -65,8 +65,8 @@ class LiveMaps:
         """Want the map ``name``, and write the file from which a new worker gets it. Raises EngineError."""
         text = map_text(entries)
         digest = blake2b(text.encode(), digest_size=8).hexdigest()
-        known = self._wanted.get(name)
-        if known is None or known.digest != digest:
+        current = self._wanted.get(name)
+        if current is None or current.digest != digest:
             self._master.write_file(name, f"{_DIGEST} {digest}\n{text}")
             self._wanted[name] = _Map(digest, entries)
 
@@ -76,40 +76,40 @@ class LiveMaps:
 
     async def add(self, name: str, entries: Mapping[str, str]) -> None:
         """Add ``entries`` at once to a map that is as it is wanted. Raises EngineError."""
-        known = self._brought.get(name)
-        if known is not None and known is self._wanted.get(name):
-            self.write(name, {**known.entries, **entries})
-            await self._change(name, self._wanted[name], known.digest)
+        brought = self._brought.get(name)
+        if brought is not None and brought is self._wanted.get(name):
+            self.write(name, {**brought.entries, **entries})
+            await self._change(name, self._wanted[name], brought.digest)
             self._brought[name] = self._wanted[name]
 
     async def bring(self) -> None:
         """Compare the live maps with the wanted ones, and change them. Raises EngineError."""
-        for name, wanted in self._wanted.items():
+        for name, desired in self._wanted.items():
             live = _LIVE.search(await self._master.ask(f"@1 get map ./{name} {_DIGEST}"))
             # A process that does not know the map waits for a reload, or does not need it.
             if live is not None:
-                if live[1] != wanted.digest:
-                    await self._change(name, wanted, live[1])
-                self._brought[name] = wanted
+                if live[1] != desired.digest:
+                    await self._change(name, desired, live[1])
+                self._brought[name] = desired
 
-    async def _change(self, name: str, wanted: _Map, live: str | None) -> None:
-        known = self._brought.get(name)
-        if known is not None and known.digest == live and name != SUBDOMAINS:
-            changes = list(_changes(name, known.entries, wanted.entries))
+    async def _change(self, name: str, desired: _Map, live: str | None) -> None:
+        brought = self._brought.get(name)
+        if brought is not None and brought.digest == live and name != SUBDOMAINS:
+            changes = list(_list_changes(name, brought.entries, desired.entries))
             if len(changes) <= FEW and all(map(_SAFE_COMMAND.fullmatch, changes)):
                 # A change that is cut short shows in the digest.
                 await self._master.send([f"set map ./{name} {_DIGEST} {_PARTIAL}", *changes])
-                await self._master.send([f"set map ./{name} {_DIGEST} {wanted.digest}"])
+                await self._master.send([f"set map ./{name} {_DIGEST} {desired.digest}"])
                 return
         answer = await self._master.ask(f"@1 prepare map ./{name}")
         if (version := _VERSION.search(answer)) is None:
             raise EngineError(f"HAProxy takes no new version of {name}", reason=Reason.PROXY_FAILED)
-        for lines in _payloads({_DIGEST: wanted.digest, **wanted.entries}):
+        for lines in _list_payloads({_DIGEST: desired.digest, **desired.entries}):
             await self._master.ask(f"@1 add map @{version[1]} ./{name} <<\n{lines}")
         await self._master.ask(f"@1 commit map @{version[1]} ./{name}")
 
 
-def _changes(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+def _list_changes(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
     for key in before.keys() - after.keys():
         yield f"del map ./{name} {key}"
     for key, value in after.items():
@@ -117,7 +117,7 @@ def _changes(name: str, before: Mapping[str, str], after: Mapping[str, str]) -> 
             yield f"{'set' if key in before else 'add'} map ./{name} {key} {value}"
 
 
-def _payloads(entries: Mapping[str, str]) -> Iterator[str]:
+def _list_payloads(entries: Mapping[str, str]) -> Iterator[str]:
     """The lines of a map, in parts that HAProxy can read at once."""
     lines: list[str] = []
     size = 0

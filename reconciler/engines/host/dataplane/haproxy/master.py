@@ -20,13 +20,13 @@ from reconciler.engines.host.dataplane.haproxy.discovery import (
     find_lost,
     find_master,
     first_alert,
+    get_peer_pid,
     last_alert,
-    peer,
     spawn_master,
     trim_output,
 )
 from reconciler.engines.host.dataplane.haproxy.facts import read_facts
-from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, pages
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, render_pages
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.host.disk.directories import make_traversable
@@ -101,9 +101,9 @@ class Master:
             raise write_error(f"{self._directory} cannot be used", error) from None
         self._files.clear()
         self.write_file(HOLD, Path(__file__).with_name(HOLD).read_text(encoding="utf-8"))
-        for name in (each for each in (HOLDS, SPLITS, EMPTY) if not (self._directory / each).exists()):
+        for name in (text for text in (HOLDS, SPLITS, EMPTY) if not (self._directory / text).exists()):
             self.write_map(name, {})
-        for name, text in pages().items():
+        for name, text in render_pages().items():
             self.write_file(f"{PAGES}/{name}", text)
         self.find()
         if not self.running and (lost := find_lost(self._directory)) is not None:
@@ -111,8 +111,8 @@ class Master:
 
     def find(self) -> None:
         """Find one that its unit, or an earlier daemon, has started, if none is known."""
-        if not self.running and (found := find_master(self._directory)) is not None:
-            self._follow(found)
+        if not self.running and (master := find_master(self._directory)) is not None:
+            self._follow(master)
 
     def close(self) -> None:
         """Stop watching; it keeps running."""
@@ -157,8 +157,8 @@ class Master:
         for name, text in self._files.items():
             if not has_content(self._directory / name, text):
                 write_atomic(self._directory / name, text.encode(), 0o644)
-        for each in self._restores:
-            each()
+        for restore in self._restores:
+            restore()
 
     async def check_text(self, text: str) -> str:
         """The messages of HAProxy about a configuration that is not used. Raises EngineError."""
@@ -213,24 +213,31 @@ class Master:
 
     def processes(self) -> list[int]:
         """The numbers of it and its workers."""
-        return [self._found.pid, *procfs.children(self._found.pid)] if self._found is not None else []
+        return [self._found.pid, *procfs.list_children(self._found.pid)] if self._found is not None else []
 
     def kill(self) -> None:
         """End it with its workers at once: it does not work any more. Its end is reported as every other."""
         if self._found is not None:
             # A worker that hangs would otherwise go on to share the ports with the next one. Those of a unit may be
             # invisible here, and systemd ends them.
-            for each in map(procfs.find_process, self.processes()[1:]):
-                if each is not None:
-                    procfs.signal_exactly(each, signal.SIGKILL)
+            for process_info in map(procfs.find_process, self.processes()[1:]):
+                if process_info is not None:
+                    procfs.signal_exactly(process_info, signal.SIGKILL)
             self._found.signal(signal.SIGKILL)
 
     async def wait_for_workers(self, pids: Iterable[str]) -> None:
         """Return once the workers ``pids`` of a master that was killed have ended: until then they have the ports."""
         loop = asyncio.get_running_loop()
-        left = [each for each in map(procfs.find_process, map(int, filter(None, pids))) if each is not None]
+        left = [
+            process_info
+            for process_info in map(procfs.find_process, map(int, filter(None, pids)))
+            if process_info is not None
+        ]
         deadline = loop.time() + ENDING_SECONDS
-        while any(exit_watch.is_alive(each.pid, each.start) for each in left) and loop.time() < deadline:
+        while (
+            any(exit_watch.is_alive(process_info.pid, process_info.start) for process_info in left)
+            and loop.time() < deadline
+        ):
             await asyncio.sleep(PAUSE)
 
     def trim_output(self) -> None:
@@ -245,11 +252,11 @@ class Master:
     async def send(self, commands: Iterable[str]) -> None:
         """Send commands to the live worker. What they change shows in its state. Raises EngineError."""
         line = ""
-        for each in commands:
-            if len(line) + len(each) > LONGEST_LINE:
+        for command in commands:
+            if len(line) + len(command) > LONGEST_LINE:
                 await self.ask(line)
                 line = ""
-            line += f"{';' if line else ''}@1 {each}"
+            line += f"{';' if line else ''}@1 {command}"
         if line:
             await self.ask(line)
 
@@ -259,7 +266,7 @@ class Master:
             async with asyncio.timeout(seconds):
                 reader, writer = await asyncio.open_unix_connection(self.socket_path(MASTER_SOCKET))
                 try:
-                    self._follow(peer(writer.get_extra_info("socket")))
+                    self._follow(get_peer_pid(writer.get_extra_info("socket")))
                     writer.write(f"{line}\n".encode())
                     writer.write_eof()
                     return (await reader.read()).decode(errors="replace")
@@ -273,20 +280,20 @@ class Master:
         """Return when the unit has started it: systemd sees the new configuration. Raises EngineError."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_SECONDS
-        while (found := await asyncio.to_thread(find_master, self._directory)) is None:
+        while (pid := await asyncio.to_thread(find_master, self._directory)) is None:
             if loop.time() > deadline:
                 service = self.unit.service
                 why = f"{service} has not started; `systemctl status {service}` shows why"
                 raise EngineError(f"HAProxy does not run: {why}", reason=Reason.PROXY_FAILED)
             await asyncio.sleep(PAUSE)
-        self._follow(found)
+        self._follow(pid)
 
     async def _until_served(self, digest: str) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + START_SECONDS
         while self.running and loop.time() < deadline:
             with suppress(EngineError):
-                if (found := await self._digest()) and digest in ("", found):
+                if (text := await self._digest()) and digest in ("", text):
                     return
             await asyncio.sleep(PAUSE)
         alert = last_alert(self._directory)
@@ -315,25 +322,25 @@ class Master:
             return
         self._leave()
         try:
-            found = MasterProcess(pid)
+            master_process = MasterProcess(pid)
         except ProcessLookupError:
             return
-        if not found.alive:
+        if not master_process.alive:
             # A worker keeps the socket for a moment after the end of its master.
-            found.close()
-            exit_watch.reap(pid)
+            master_process.close()
+            exit_watch.reap_child(pid)
             return
 
         def end() -> None:
-            exit_watch.reap(found.pid)
-            if self._found is found:
+            exit_watch.reap_child(master_process.pid)
+            if self._found is master_process:
                 self._leave()
                 self._on_end()
 
-        self._found = found
+        self._found = master_process
         # It may be one that was stopped before, and drains.
         self._ends.forget(pid)
-        self._ends.watch(found.pid, end)
+        self._ends.watch(master_process.pid, end)
 
     def _leave(self) -> None:
         """Know of no process; the end of one that was started here is still awaited, so that no zombie stays."""

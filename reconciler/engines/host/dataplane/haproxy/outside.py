@@ -18,9 +18,9 @@ from reconciler.engines.host.dataplane.haproxy.rendering.quoting import (
     format_value,
     is_plain,
     is_token,
+    list_references,
     path_text,
-    quoted,
-    references,
+    quote_text,
 )
 from reconciler.engines.workload.routing.table import Outside, Rule, Site
 from reconciler.model.kinds.domain import Cors, Origin
@@ -41,14 +41,14 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 def outside_lines(outside: Outside) -> Iterator[str]:
     """The lines for ``outside``, in the order in which they are in force."""
     yield "  acl outside var(txn.number) -m found"
-    yield from _client(outside.trusted_proxies)
+    yield from _render_client_address(outside.trusted_proxies)
     yield from allowed_clients("var(txn.client)", outside.inbound)
     # Unlike "deny", it is not counted with the requests that found no replica.
     yield "  http-request return status 403 default-errorfiles if outside !allowed"
     for number, site in enumerate(outside.sites):
         if site.cors is not None:
-            yield from _cors(f"{number}", site, site.cors)
-    yield from _forwarded(outside.trusted_proxies)
+            yield from _render_cors(f"{number}", site, site.cors)
+    yield from _render_forwarded_headers(outside.trusted_proxies)
     # The canonical endpoint stands in the map of host names.
     yield "  http-request set-header host %[var(txn.to),field(2,/)] if outside !{ var(txn.site) -m found }"
     for rule in outside.rules:
@@ -57,7 +57,7 @@ def outside_lines(outside: Outside) -> Iterator[str]:
 
 def allowed_clients(sample: str, inbound: Iterable[str]) -> Iterator[str]:
     """The condition ``allowed`` for addresses in ``inbound``. 0.0.0.0/0 stands for all clients."""
-    words = [word for each in dict.fromkeys(inbound) for word in _ranges(each)]
+    words = [word for fromkey in dict.fromkeys(inbound) for word in _convert_range(fromkey)]
     if _EVERYONE in words:
         yield "  acl allowed always_true"
         return
@@ -67,12 +67,12 @@ def allowed_clients(sample: str, inbound: Iterable[str]) -> Iterator[str]:
         yield f"  acl allowed {sample} -m ip {' '.join(words[start : start + _AT_ONCE])}"
 
 
-def _ranges(text: str) -> list[str]:
+def _convert_range(text: str) -> list[str]:
     """An address or range as HAProxy gets it: one for IPv6 is for no client with IPv4."""
     with suppress(ValueError):
-        found = ip_network(text, strict=False)
-        if isinstance(found, IPv6Network) and _MAPPED.subnet_of(found):
-            return [str(each) for each in found.address_exclude(_MAPPED)]
+        address_range = ip_network(text, strict=False)
+        if isinstance(address_range, IPv6Network) and _MAPPED.subnet_of(address_range):
+            return [str(network) for network in address_range.address_exclude(_MAPPED)]
     return [text]
 
 
@@ -85,28 +85,30 @@ def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool, m
     agents = ("req.fhdr(user-agent) -i -m sub", requests.agents)
     forms = (("path -m str", requests.paths), ("path -m beg", requests.prefixes), agents)
     name = f"no_wake:{backends[0]}" if backends else ""
-    if lines := [f"  acl {name} {form} -- {quoted(value)}" for form, values in forms for value in values if backends]:
+    if lines := [
+        f"  acl {name} {form} -- {quote_text(value)}" for form, values in forms for value in values if backends
+    ]:
         yield from lines
-        for each in backends:
-            where = f"{{ var(txn.backend) -m str {each} }}"
-            empty = f"{{ str({each}),map_str(./{EMPTY}) -m found }}"
+        for backend in backends:
+            where = f"{{ var(txn.backend) -m str {backend} }}"
+            empty = f"{{ str({backend}),map_str(./{EMPTY}) -m found }}"
             yield f"  http-request deny deny_status 503 if {where} {empty} !{{ stopping }} {name}"
             if counted:
                 first = f"!{{ src {AGAIN} {PASSED} }}"
-                yield f"  http-request track-sc0 str({each}) table {COUNTED} if {where} !{name} {first}"
+                yield f"  http-request track-sc0 str({backend}) table {COUNTED} if {where} !{name} {first}"
             if measured:
                 yield f"  http-request set-var(txn.no_wake) bool(true) if {where} {name}"
 
 
 def change_lines(rule: Rule) -> Iterator[str]:
     """What a rule changes in requests: the start of their path, and headers."""
-    here = f"if outside {{ var(txn.rule) -m str {quoted(rule.id)} }}"
+    here = f"if outside {{ var(txn.rule) -m str {quote_text(rule.id)} }}"
     if rule.replace_prefix is not None:
         start, length = format_text(path_text(rule.replace_prefix)), len(path_text(rule.prefix or ""))
-        yield f"  http-request set-path {quoted(f'{start}%[path,bytes({length})]')} {here}"
+        yield f"  http-request set-path {quote_text(f'{start}%[path,bytes({length})]')} {here}"
         yield f"  http-request set-path /%[path] {here} !{{ path_beg / }}"
     for name, value in rule.headers:
-        yield f"  http-request set-header {quoted(name)} {quoted(format_value(value))} {here}"
+        yield f"  http-request set-header {quote_text(name)} {quote_text(format_value(value))} {here}"
 
 
 def fault_of(rule: Rule) -> str:
@@ -114,19 +116,19 @@ def fault_of(rule: Rule) -> str:
     for name, value in rule.headers:
         if not is_token(name):
             return f"{name!r} is no name of a header"
-        if not is_plain(value) or not all(map(is_token, references(value))):
+        if not is_plain(value) or not all(map(is_token, list_references(value))):
             return f"the value of the header {name} has characters that no header can have"
     texts = (rule.prefix, rule.regex, rule.host_prefix, rule.host_regex, rule.replace_prefix)
-    for text in (each for each in (rule.regex, rule.host_regex, rule.host_prefix) if each is not None):
+    for text in (pattern for pattern in (rule.regex, rule.host_regex, rule.host_prefix) if pattern is not None):
         if not is_plain(text):
             return f"{text!r} has characters other than printable ASCII"
-    if sum(len(quoted(path_text(each))) for each in texts if each) > LONGEST_LINE // 2:
+    if sum(len(quote_text(path_text(text))) for text in texts if text) > LONGEST_LINE // 2:
         return "its expressions and prefixes are too long"
     return next((f"the value of the header {name} is too long" for name, value in rule.headers
-                 if len(quoted(format_value(value))) > LONGEST_LINE // 2), "")  # fmt: skip
+                 if len(quote_text(format_value(value))) > LONGEST_LINE // 2), "")  # fmt: skip
 
 
-def _client(trusted: int) -> Iterator[str]:
+def _render_client_address(trusted: int) -> Iterator[str]:
     """The address of the client: that of the connection, or what the trusted proxies report."""
     yield "  http-request set-var(txn.client) src if outside"
     if trusted:
@@ -134,12 +136,12 @@ def _client(trusted: int) -> Iterator[str]:
         yield f"  http-request set-var(txn.client) {reported} if outside {{ {reported} -m found }}"
 
 
-def _forwarded(trusted: int) -> Iterator[str]:
+def _render_forwarded_headers(trusted: int) -> Iterator[str]:
     """Report the client to the replica. What others report counts only as far as proxies are trusted."""
-    reported = [f"%[req.hdr(x-forwarded-for,-{each})]" for each in range(trusted, 0, -1)]
+    reported = [f"%[req.hdr(x-forwarded-for,-{number})]" for number in range(trusted, 0, -1)]
     for count in range(trusted, 0, -1):
-        known = "".join(f"{each}, " for each in reported[-count:])
-        yield (f"  http-request set-var-fmt(txn.forwarded) {quoted(f'{known}%[src]')} if outside"
+        hops = "".join(f"{text}, " for text in reported[-count:])
+        yield (f"  http-request set-var-fmt(txn.forwarded) {quote_text(f'{hops}%[src]')} if outside"
                f" !{{ var(txn.forwarded) -m found }} {{ req.hdr(x-forwarded-for,-{count}) -m found }}")  # fmt: skip
     yield "  http-request set-var(txn.forwarded) src,concat() if outside !{ var(txn.forwarded) -m found }"
     yield "  http-request set-header x-forwarded-for %[var(txn.forwarded)] if outside"
@@ -149,62 +151,62 @@ def _forwarded(trusted: int) -> Iterator[str]:
     yield "  http-request del-header forwarded if outside"
 
 
-def _cors(name: str, site: Site, cors: Cors) -> Iterator[str]:
+def _render_cors(name: str, site: Site, cors: Cors) -> Iterator[str]:
     """Answer preflight requests to a domain, and let scripts of the allowed origins read responses."""
-    here, origin = f"{{ var(txn.site) -m str {quoted(site.id)} }}", f"origin:{name}"
+    here, origin = f"{{ var(txn.site) -m str {quote_text(site.id)} }}", f"origin:{name}"
     yield from origin_lines(cors, origin)
-    known = f"{{ var(txn.cors) -m str {name} }}"
+    condition = f"{{ var(txn.cors) -m str {name} }}"
     yield f"  http-request set-var(txn.cors) str({name}) if outside {here} {origin}"
-    yield f"  http-request set-var(txn.origin) req.hdr(origin) if {known}"
+    yield f"  http-request set-var(txn.origin) req.hdr(origin) if {condition}"
     credentials = " hdr access-control-allow-credentials true" if cors.allow_credentials else ""
     words = "".join(
-        f" hdr {header} {quoted(format_text(', '.join(names)))}" if "*" not in names or not cors.allow_credentials
+        f" hdr {header} {quote_text(format_text(', '.join(names)))}" if "*" not in names or not cors.allow_credentials
         else f" hdr {header} %[req.fhdr({asked})]"
         for header, asked, names in (
-            ("access-control-allow-methods", "access-control-request-method", tokens(cors.allow_methods)),
-            ("access-control-allow-headers", "access-control-request-headers", tokens(cors.allow_headers)),
+            ("access-control-allow-methods", "access-control-request-method", select_tokens(cors.allow_methods)),
+            ("access-control-allow-headers", "access-control-request-headers", select_tokens(cors.allow_headers)),
         )
         if names
     )  # fmt: skip
     yield (
         f"  http-request return status 204 hdr access-control-allow-origin %[var(txn.origin)] hdr vary origin"
-        f" hdr access-control-max-age {seconds(cors.max_age)}{credentials}{words}"
-        f" if {known} METH_OPTIONS {{ req.hdr(access-control-request-method) -m found }}"
+        f" hdr access-control-max-age {parse_duration(cors.max_age)}{credentials}{words}"
+        f" if {condition} METH_OPTIONS {{ req.hdr(access-control-request-method) -m found }}"
     )
-    yield f"  http-response set-header access-control-allow-origin %[var(txn.origin)] if {known}"
-    yield f"  http-response add-header vary origin if {known}"
+    yield f"  http-response set-header access-control-allow-origin %[var(txn.origin)] if {condition}"
+    yield f"  http-response add-header vary origin if {condition}"
     if cors.allow_credentials:
-        yield f"  http-response set-header access-control-allow-credentials true if {known}"
-    if exposed := tokens(cors.expose_headers):
-        value = quoted(format_text(", ".join(exposed)))
-        yield f"  http-response set-header access-control-expose-headers {value} if {known}"
+        yield f"  http-response set-header access-control-allow-credentials true if {condition}"
+    if exposed := select_tokens(cors.expose_headers):
+        value = quote_text(format_text(", ".join(exposed)))
+        yield f"  http-response set-header access-control-expose-headers {value} if {condition}"
 
 
 def origin_lines(cors: Cors, name: str = "origin") -> Iterator[str]:
     """The condition ``name``: the request comes from an allowed origin."""
-    yield from (f"  acl {name} {_origin(each)}" for each in cors.allow_origins)
+    yield from (f"  acl {name} {_format_origin(allow_origin)}" for allow_origin in cors.allow_origins)
 
 
-def tokens(names: Iterable[str]) -> list[str]:
+def select_tokens(names: Iterable[str]) -> list[str]:
     """Those of ``names`` that can be a method or the name of a header."""
-    return [each for each in names if is_token(each)]
+    return [name for name in names if is_token(name)]
 
 
 def usable_origin(origin: Origin) -> bool:
     """Whether an origin can be compared: as text or as an expression in printable ASCII."""
     text = origin.exact if origin.exact is not None else origin.regex or ""
-    return is_plain(text) and bool(text) and len(quoted(text)) < LONGEST_LINE // 2
+    return is_plain(text) and bool(text) and len(quote_text(text)) < LONGEST_LINE // 2
 
 
-def _origin(origin: Origin) -> str:
+def _format_origin(origin: Origin) -> str:
     if origin.exact == "*":
         return "req.hdr(origin) -m found"
     if origin.exact is not None:
-        return f"req.fhdr(origin) -m str -- {quoted(origin.exact)}"
-    return f"req.fhdr(origin) -m reg -- {quoted(f'^(?:{origin.regex})$')}"
+        return f"req.fhdr(origin) -m str -- {quote_text(origin.exact)}"
+    return f"req.fhdr(origin) -m reg -- {quote_text(f'^(?:{origin.regex})$')}"
 
 
-def seconds(age: str) -> int:
+def parse_duration(age: str) -> int:
     """A duration of the manifest, such as `24h` or `1h30m`, in whole seconds."""
-    found = _PARTS.findall(age)
-    return int(sum(float(number) * _UNITS[unit] for number, unit in found))
+    parts = _PARTS.findall(age)
+    return int(sum(float(number) * _UNITS[unit] for number, unit in parts))

@@ -12,7 +12,7 @@ import resource
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.dataplane.endpoints import ADDRESS, Endpoint
 from reconciler.engines.host.dataplane.haproxy.certificates import LiveCertificates, RouteCertificates
@@ -24,7 +24,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     backend_name,
     connection_limits,
     decode_key,
-    encode,
+    encode_name,
 )
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit, Setup
 from reconciler.engines.host.dataplane.haproxy.live import LiveServer
@@ -87,12 +87,12 @@ class HaproxyDataPlane:
             self._dirty.clear()
             waiting, self._waiting = self._waiting, []
             try:
-                with contained("data plane"):
+                with contain_bugs("data plane"):
                     await self._follow()
             finally:
-                for each in waiting:
-                    each.cancel()
-            with contained("data plane"):
+                for future in waiting:
+                    future.cancel()
+            with contain_bugs("data plane"):
                 await self._wait()
 
     async def close(self) -> None:
@@ -162,9 +162,9 @@ class HaproxyDataPlane:
             return ""
         return self._wanted.errors.get(key, self._failure or self._outside.error)
 
-    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+    def limitations(self, spec: WorkloadSpec) -> Iterator[str]:
         """What HAProxy is not used for yet."""
-        service = self._wanted.services.get(wanted.key)
+        service = self._wanted.services.get(spec.key)
         outside = self._context.ingress is not None
         return haproxy_limitations(service, self._program, outside=outside) if service is not None else iter(())
 
@@ -177,21 +177,25 @@ class HaproxyDataPlane:
         await self._applied()
         if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS or not self._proxy.counts_all:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
-        found: dict[Key, Traffic] = {}
+        traffics: dict[Key, Traffic] = {}
         for name in counted.keys() & self._proxy.live.keys():
             key, apart = counted[name]
             traffic = self._proxy.traffic(name, apart=apart)
-            found[key] = found[key].plus(traffic) if key in found else traffic
-        return found
+            traffics[key] = traffics[key].plus(traffic) if key in traffics else traffic
+        return traffics
 
     def live_servers(self, key: Key) -> dict[str, LiveServer]:
         """The replicas of ``key`` that HAProxy knows, by their encoded names, as it was read last."""
-        found = self._proxy.live.get(backend_name(key))
-        return {name: each for name, each in found.servers.items() if name not in OWN} if found is not None else {}
+        live_backend = self._proxy.live.get(backend_name(key))
+        return (
+            {name: server for name, server in live_backend.servers.items() if name not in OWN}
+            if live_backend is not None
+            else {}
+        )
 
     def open_requests(self, key: Key, replica: str) -> int:
         """The requests that a replica of ``key`` works on, as of the last comparison."""
-        return self._proxy.open_requests(self._proxy.backends_of(backend_name(key)), encode(replica))
+        return self._proxy.open_requests(self._proxy.backends_of(backend_name(key)), encode_name(replica))
 
     def listen(self, listener: LatencyListener) -> None:
         """Call ``listener`` for each answered request of a workload that scales by latency."""
@@ -224,7 +228,7 @@ class HaproxyDataPlane:
 
     def _next_due(self) -> float:
         now = self._clock.monotonic()
-        ends = (each.hold_until for each in self._wanted.services.values() if each.hold_until > now)
+        ends = (service.hold_until for service in self._wanted.services.values() if service.hold_until > now)
         counts = now - self._counted_at < 2 * COMPARE_SECONDS
         next_comparison = now + COMPARE_SECONDS + (LATER_SECONDS if counts else 0.0)
         return min(next_comparison, self._proxy.due or float("inf"), *ends)
@@ -289,7 +293,7 @@ class HaproxyDataPlane:
             self._wanted.drain_on_hold()
         self._master.open(program.path)
         shared = self._setup.location, self._context.limits, min(os.cpu_count() or 1, THREADS)
-        options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version, _limits())
+        options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version, _compute_limits())
         self._proxy.open(options, self._context.ports.spare)
         log_user = user[0] if user is not None else None
         self._log.open(self._master.socket_path(LOG_SOCKET), log_user, lambda: self._master.pid)
@@ -333,7 +337,7 @@ class HaproxyDataPlane:
         is_full, self._full = self._full, self._proxy.full
         if is_full or not self._full:
             return
-        key, count = self._busiest({name: each.open for name, each in self._proxy.live.items()})
+        key, count = self._busiest({name: backend.open for name, backend in self._proxy.live.items()})
         if key is not None:
             text = (
                 f"{count} requests and connections are open, the most of all workloads here. HAProxy has hardly "
@@ -361,5 +365,5 @@ class HaproxyDataPlane:
         self._compare_soon()
 
 
-def _limits() -> ConnectionLimits:
+def _compute_limits() -> ConnectionLimits:
     return connection_limits(min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

@@ -73,11 +73,11 @@ def find_program() -> Program | None:
     if path is None:
         return None
     with suppress(OSError):
-        place = path, os.stat(path).st_mtime_ns
-        found = _programs.get(place) or _inspect(path)
-        if not found.failure:
-            _programs[place] = found
-        return found
+        file_version = path, os.stat(path).st_mtime_ns
+        program = _programs.get(file_version) or _inspect_program(path)
+        if not program.failure:
+            _programs[file_version] = program
+        return program
     return None
 
 
@@ -89,13 +89,13 @@ def usable_program() -> Program:
         raise EngineError(message, reason=Reason.PROXY_FAILED)
     if program is None or not program.usable:
         oldest = ".".join(map(str, OLDEST))
-        found = f"only HAProxy {program.text} is" if program is not None else "it is not"
-        message = f"HAProxy {oldest} or newer is needed, and {found} installed; or set `dataplane: builtin`"
+        text = f"only HAProxy {program.text} is" if program is not None else "it is not"
+        message = f"HAProxy {oldest} or newer is needed, and {text} installed; or set `dataplane: builtin`"
         raise EngineError(message, reason=Reason.PROXY_FAILED)
     return program
 
 
-def _inspect(path: str) -> Program:
+def _inspect_program(path: str) -> Program:
     printed = ""
     try:
         done = subprocess.run([path, "-vv"], capture_output=True, text=True, timeout=_SECONDS, check=False)

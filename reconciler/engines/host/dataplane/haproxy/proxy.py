@@ -32,14 +32,19 @@ from reconciler.engines.host.dataplane.haproxy.facts import (
 from reconciler.engines.host.dataplane.haproxy.live import (
     LiveBackend,
     StatReader,
-    commands,
+    list_commands,
     map_commands,
     wanted_entries,
 )
 from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Frontends
-from reconciler.engines.host.dataplane.haproxy.runtime import FindPorts, additions, reload_pause, removals
+from reconciler.engines.host.dataplane.haproxy.runtime import (
+    FindPorts,
+    list_add_commands,
+    list_remove_commands,
+    reload_pause,
+)
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
 from reconciler.engines.host.dataplane.haproxy.workers.former import FormerWorkers
 from reconciler.engines.host.dataplane.haproxy.workers.progress import Progress
@@ -111,8 +116,8 @@ class LiveProxy:
                 self.live = {}
                 return
             same = self._facts.process == self._process
-            known = same and self._clock.monotonic() < self._whole_at + WHOLE_SECONDS
-            await self._read_stat(names | self._unfinished if known else None)
+            recent = same and self._clock.monotonic() < self._whole_at + WHOLE_SECONDS
+            await self._read_stat(names | self._unfinished if recent else None)
             await self._former.read(self._facts.former)
             self._process, self.read_at = self._facts.process, self._clock.monotonic()
         except EngineError:
@@ -159,7 +164,9 @@ class LiveProxy:
     def waiting(self) -> dict[str, int]:
         """How many requests wait, by backend."""
         holds = self._facts.holds
-        return {name: each.traffic(on_hold=name in holds).waiting for name, each in self.live.items() if each.open}
+        return {
+            name: backend.traffic(on_hold=name in holds).waiting for name, backend in self.live.items() if backend.open
+        }
 
     @property
     def counts_all(self) -> bool:
@@ -172,15 +179,15 @@ class LiveProxy:
 
     def open_requests(self, names: Iterable[str], replica: str) -> int:
         """The requests that a server of the backends ``names`` works on, also of those that are served no longer."""
-        found = (self.live[name].servers.get(replica) for name in names if name in self.live)
-        return sum(each.open for each in found if each is not None) + sum(
+        servers = (self.live[name].servers.get(replica) for name in names if name in self.live)
+        return sum(server.open for server in servers if server is not None) + sum(
             self._former.open(name, replica) for name in names
         )
 
     def backends_of(self, name: str) -> list[str]:
         """The backend ``name`` of a workload's first port, and those of its others, that any worker has."""
-        found = self.live.keys() | self._former.names()
-        return [each for each in found if each == name or each.startswith(f"{name}:")]
+        names = self.live.keys() | self._former.names()
+        return [text for text in names if text == name or text.startswith(f"{name}:")]
 
     def take_lost(self) -> bool:
         """Whether the process had ended by itself and serves again now, since the last call."""
@@ -203,7 +210,7 @@ class LiveProxy:
             self.live = self._stat.read(await self._master.ask("@1 show stat -1 6 -1"))
             self._whole_at = self._clock.monotonic()
             self._unfinished &= self.live.keys()
-            self._compared = {name: each for name, each in self._compared.items() if name in self.live}
+            self._compared = {name: pair for name, pair in self._compared.items() if name in self.live}
         elif names := names & self.live.keys():
             await self._read_named(names)
 
@@ -212,18 +219,18 @@ class LiveProxy:
         if len(names) > FEW:
             await self._read_stat(None)
             return
-        found = StatReader().read(await self._master.ask(";".join(f"@1 show stat {name} 6 -1" for name in names)))
-        self.live = {name: each for name, each in self.live.items() if name not in names} | {
-            name: each for name, each in found.items() if name in names
+        backends = StatReader().read(await self._master.ask(";".join(f"@1 show stat {name} 6 -1" for name in names)))
+        self.live = {name: backend for name, backend in self.live.items() if name not in names} | {
+            name: backend for name, backend in backends.items() if name in names
         }
 
     async def introduce(self, backends: Sequence[Backend]) -> None:
         """Add ``backends`` that the process lacks, before all others are compared, which shows what fails here."""
         with suppress(EngineError):
             if self.bound and await self._send_new(backends):
-                added = [each for each in backends if each.name in self.live]
+                added = [backend for backend in backends if backend.name in self.live]
                 self._file.note_introduced(added)
-                await self._maps.add(PORTS, {f"{each.port}": each.name for each in added})
+                await self._maps.add(PORTS, {f"{backend.port}": backend.name for backend in added})
 
     async def bring(
         self,
@@ -243,7 +250,7 @@ class LiveProxy:
         self._master.write_map(HOLDS, holds)
         self._master.write_map(SPLITS, wanted_entries(backends, self._facts.splits))
         self._count_connections()
-        self._empty = {each.name: NO_REPLICA for each in backends if not each.servers}
+        self._empty = {backend.name: NO_REPLICA for backend in backends if not backend.servers}
         self._empty |= {CROWD: NO_REPLICA} if self.crowded else {}
         self._empty |= {FULL: NO_REPLICA} if self.full else {}
         self._master.write_map(EMPTY, self._empty)
@@ -261,9 +268,9 @@ class LiveProxy:
 
     def _count_connections(self) -> None:
         """See whether there are many connections: that ends when there are half as many."""
-        found, limits = self._facts.connections, self.limits
-        self.crowded = found > limits.crowd // (2 if self.crowded else 1)
-        self.full = found > limits.full // (2 if self.full else 1)
+        connections, limits = self._facts.connections, self.limits
+        self.crowded = connections > limits.crowd // (2 if self.crowded else 1)
+        self.full = connections > limits.full // (2 if self.full else 1)
 
     async def _bring_live(self, plan: Plan, holds: Mapping[str, str]) -> None:
         """Bring what a process that runs can take without a reload."""
@@ -281,21 +288,23 @@ class LiveProxy:
     async def _add(self, plan: Plan) -> None:
         """Add backends that the process lacks. It may refuse one: then a reload brings it."""
         new = plan.needs.shapes.keys() - self.live.keys()
-        sent = bool(new) and await self._send_new([each for each in plan.backends if each.name in new])
+        sent = bool(new) and await self._send_new([backend for backend in plan.backends if backend.name in new])
         if sent and self._file.note_added(plan, self.live):
             self.due = self._loaded_at + reload_pause(self._facts.former_workers)
 
     async def _send_new(self, backends: Sequence[Backend]) -> bool:
         """Send what adds ``backends``, and read them; return whether there was anything to send."""
-        if todo := list(additions(self._options, self._file.loaded, backends, self.live)):
+        if todo := list(list_add_commands(self._options, self._file.loaded, backends, self.live)):
             await self._master.send(todo)
-            await self._read_named({each.name for each in backends})
+            await self._read_named({backend.name for backend in backends})
         return bool(todo)
 
     async def _remove(self, names: Set[str]) -> None:
         """Remove backends as far as their open requests permit; the next comparison goes on."""
         if names:
-            await self._master.send(chain.from_iterable(removals(name, self.live[name]) for name in sorted(names)))
+            await self._master.send(
+                chain.from_iterable(list_remove_commands(name, self.live[name]) for name in sorted(names))
+            )
             self._unfinished |= names
             await self._read_named(names)
 
@@ -321,38 +330,38 @@ class LiveProxy:
     async def send(self, backends: Sequence[Backend]) -> None:
         """Send what brings the servers of ``backends`` to what is wanted. Raises EngineError."""
         await self._send_entries(backends)
-        todo = {name: found for name, found in map(self._compare, backends) if found}
+        todo = {name: texts for name, texts in map(self._compare, backends) if texts}
         if todo:
             await self._master.send(chain.from_iterable(todo.values()))
             await self.read_some(todo.keys())
 
     async def _send_entries(self, backends: Sequence[Backend]) -> None:
         """Bring the map of versions to what is wanted, so that no cookie leads to a replica that leaves."""
-        known = self._facts.splits
-        if not known and not any(each.split for each in backends):
+        splits = self._facts.splits
+        if not splits and not any(backend.split for backend in backends):
             return
-        names = {each.name for each in backends}
-        live = {entry: value for entry, value in known.items() if backend_of(entry) in names}
-        wanted = wanted_entries((each for each in backends if each.name in self.live), live)
-        if wanted != live:
-            await self._master.send(map_commands(SPLITS, wanted, live))
-            rest = {entry: value for entry, value in known.items() if entry not in live}
-            self._facts = self._facts._replace(splits=rest | wanted)
+        names = {backend.name for backend in backends}
+        live = {entry: value for entry, value in splits.items() if backend_of(entry) in names}
+        desired = wanted_entries((backend for backend in backends if backend.name in self.live), live)
+        if desired != live:
+            await self._master.send(map_commands(SPLITS, desired, live))
+            rest = {entry: value for entry, value in splits.items() if entry not in live}
+            self._facts = self._facts._replace(splits=rest | desired)
 
     def _compare(self, backend: Backend) -> tuple[str, list[str]]:
         """The name of ``backend``, and what brings it to what is wanted. Most are, and have not changed since."""
         name = backend.name
-        live, known = self.live.get(name), self._compared.get(name)
-        if live is None or (known is not None and known[0] is backend and known[1] is live):
+        live, compared = self.live.get(name), self._compared.get(name)
+        if live is None or (compared is not None and compared[0] is backend and compared[1] is live):
             return name, []
-        found = list(commands((backend,), self.live))
-        if found or len(live.servers) > len(backend.servers) + 1:
+        texts = list(list_commands((backend,), self.live))
+        if texts or len(live.servers) > len(backend.servers) + 1:
             self._unfinished.add(name)
             self._compared.pop(name, None)
         else:
             self._unfinished.discard(name)
             self._compared[name] = (backend, live)
-        return name, found
+        return name, texts
 
     async def _load(self, plan: Plan) -> None:
         self._loaded_at, self.due = self._clock.monotonic(), None

@@ -11,7 +11,13 @@ from collections.abc import Callable, Collection, Mapping
 from reconciler.engines.host.dataplane.haproxy.certificates import RouteCertificates
 from reconciler.engines.host.dataplane.haproxy.checks import RouteChecks
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
-from reconciler.engines.host.dataplane.haproxy.ingress import Ingress, Listener, frontends, listeners, service_lines
+from reconciler.engines.host.dataplane.haproxy.ingress import (
+    Ingress,
+    Listener,
+    list_listeners,
+    render_frontends,
+    service_lines,
+)
 from reconciler.engines.host.dataplane.haproxy.maps import LiveMaps, route_entries
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Frontends
@@ -53,10 +59,10 @@ class RouteServer:
     @property
     def problems(self) -> Mapping[str, tuple[str, ...]]:
         """Why parts of domains are not served, by the name of the domain."""
-        found = dict(self.table.problems)
+        messages = dict(self.table.problems)
         for name, texts in self._certificates.problems.items() if self._certificates is not None else ():
-            found[name] = (*found.get(name, ()), *texts)
-        return found
+            messages[name] = (*messages.get(name, ()), *texts)
+        return messages
 
     @property
     def state(self) -> object:
@@ -90,7 +96,7 @@ class RouteServer:
     def frontends(self, services: Collection[Service]) -> Frontends:
         """What takes requests to ``services``, with the sections for those from outside."""
         lines = service_lines(services, self.table)
-        seconds = max((each.timeout_seconds for each in services), default=0)
+        seconds = max((service.timeout_seconds for service in services), default=0)
         return Frontends(self._sections(lines, seconds) if self._settings is not None else "", lines, seconds)
 
     def _sections(self, lines: tuple[str, ...], seconds: int) -> str:
@@ -101,8 +107,10 @@ class RouteServer:
         tls, challenge, reloads = "", "", 0
         if self._certificates is not None:
             tls, challenge, reloads = BIND, self._certificates.challenge, self._certificates.reloads
-        usable = tuple(each for each in listeners(self._settings, self.table, tls) if self._can_listen(each))
-        return frontends(Ingress(self._settings, self.table, usable, lines, challenge, reloads), seconds)
+        usable = tuple(
+            listener for listener in list_listeners(self._settings, self.table, tls) if self._can_listen(listener)
+        )
+        return render_frontends(Ingress(self._settings, self.table, usable, lines, challenge, reloads), seconds)
 
     async def bring(self, *, complete: bool) -> None:
         """Bring the live maps to the table. ``complete``: the process has the frontends. Raises EngineError."""
@@ -116,9 +124,9 @@ class RouteServer:
     def _can_listen(self, listener: Listener) -> bool:
         assert self._settings is not None
         for address in self._settings.addresses:
-            place = f"{f'[{address}]' if ':' in address else address}:{listener.port}"
-            if place not in self._open and (why := _bind_fault(address, listener.port, self._master.unit)):
-                self.error = f"the ingress cannot listen at {place}: {why}"
+            endpoint = f"{f'[{address}]' if ':' in address else address}:{listener.port}"
+            if endpoint not in self._open and (why := _bind_fault(address, listener.port, self._master.unit)):
+                self.error = f"the ingress cannot listen at {endpoint}: {why}"
                 return False
         return True
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.engines.host.dataplane.haproxy.config import HTTP, TCP, Backend, ProxyOptions, Suspended
-from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, commands, take_out
+from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, list_commands, take_out
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import profile_of, usual_profile
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Loaded, Shape, shape_of
 
@@ -39,24 +39,24 @@ class Needs(NamedTuple):
 
 def needs_of(options: ProxyOptions, backends: Iterable[Backend], suspended: Iterable[Suspended] = ()) -> Needs:
     """What ``backends`` need, and what answers for ``suspended`` workloads."""
-    found = list(backends)
-    ports = {mode: frozenset(each.port for each in found if each.mode == mode) for mode in (HTTP, TCP)}
-    ports[HTTP] |= {each.port for each in suspended}
-    profiles = dict({profile_of(options, each.service) for each in found})
-    return Needs(ports, profiles, {each.name: shape_of(options, each) for each in found})
+    backend_list = list(backends)
+    ports = {mode: frozenset(backend.port for backend in backend_list if backend.mode == mode) for mode in (HTTP, TCP)}
+    ports[HTTP] |= {workload.port for workload in suspended}
+    profiles = dict({profile_of(options, backend.service) for backend in backend_list})
+    return Needs(ports, profiles, {backend.name: shape_of(options, backend) for backend in backend_list})
 
 
-def suffices(options: ProxyOptions, loaded: Loaded, needs: Needs) -> bool:
+def needs_no_reload(options: ProxyOptions, loaded: Loaded, needs: Needs) -> bool:
     """Whether a process that has ``loaded`` can serve ``needs`` without a reload, if its backends are the same."""
     if not options.runtime:
-        return _same(loaded.ports, needs.ports) and dict(loaded.profiles) == needs.profiles
+        return _has_same_ports(loaded.ports, needs.ports) and dict(loaded.profiles) == needs.profiles
     open_ports = all(ports <= loaded.ports.get(mode, frozenset()) for mode, ports in needs.ports.items())
     return open_ports and needs.profiles.items() <= loaded.profiles.items()
 
 
-def changed(live: Collection[str], known: Shapes, wanted: Shapes) -> list[str]:
+def list_changed_backends(live: Collection[str], current: Shapes, desired: Shapes) -> list[str]:
     """The backends that only a reload can bring to what is wanted."""
-    differ = (name for name, each in wanted.items() if (known.get(name) != each if name in live else each.lines))
+    differ = (name for name, shape in desired.items() if (current.get(name) != shape if name in live else shape.lines))
     return sorted(differ)
 
 
@@ -65,35 +65,35 @@ def next_load(options: ProxyOptions, loaded: Loaded, needs: Needs, find: FindPor
     if not options.runtime:
         return Loaded(needs.ports, needs.profiles)
     profiles = dict([usual_profile(options)]) | dict(needs.profiles)
-    wanted, taken = needs.ports[HTTP], frozenset().union(*needs.ports.values())
+    ports, taken = needs.ports[HTTP], frozenset().union(*needs.ports.values())
     usable = loaded.ports.get(HTTP, frozenset()) - taken
-    spare = frozenset(find(max(SPARE, len(wanted) // SHARE), usable)) - taken
-    return Loaded({**needs.ports, HTTP: wanted | spare}, profiles, loaded.count + 1)
+    spare = frozenset(find(max(SPARE, len(ports) // SHARE), usable)) - taken
+    return Loaded({**needs.ports, HTTP: ports | spare}, profiles, loaded.count + 1)
 
 
-def additions(
+def list_add_commands(
     options: ProxyOptions, loaded: Loaded, backends: Iterable[Backend], live: Mapping[str, LiveBackend]
 ) -> Iterator[str]:
     """The commands that add the backends which ``live`` lacks, with their servers, as far as no reload is needed."""
-    for each in backends if options.runtime else ():
-        name, shape = each.name, shape_of(options, each)
-        known = shape.profile in loaded.profiles and each.port in loaded.ports.get(each.mode, ())
-        if name not in live and known and not shape.lines:
+    for backend in backends if options.runtime else ():
+        name, shape = backend.name, shape_of(options, backend)
+        loadable = shape.profile in loaded.profiles and backend.port in loaded.ports.get(backend.mode, ())
+        if name not in live and loadable and not shape.lines:
             yield f"add backend {name} from {shape.profile}"
-            yield from commands((each,), {name: LiveBackend(0, 0, 0, {}, published=False)})
+            yield from list_commands((backend,), {name: LiveBackend(0, 0, 0, {}, published=False)})
 
 
-def removals(name: str, live: LiveBackend) -> Iterator[str]:
+def list_remove_commands(name: str, live: LiveBackend) -> Iterator[str]:
     """The commands that remove a backend, as far as its open requests permit."""
     if live.published:
         yield f"unpublish backend {name}"
-    for server, each in sorted(live.servers.items()):
-        yield from take_out(f"{name}/{server}", each)
+    for server, live_server in sorted(live.servers.items()):
+        yield from take_out(f"{name}/{server}", live_server)
     if not live.open:
         yield f"del backend {name}"
 
 
-def _same(left: Mapping[str, frozenset[int]], right: Mapping[str, frozenset[int]]) -> bool:
+def _has_same_ports(left: Mapping[str, frozenset[int]], right: Mapping[str, frozenset[int]]) -> bool:
     return all(left.get(mode, frozenset()) == right.get(mode, frozenset()) for mode in (HTTP, TCP))
 
 

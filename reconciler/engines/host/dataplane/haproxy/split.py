@@ -25,7 +25,7 @@ def split_lines(name: str, cookie: str) -> Iterator[str]:
 
     A client gets a new cookie only when no replica has its version. Replicas never get the cookie.
     """
-    known = "{ var(txn.replicas) -m found }"
+    has_replicas = "{ var(txn.replicas) -m found }"
     chosen = f"str({name}|),concat(,txn.version,|),concat(,txn.pick),map_str(./{SPLITS})"
     # A worker that was replaced passes the request with its cookie to the new one.
     yield (
@@ -36,12 +36,12 @@ def split_lines(name: str, cookie: str) -> Iterator[str]:
         f"  http-request set-var(txn.replicas) str({name}|),concat(,txn.version),map_str(./{SPLITS})"
         " if { var(txn.version) -m found }"
     )
-    yield f"  http-request set-var(txn.pick) rand,mod(txn.replicas) if {known}"
-    yield f"  http-request set-var(txn.server) {chosen} if {known}"
+    yield f"  http-request set-var(txn.pick) rand,mod(txn.replicas) if {has_replicas}"
+    yield f"  http-request set-var(txn.server) {chosen} if {has_replicas}"
     # The first choice has no free place: try once more, so that few wait beside a replica with one.
     full = f"{{ str({name}/),concat(,txn.server),srv_queue gt 0 }}"
-    yield f"  http-request set-var(txn.pick) rand,mod(txn.replicas) if {known} {full}"
-    yield f"  http-request set-var(txn.server) {chosen} if {known} {full}"
+    yield f"  http-request set-var(txn.pick) rand,mod(txn.replicas) if {has_replicas} {full}"
+    yield f"  http-request set-var(txn.server) {chosen} if {has_replicas} {full}"
     # Neither does one that waits, and arrives again.
     here = "if !{ stopping } !{ var(txn.empty) -m found }"
     yield f"  http-request replace-header cookie ^{cookie}=[^;]*(;[[:space:]]*)?(.*)$ \\2 {here}"
@@ -49,7 +49,7 @@ def split_lines(name: str, cookie: str) -> Iterator[str]:
     yield "  http-request del-header cookie if { req.fhdr(cookie) -m len 0 }"
     yield "  http-response set-var(txn.from) srv_name"
     yield f"  http-response set-var(txn.answered) str({name}/),concat(,txn.from),map_str(./{SPLITS})"
-    new = f"if !{known} {{ var(txn.answered) -m found }}"
+    new = f"if !{has_replicas} {{ var(txn.answered) -m found }}"
     attributes = "path=/; httponly; samesite=lax"
     for condition, more in (("!{ ssl_fc }", ""), ("{ ssl_fc }", "; secure")):
         value = f'"{cookie}=%[var(txn.answered)]; {attributes}{more}"'
@@ -63,9 +63,9 @@ def split_entries(name: str, versions: Mapping[str, int]) -> dict[str, str]:
     for replica, version in sorted(versions.items()):
         replicas[version].append(replica)
     entries = {f"{name}/{replica}": str(version) for replica, version in versions.items()}
-    for version, each in replicas.items():
-        entries[f"{name}|{version}"] = str(len(each))
-        entries |= {f"{name}|{version}|{number}": replica for number, replica in enumerate(each)}
+    for version, names in replicas.items():
+        entries[f"{name}|{version}"] = str(len(names))
+        entries |= {f"{name}|{version}|{number}": replica for number, replica in enumerate(names)}
     return entries
 
 

@@ -39,12 +39,12 @@ class TlsEntry(NamedTuple):
     @property
     def file(self) -> str:
         """The path of its certificate with its key."""
-        return f"{FOLDER}/{_digest(self.certificate.digest, *self._words)}.pem"
+        return f"{FOLDER}/{_compute_digest(self.certificate.digest, *self._words)}.pem"
 
     @property
     def authorities_file(self) -> str:
         """The path of the authorities; "" without any."""
-        return f"{FOLDER}/{_digest(self.options.authorities)}.ca" if self.options.authorities else ""
+        return f"{FOLDER}/{_compute_digest(self.options.authorities)}.ca" if self.options.authorities else ""
 
     @property
     def line(self) -> str:
@@ -55,8 +55,8 @@ class TlsEntry(NamedTuple):
     @property
     def _words(self) -> tuple[str, ...]:
         options = self.options
-        older = ":".join(each for each in options.ciphers if not each.startswith(_SUITE))
-        suites = ":".join(each for each in options.ciphers if each.startswith(_SUITE))
+        older = ":".join(cipher for cipher in options.ciphers if not cipher.startswith(_SUITE))
+        suites = ":".join(cipher for cipher in options.ciphers if cipher.startswith(_SUITE))
         return (
             *((f"ssl-min-ver {options.oldest}",) if options.oldest != TlsOptions().oldest else ()),
             *((f"ciphers {older}",) if older else ()),
@@ -86,31 +86,31 @@ def challenge_answer(thumbprint: str) -> str:
     return f"http-request return status 200 content-type application/octet-stream {answer} if {_CHALLENGE}"
 
 
-def entries(serving: Mapping[str, Match], options: Mapping[str, TlsOptions]) -> tuple[TlsEntry, ...]:
+def make_tls_entries(serving: Mapping[str, Match], options: Mapping[str, TlsOptions]) -> tuple[TlsEntry, ...]:
     """What to serve for hosts with a certificate; ``options`` has those hosts that differ from the default.
 
     Hosts of one wildcard share its entry, unless their options differ: new workloads change nothing here.
     """
-    found = set()
+    tls_entries = set()
     for host, match in serving.items():
         own = options.get(host, TlsOptions())
-        found.add(TlsEntry(match.name if own == TlsOptions() else host, match.certificate, own))
-    return tuple(sorted(found, key=lambda each: (each.name, each.file)))
+        tls_entries.add(TlsEntry(match.name if own == TlsOptions() else host, match.certificate, own))
+    return tuple(sorted(tls_entries, key=lambda tls_entry: (tls_entry.name, tls_entry.file)))
 
 
-def render_list(wanted: Iterable[TlsEntry]) -> str:
+def render_list(tls_entries: Iterable[TlsEntry]) -> str:
     """The list of certificates."""
-    return "".join(f"{each.line}\n" for each in wanted)
+    return "".join(f"{tls_entry.line}\n" for tls_entry in tls_entries)
 
 
-def render_files(wanted: Iterable[TlsEntry]) -> dict[str, str]:
+def render_files(tls_entries: Iterable[TlsEntry]) -> dict[str, str]:
     """The other files, by path."""
-    found = {}
-    for each in wanted:
-        found[each.file] = each.certificate.pem
-        if each.options.authorities:
-            found[each.authorities_file] = each.options.authorities
-    return found
+    files = {}
+    for tls_entry in tls_entries:
+        files[tls_entry.file] = tls_entry.certificate.pem
+        if tls_entry.options.authorities:
+            files[tls_entry.authorities_file] = tls_entry.options.authorities
+    return files
 
 
 SHOW = (f"@1 show ssl crt-list -n ./{LIST}", "@1 show ssl cert", "@1 show ssl ca-file")
@@ -119,10 +119,10 @@ SHOW = (f"@1 show ssl crt-list -n ./{LIST}", "@1 show ssl cert", "@1 show ssl ca
 
 def read_live_tls(lists: str, certificates: str, authorities: str) -> LiveTls:
     """The state in the outputs of SHOW."""
-    found = {}
+    listed = {}
     for line in lists.splitlines():
         if match := _ENTRY.match(line):
-            found[match[1], match[3]] = int(match[2])
+            listed[match[1], match[3]] = int(match[2])
     files, filled, unfinished = set(), set(), []
     for line in (*certificates.splitlines(), *authorities.splitlines()):
         path, _, count = line.strip().lstrip("*").partition(" - ")
@@ -133,44 +133,44 @@ def read_live_tls(lists: str, certificates: str, authorities: str) -> LiveTls:
             unfinished.append(path[2:])
         elif count and not count.startswith("0 "):
             filled.add(path[2:])
-    return LiveTls(found, frozenset(files), frozenset(filled), tuple(unfinished))
+    return LiveTls(listed, frozenset(files), frozenset(filled), tuple(unfinished))
 
 
-def tls_commands(wanted: Iterable[TlsEntry], live: LiveTls) -> Iterator[str]:
-    """What brings ``live`` to ``wanted``, each a request of its own. New entries come before others leave."""
-    wanted = tuple(wanted)
-    files = render_files(wanted)
-    names = {(each.file, each.name): each for each in wanted}
+def tls_commands(tls_entries: Iterable[TlsEntry], live: LiveTls) -> Iterator[str]:
+    """What brings ``live`` to ``tls_entries``, each a request of its own. New entries come before others leave."""
+    tls_entries = tuple(tls_entries)
+    files = render_files(tls_entries)
+    names = {(tls_entry.file, tls_entry.name): tls_entry for tls_entry in tls_entries}
     for path in live.unfinished:
-        yield f"@1 abort ssl {_kind(path)} ./{path}"
+        yield f"@1 abort ssl {_get_file_kind(path)} ./{path}"
     # One that an earlier daemon did not finish is listed like others: an entry shows that it was.
     loaded = live.authorities | {path for path, _ in live.entries}
-    for path in sorted(files.keys() - loaded, key=_order):
-        yield from _load(path, files[path])
-    for key, each in names.items():
+    for path in sorted(files.keys() - loaded, key=_get_load_order):
+        yield from _list_load_commands(path, files[path])
+    for key, listed in names.items():
         if key not in live.entries:
-            yield f"@1 add ssl crt-list ./{LIST} <<\n{each.line}\n"
+            yield f"@1 add ssl crt-list ./{LIST} <<\n{listed.line}\n"
     for key in live.entries.keys() - names.keys():
         yield f"@1 del ssl crt-list ./{LIST} ./{key[0]}:{live.entries[key]}"
-    for path in sorted(live.files - files.keys(), key=_order, reverse=True):
-        yield f"@1 del ssl {_kind(path)} ./{path}"
+    for path in sorted(live.files - files.keys(), key=_get_load_order, reverse=True):
+        yield f"@1 del ssl {_get_file_kind(path)} ./{path}"
 
 
-def _load(path: str, content: str) -> Iterator[str]:
+def _list_load_commands(path: str, content: str) -> Iterator[str]:
     # For one that exists already, the first of them is refused, and the others suffice.
-    yield f"@1 new ssl {_kind(path)} ./{path}"
-    yield f"@1 set ssl {_kind(path)} ./{path} <<\n{content}"
-    yield f"@1 commit ssl {_kind(path)} ./{path}"
+    yield f"@1 new ssl {_get_file_kind(path)} ./{path}"
+    yield f"@1 set ssl {_get_file_kind(path)} ./{path} <<\n{content}"
+    yield f"@1 commit ssl {_get_file_kind(path)} ./{path}"
 
 
-def _order(path: str) -> tuple[bool, str]:
+def _get_load_order(path: str) -> tuple[bool, str]:
     """Authorities come before the certificates that need them."""
-    return _kind(path) == "cert", path
+    return _get_file_kind(path) == "cert", path
 
 
-def _kind(path: str) -> str:
+def _get_file_kind(path: str) -> str:
     return "cert" if path.endswith(".pem") else "ca-file"
 
 
-def _digest(*parts: str) -> str:
+def _compute_digest(*parts: str) -> str:
     return sha256("\n".join(parts).encode()).hexdigest()[:32]

@@ -15,9 +15,9 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     Server,
     Suspended,
     backend_name,
-    encode,
+    encode_name,
+    make_server,
     mode_of,
-    server,
 )
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
 from reconciler.engines.host.dataplane.haproxy.rendering.render import read_ports
@@ -68,7 +68,7 @@ class WantedState:
             self._built.pop(name, None)
             self._noted.pop(name, None)
         self._ready[key] = ready
-        names = {encode(each.name) for each in ready}
+        names = {encode_name(endpoint.name) for endpoint in ready}
         self._proven[key] = {proven for proven in self._proven.get(key, ()) if proven[0] in names}
 
     def is_empty(self, key: Key) -> bool:
@@ -119,8 +119,8 @@ class WantedState:
     def suspended(self) -> tuple[Suspended, ...]:
         """The suspended workloads whose requests are answered, unless another program has the port."""
         bound = self._bound.get(HTTP, frozenset())
-        found = ((key, self._usable_port(backend_name(key), key, bound, live=False)) for key in self._suspended)
-        return tuple(sorted(Suspended(backend_name(key), port) for key, port in found if port is not None))
+        ports = ((key, self._usable_port(backend_name(key), key, bound, live=False)) for key in self._suspended)
+        return tuple(sorted(Suspended(backend_name(key), port) for key, port in ports if port is not None))
 
     @property
     def is_needed(self) -> bool:
@@ -136,20 +136,20 @@ class WantedState:
         self._scaled = None
         outside = self._outside.get(key)
         declared = {0: "", **dict(outside.ports)} if outside is not None else {0: ""}
-        wanted = tuple(backend_name(key, port) for port in declared)
-        if wanted != self.names(key):
+        names = tuple(backend_name(key, port) for port in declared)
+        if names != self.names(key):
             self._drop(key)
-            self._backends[key] = wanted
-            self._names |= dict.fromkeys(wanted, key)
-            self._ports_of |= dict(zip(wanted, declared.items(), strict=True))
-        for name in wanted:
+            self._backends[key] = names
+            self._names |= dict.fromkeys(names, key)
+            self._ports_of |= dict(zip(names, declared.items(), strict=True))
+        for name in names:
             self._built.pop(name, None)
 
     def _drop(self, key: Key) -> None:
         self._ordered = self._scaled = None
         for name in self._backends.pop(key, ()):
-            for each in (self._names, self._ports_of, self._built, self._noted):
-                each.pop(name, None)
+            for table in (self._names, self._ports_of, self._built, self._noted):
+                table.pop(name, None)
             self._unproven.discard(name)
 
     def forget(self, key: Key) -> None:
@@ -174,9 +174,9 @@ class WantedState:
         new = False
         for name in self._unproven:
             # Most have not changed since the last call.
-            if (found := live.get(name)) is not None and found is not self._noted.get(name):
-                self._noted[name] = found
-                if self._note(self._names[name], found):
+            if (live_backend := live.get(name)) is not None and live_backend is not self._noted.get(name):
+                self._noted[name] = live_backend
+                if self._note(self._names[name], live_backend):
                     self._built.pop(name, None)
                     new = True
         return new
@@ -186,7 +186,7 @@ class WantedState:
         self._fresh = {name: end for name, end in self._fresh.items() if end > now}
         fresh = self._fresh.keys() if len(self._fresh) <= FEW_FRESH else ()
         busy = (name for name in self._unproven if name in live and (live[name].open or name in fresh))
-        return {name for name in busy if not all(each.proven for each in live[name].replicas)}
+        return {name for name in busy if not all(replica.proven for replica in live[name].replicas)}
 
     def scaled_by_requests(self) -> Mapping[str, tuple[Key, bool]]:
         """The backends whose counts decide on the number of replicas.
@@ -194,10 +194,10 @@ class WantedState:
         Each with its workload, and whether some of its requests are no traffic. The same object until it changes.
         """
         if self._scaled is None:
-            found = ((name, key, self.services[key]) for name, key in self._names.items())
+            backends = ((name, key, self.services[key]) for name, key in self._names.items())
             self._scaled = {
                 name: (key, bool(service.no_wake) and (self._ports_of[name][1] or service.protocol) != "tcp")
-                for name, key, service in found
+                for name, key, service in backends
                 if service.scales_by_requests
             }
         return self._scaled
@@ -211,8 +211,8 @@ class WantedState:
             chosen = sorted(names & self._names.keys(), key=self._names.__getitem__)
         else:
             chosen = self._ordered = self._ordered or sorted(self._names, key=self._names.__getitem__)
-        found = (self._backend(name, live.get(name), now) for name in chosen)
-        return [each for each in found if each is not None]
+        candidates = (self._backend(name, live.get(name), now) for name in chosen)
+        return [backend for backend in candidates if backend is not None]
 
     def lacking(self, live: Live, now: float) -> list[Backend]:
         """The backends of served workloads that ``live`` lacks, if these are few."""
@@ -226,7 +226,11 @@ class WantedState:
 
     def holds(self, monotonic: float, epoch: float) -> dict[str, str]:
         """The backends whose requests an operator holds, each with the end of the hold in seconds of the epoch."""
-        ends = {key: each.hold_until - monotonic for key, each in self.services.items() if each.hold_until > monotonic}
+        ends = {
+            key: service.hold_until - monotonic
+            for key, service in self.services.items()
+            if service.hold_until > monotonic
+        }
         return {name: str(ceil(epoch + left)) for key, left in ends.items() for name in self.names(key)}
 
     def _backend(self, name: str, live: LiveBackend | None, now: float) -> Backend | None:
@@ -241,23 +245,23 @@ class WantedState:
         if declared:
             service = replace(service, port=declared, protocol=protocol)
         bound = self._bound.get(mode_of(service), frozenset())
-        if (port := self._usable_port(name, _place(key, declared), bound, live=live is not None)) is None:
+        if (port := self._usable_port(name, _make_port_key(key, declared), bound, live=live is not None)) is None:
             return None
         if live is not None:
             self._note(key, live)
-        made = Backend(service, port, self._servers(service, split, live, now), declared, split)
-        unproven = not service.max_concurrency and any(each.limit for each in made.servers)
+        backend = Backend(service, port, self._servers(service, split, live, now), declared, split)
+        unproven = not service.max_concurrency and any(backend_server.limit for backend_server in backend.servers)
         (self._unproven.add if unproven else self._unproven.discard)(name)
         # Its servers are those of the live process until they are known, and none while an operator holds it.
         if key in self._ready and not (self._drains and service.hold_until):
-            self._built[name] = made
-        return made
+            self._built[name] = backend
+        return backend
 
     def _note(self, key: Key, live: LiveBackend) -> bool:
         """Remember the replicas that have answered; return whether one was not known to."""
         proven = self._proven.setdefault(key, set())
         before = len(proven)
-        proven |= {(name, each.address) for name, each in live.servers.items() if each.proven}
+        proven |= {(name, live_server.address) for name, live_server in live.servers.items() if live_server.proven}
         return len(proven) > before
 
     def _servers(
@@ -270,19 +274,21 @@ class WantedState:
             # An earlier daemon found them ready. This one does not know yet, so they go on.
             adopted = live.servers.items() if live is not None else ()
             return tuple(
-                Server(name, each.address, each.limit, each.weight) for name, each in adopted if name not in OWN
+                Server(name, live_server.address, live_server.limit, live_server.weight)
+                for name, live_server in adopted
+                if name not in OWN
             )
-        servers = (server(each, service.port, 0) for each in ready)
-        found = {each.name: each for each in servers if each is not None}
-        versions = {each.name: each.version for each in found.values()}
+        servers = (make_server(endpoint, service.port, 0) for endpoint in ready)
+        by_name = {replica.name: replica for replica in servers if replica is not None}
+        versions = {replica.name: replica.version for replica in by_name.values()}
         weights = server_weights(dict(split), versions)
         return tuple(
-            replace(found[name], limit=self._limit(service, found[name]), weight=weight)
+            replace(by_name[name], limit=self._limit(service, by_name[name]), weight=weight)
             for name, weight in weights.items()
         )
 
-    def _limit(self, service: Service, each: Server) -> int:
-        proven = (each.name, each.address) in self._proven.get(service.key, ())
+    def _limit(self, service: Service, replica: Server) -> int:
+        proven = (replica.name, replica.address) in self._proven.get(service.key, ())
         return service.limit(proven=proven)
 
     def _usable_port(self, name: str, key: Key, bound: Set[int], *, live: bool) -> int | None:
@@ -297,6 +303,6 @@ class WantedState:
             return None
 
 
-def _place(key: Key, declared: int) -> Key:
+def _make_port_key(key: Key, declared: int) -> Key:
     """The key of the port of this host for a port of a workload; ``declared`` is 0 for its first one."""
     return Key(key.kind, key.gvc, f"{key.name}:{declared}") if declared else key

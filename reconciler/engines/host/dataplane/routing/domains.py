@@ -19,13 +19,13 @@ class KnownDomains:
 
     def refresh(self) -> bool:
         """Read the domains again, and return whether any changed; only those are decoded. Raises RecordsError."""
-        found = {}
+        domains = {}
         for record in self._records.domains():
-            known = self._found.get(record.key)
-            same = known is not None and known[0] == record.digest
-            found[record.key] = known if known is not None and same else (record.digest, read_domain(record.body))
-        changed = found != self._found
-        self._found = found
+            former = self._found.get(record.key)
+            same = former is not None and former[0] == record.digest
+            domains[record.key] = former if former is not None and same else (record.digest, read_domain(record.body))
+        changed = domains != self._found
+        self._found = domains
         return changed
 
     def all(self) -> tuple[Domain, ...]:
@@ -39,7 +39,7 @@ class KnownDomains:
             members.setdefault(key.gvc, []).append(key)
         for _, domain in self._found.values():
             linked = members.get(linked_gvc(domain.spec.gvc_link), ())
-            keys = sorted({*linked, *(each for each in _linked_workloads(domain) if each in workloads)})
+            keys = sorted({*linked, *(key for key in _linked_workloads(domain) if key in workloads)})
             if keys:
                 yield domain, keys
 
@@ -55,4 +55,4 @@ def _linked_workloads(domain: Domain) -> set[Key]:
     """The workloads that ``domain`` and its routes name."""
     spec = domain.spec
     links = (spec.workload_link, *(route.workload_link for port in spec.ports for route in port.routes))
-    return {linked_workload(each) for each in links if each}
+    return {linked_workload(link) for link in links if link}

@@ -43,8 +43,8 @@ class Router:
     def serve(self, template: ReplicaTemplate) -> None:
         """Lead requests to the workload of ``template`` from now on, if it serves any. Raises RecordsError."""
         key, spec = template.desired.key, template.spec
-        ports = {port.number: port.protocol for each in spec.containers for port in each.ports}
-        first = next((each.ports for each in template.desired.containers if each.ports), ())
+        ports = {port.number: port.protocol for container in spec.containers for port in container.ports}
+        first = next((container.ports for container in template.desired.containers if container.ports), ())
         if not first or template.desired.type is Type.CRON:
             self.remove(key)
             return
@@ -71,7 +71,7 @@ class Router:
         for name, texts in problems.items():
             if self._domains.leads_to(name, key):
                 without = served.missing.get(name, ())
-                yield from unserved_routes(name, (each for each in texts if each not in without))
+                yield from unserved_routes(name, (text for text in texts if text not in without))
                 own = lacking_hosts(self.table(), key, served) if without else {}
                 yield from unserved_routes(name, without_tls(own))
 
@@ -89,21 +89,21 @@ class Router:
         record = self._records.shared(Key(Kind.GVC, "", name))
         spec = msgspec.json.decode(record.body, type=Gvc).spec if record is not None else Gvc().spec
         balancer = spec.load_balancer
-        found = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)
-        if self._gvcs.get(name) != found:
-            self._gvcs[name], self._table = found, None
+        routing = GvcRouting(alias, spec.domain, balancer.dedicated, balancer.trusted_proxies)
+        if self._gvcs.get(name) != routing:
+            self._gvcs[name], self._table = routing, None
 
 
 def lacking_hosts(table: RouteTable, key: Key, served: Served) -> dict[str, str]:
     """The host names of the workload ``key`` by its domains that have no certificate, each with the reason."""
-    hosts = (each.partition("/")[0].partition(":")[0] for each in table.endpoints.get(key, ()))
+    hosts = (text.partition("/")[0].partition(":")[0] for text in table.endpoints.get(key, ()))
     return {host: served.lacking[host] for host in hosts if host in served.lacking}
 
 
 def unserved_routes(name: str, problems: Iterable[str]) -> Iterator[str]:
     """What of the domain ``name`` is not served, and why."""
-    for each in problems:
-        yield f"The domain {name} is not served as it is declared: {each}."
+    for problem in problems:
+        yield f"The domain {name} is not served as it is declared: {problem}."
 
 
 def endpoint_without_tls(problem: str) -> Iterator[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.engines.host.runtimes import cgroups
-from reconciler.engines.host.runtimes.podman.api.answers import ServiceInfo, read
+from reconciler.engines.host.runtimes.podman.api.answers import ServiceInfo, decode_answer
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels
 from reconciler.engines.host.runtimes.podman.spec import Surroundings, Ulimits
@@ -100,17 +100,17 @@ class Capabilities(msgspec.Struct, frozen=True):
     def cgroup_directories(self, labels: PodmanLabels) -> list[Path]:
         """The directories of that control group, one in each hierarchy, whether they exist or not."""
         parent = self.cgroup_parent(labels)
-        return [top / parent.lstrip("/") for top in cgroups.hierarchies()] if parent else []
+        return [top / parent.lstrip("/") for top in cgroups.list_hierarchies()] if parent else []
 
 
-async def discover(client: PodmanClient, path: Path, root: Path) -> Capabilities:
+async def discover_capabilities(client: PodmanClient, path: Path, root: Path) -> Capabilities:
     """The capabilities of the service at the socket ``path``, for the location whose directory is ``root``.
 
     Raises EngineError if it is too old or not there.
     """
-    info = read(await client.get("info"), ServiceInfo)
-    found, host = _NUMBER.match(info.version.version), info.host
-    if found is None or (int(found[1]), int(found[2])) < OLDEST:
+    info = decode_answer(await client.get("info"), ServiceInfo)
+    match, host = _NUMBER.match(info.version.version), info.host
+    if match is None or (int(match[1]), int(match[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         message = f"Podman {info.version.version or 'of an unknown version'} is too old: {oldest} or newer is needed"
         raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE)
@@ -128,7 +128,7 @@ async def discover(client: PodmanClient, path: Path, root: Path) -> Capabilities
         runtime_name=host.oci_runtime.name,
         runtime_path=host.oci_runtime.path,
         seccomp=host.security.seccomp_enabled,
-        ulimits=await asyncio.to_thread(_ulimits, path),
+        ulimits=await asyncio.to_thread(_read_ulimits, path),
         lacks_for_stores=await asyncio.to_thread(_lacks_for_stores, path),
         publishes_ports=direct and await asyncio.to_thread(_publishes_ports, path),
         lacks_for_namespaces=await asyncio.to_thread(_lacks_for_namespaces, path) if direct else _NOT_DIRECT,
@@ -144,8 +144,8 @@ def may_enter_containers(status: Path = Path("/proc/self/status")) -> bool:
     Capabilities do not show whether system calls are filtered, so it joins its own network namespace, too.
     """
     try:
-        found = _EFFECTIVE.search(status.read_text(encoding="utf-8"))
-        if found is None or not all(int(found[1], 16) >> number & 1 for number in _NEEDED.values()):
+        match = _EFFECTIVE.search(status.read_text(encoding="utf-8"))
+        if match is None or not all(int(match[1], 16) >> number & 1 for number in _NEEDED.values()):
             return False
         descriptor = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -161,23 +161,23 @@ def _may_be_direct(oci_runtime: Path) -> bool:
     return os.geteuid() == 0 and oci_runtime.is_file() and may_enter_containers()
 
 
-def _ulimits(path: Path) -> Ulimits:
+def _read_ulimits(path: Path) -> Ulimits:
     """The least of the hard limits of the daemon and of the service, without which no container starts."""
-    found = {
+    limits = {
         "open files": resource.getrlimit(resource.RLIMIT_NOFILE)[1],
         "processes": resource.getrlimit(resource.RLIMIT_NPROC)[1],
     }
     most = {"open files": _MOST_FILES, "processes": _MOST_PROCESSES}
-    bounded = {name: most[name] if limit < 0 else min(limit, most[name]) for name, limit in found.items()}
+    bounded = {name: most[name] if limit < 0 else min(limit, most[name]) for name, limit in limits.items()}
     with suppress(OSError):
-        for name, text in _LIMIT.findall(Path(f"/proc/{_peer(path)}/limits").read_text(encoding="ascii")):
+        for name, text in _LIMIT.findall(Path(f"/proc/{_get_peer_pid(path)}/limits").read_text(encoding="ascii")):
             bounded[name] = min(bounded[name], int(text)) if text.isdecimal() else bounded[name]
     return Ulimits(bounded["open files"], bounded["processes"])
 
 
 def _lacks_for_stores(path: Path) -> str:
     try:
-        service = _peer(path)
+        service = _get_peer_pid(path)
     except OSError:
         service = 0
     return missing_for_stores(service)
@@ -194,10 +194,10 @@ def _lacks_for_mapped_mounts(path: Path, root: Path) -> str:
 def find_other_mounts(path: Path) -> int:
     """The process behind the socket ``path`` if it is in another mount namespace than this one; otherwise 0. Blocks."""
     try:
-        found = _peer(path)
+        peer = _get_peer_pid(path)
     except OSError:
         return 0
-    return 0 if sees_mounts(found) else found
+    return 0 if sees_mounts(peer) else peer
 
 
 def answers_to_localhost(interface: str) -> Path:
@@ -216,12 +216,12 @@ def may_lead_ports(service: int) -> bool:
 
 def _publishes_ports(path: Path) -> bool:
     try:
-        return may_lead_ports(_peer(path))
+        return may_lead_ports(_get_peer_pid(path))
     except OSError:
         return False
 
 
-def _peer(path: Path) -> int:
+def _get_peer_pid(path: Path) -> int:
     """The process behind the socket; with socket activation that is the service manager. Raises OSError."""
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(1.0)

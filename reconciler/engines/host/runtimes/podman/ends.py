@@ -42,16 +42,16 @@ class EndWatcher:
 
     def watch(self, tracked: Tracked) -> None:
         """Watch a container that runs."""
-        for each in (tracked.program, tracked.monitor):
-            if each.pid:
-                self._watcher.watch(each.pid, lambda: self._on_suspicion(tracked.id))
+        for host_process in (tracked.program, tracked.monitor):
+            if host_process.pid:
+                self._watcher.watch(host_process.pid, lambda: self._on_suspicion(tracked.id))
             elif self._direct:
                 asyncio.get_running_loop().call_soon(self._on_suspicion, tracked.id)
 
     def forget(self, tracked: Tracked) -> None:
         """Stop watching a container."""
-        for each in (tracked.program, tracked.monitor):
-            self._watcher.forget(each.pid)
+        for host_process in (tracked.program, tracked.monitor):
+            self._watcher.forget(host_process.pid)
 
     def close(self) -> None:
         """Stop watching all."""
@@ -64,9 +64,9 @@ class EndWatcher:
             # Before the question: a monitor that ends in order has written the code, and Podman's answer has it.
             orphaned, ended = self._is_gone(tracked.monitor), self._is_gone(tracked.program)
             try:
-                found = await self._starter.inspect(tracked.id)
-                if not found.running:
-                    return await recorded_outcome(found)
+                inspected = await self._starter.inspect(tracked.id)
+                if not inspected.running:
+                    return await recorded_outcome(inspected)
                 if orphaned or (ended and time.monotonic() > deadline):
                     return await self._end_orphan(tracked, ended=ended)
                 if not ended:
@@ -77,8 +77,8 @@ class EndWatcher:
                 await asyncio.sleep(_LONG_PAUSE)
             await asyncio.sleep(_PAUSE)
 
-    def _is_gone(self, found: HostProcess) -> bool:
-        return not found.alive and (found.pid > 0 or self._direct)
+    def _is_gone(self, host_process: HostProcess) -> bool:
+        return not host_process.alive and (host_process.pid > 0 or self._direct)
 
     async def _end_orphan(self, tracked: Tracked, *, ended: bool) -> Outcome:
         """End a container without its monitor: nothing reads its output, and nothing would record its code."""
@@ -90,12 +90,12 @@ class EndWatcher:
         return Outcome(None if ended else KILLED)
 
 
-async def recorded_outcome(found: Inspected) -> Outcome:
+async def recorded_outcome(inspected: Inspected) -> Outcome:
     """How Podman says that a container ended; with control groups of version 1 it never blames the memory."""
-    code = found.state.exit_code
-    memory = found.state.oom_killed
+    code = inspected.state.exit_code
+    memory = inspected.state.oom_killed
     if code == KILLED and not memory:
-        memory = await asyncio.to_thread(was_out_of_memory, found.id)
+        memory = await asyncio.to_thread(was_out_of_memory, inspected.id)
     return Outcome(code if code >= 0 else None, memory)
 
 
@@ -107,12 +107,12 @@ def was_out_of_memory(container: str, log: Path = _KERNEL_LOG) -> bool:
     except OSError:
         return False
     try:
-        return any(b"oom-kill:" in record and words in record for record in _records(file))
+        return any(b"oom-kill:" in record and words in record for record in _iterate_records(file))
     finally:
         os.close(file)
 
 
-def _records(file: int) -> Iterator[bytes]:
+def _iterate_records(file: int) -> Iterator[bytes]:
     while True:
         try:
             record = os.read(file, _RECORD_BYTES)

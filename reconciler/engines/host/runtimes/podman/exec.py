@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reconciler.engines.host.runtimes.podman.api.answers import Created, Session, read
+from reconciler.engines.host.runtimes.podman.api.answers import Created, Session, decode_answer
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.programs import (
@@ -84,14 +84,14 @@ class Execution:
             reading = asyncio.create_task(tail.read_stream(child.stdout))
             try:
                 # A quota of CPU slows the start itself, which is no fault of the program.
-                timed_out = not await _begins(child, pid_file) or await _is_late(child.wait(), timeout)
+                timed_out = not await _await_start(child, pid_file) or await _is_late(child.wait(), timeout)
                 if not timed_out:
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(_REST):
                             await asyncio.shield(reading)
             finally:
                 reading.cancel()
-                await _end(child, pid_file)
+                await _end_program(child, pid_file)
             started = pid_file.exists()
         if timed_out:
             return ExecResult(KILLED, tail.text(), timed_out=True)
@@ -100,7 +100,7 @@ class Execution:
 
     async def _run_by_api(self, container: str, argv: Sequence[str], timeout: float) -> ExecResult:
         body = {"AttachStdout": True, "AttachStderr": True, "Cmd": list(argv)}
-        session = read(await self._client.post(f"containers/{container}/exec", body), Created).id
+        session = decode_answer(await self._client.post(f"containers/{container}/exec", body), Created).id
         tail = _Tail()
         request = Request("POST", f"exec/{session}/start", body={"Detach": False, "Tty": False})
 
@@ -112,20 +112,20 @@ class Execution:
                 await tail.read_frames(parts)
         except TimeoutError:
             timed_out = True
-        found = await self._session(session)
-        if timed_out and found.running:
-            signal_program(container, found.pid, signal.SIGKILL)
+        exec_session = await self._session(session)
+        if timed_out and exec_session.running:
+            signal_program(container, exec_session.pid, signal.SIGKILL)
             return ExecResult(KILLED, tail.text(), timed_out=True)
-        return ExecResult(found.exit_code, tail.text())
+        return ExecResult(exec_session.exit_code, tail.text())
 
     async def _session(self, session: str) -> Session:
         """The session, once Podman has noticed the end of its program, if that is near."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _REST
         while True:
-            found = read(await self._client.get(f"exec/{session}/json"), Session)
-            if not found.running or loop.time() > deadline:
-                return found
+            exec_session = decode_answer(await self._client.get(f"exec/{session}/json"), Session)
+            if not exec_session.running or loop.time() > deadline:
+                return exec_session
             await asyncio.sleep(_POLL)
 
 
@@ -169,7 +169,7 @@ async def _is_late(work: Any, timeout: float) -> bool:
     return False
 
 
-async def _begins(child: asyncio.subprocess.Process, pid_file: Path) -> bool:
+async def _await_start(child: asyncio.subprocess.Process, pid_file: Path) -> bool:
     """Wait until the program has begun, or ended already; whether that was soon."""
     deadline = asyncio.get_running_loop().time() + _BEGINS_WITHIN
     while child.returncode is None and not number_in(pid_file):
@@ -179,7 +179,7 @@ async def _begins(child: asyncio.subprocess.Process, pid_file: Path) -> bool:
     return True
 
 
-async def _end(child: asyncio.subprocess.Process, pid_file: Path) -> None:
+async def _end_program(child: asyncio.subprocess.Process, pid_file: Path) -> None:
     """End the program if it still runs: the end of the OCI runtime's process would not end it."""
     deadline = asyncio.get_running_loop().time() + _KILLED_WITHIN
     while child.returncode is None and asyncio.get_running_loop().time() < deadline:

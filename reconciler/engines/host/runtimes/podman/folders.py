@@ -54,27 +54,27 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         """The directory that contains all of them."""
         return self.root / _TOP
 
-    def paths(self, place: ContainerId, endpoints: Path) -> ContainerPaths:
+    def paths(self, container_id: ContainerId, endpoints: Path) -> ContainerPaths:
         """The files of a container."""
-        folder = self._of(place)
-        return ContainerPaths(folder / OUTPUT, folder / _HOSTS, endpoints / place.key.gvc)
+        folder = self._of(container_id)
+        return ContainerPaths(folder / OUTPUT, folder / _HOSTS, endpoints / container_id.key.gvc)
 
-    def output(self, place: ContainerId) -> Path:
+    def output(self, container_id: ContainerId) -> Path:
         """The output file of a container."""
-        return self._of(place) / OUTPUT
+        return self._of(container_id) / OUTPUT
 
-    def stores(self, place: ContainerId) -> Path:
+    def stores(self, container_id: ContainerId) -> Path:
         """The directory of the mounts of object stores of a container."""
-        return self._of(place) / _STORES
+        return self._of(container_id) / _STORES
 
     @property
     def mapped(self) -> Path:
         """The directory of mounts for user namespaces; each ends when its container has started."""
         return self.root / _MAPPED
 
-    def hosts(self, place: ContainerId) -> Path:
+    def hosts(self, container_id: ContainerId) -> Path:
         """The file of host names of a container."""
-        return self._of(place) / _HOSTS
+        return self._of(container_id) / _HOSTS
 
     def prepare(self, launch: ContainerStart, paths: ContainerPaths, names: HostNames) -> None:
         """Make the files of the next start. The output of the last one stays. Raises OSError."""
@@ -85,12 +85,12 @@ class ContainerFolders(msgspec.Struct, frozen=True):
 
     def write(self, tracked: Tracked, oci: tuple[str, ...]) -> None:
         """Record a start; on a full disk nothing is recorded."""
-        place = tracked.labelled.place
-        record = ContainerRecord(place, tracked.id, tracked.program, tracked.groups, oci)
+        container_id = tracked.labelled.place
+        record = ContainerRecord(container_id, tracked.id, tracked.program, tracked.groups, oci)
         with suppress(OSError):
-            if self.record(place) != record:
-                make_directory(self._of(place))
-                (self._of(place) / _RECORD).write_bytes(msgspec.json.encode(record))
+            if self.record(container_id) != record:
+                make_directory(self._of(container_id))
+                (self._of(container_id) / _RECORD).write_bytes(msgspec.json.encode(record))
 
     def restore(self, adopted: Collection[Tracked], oci: tuple[str, ...]) -> None:
         """Record the starts of adopted containers again: their records may be lost, old or of another daemon."""
@@ -98,17 +98,17 @@ class ContainerFolders(msgspec.Struct, frozen=True):
             if tracked.labelled.place.container:
                 self.write(tracked, oci)
 
-    def append(self, place: ContainerId, text: str, now: float) -> None:
+    def append(self, container_id: ContainerId, text: str, now: float) -> None:
         """Add lines to the output, with the time ``now`` in the form of conmon; does nothing if that fails."""
         stamp = datetime.fromtimestamp(now, UTC).isoformat(timespec="microseconds")
         lines = "".join(f"{stamp} stdout F {line}\n" for line in text.splitlines())
-        with suppress(OSError), self.output(place).open("a", encoding="utf-8") as file:
+        with suppress(OSError), self.output(container_id).open("a", encoding="utf-8") as file:
             file.write(lines)
 
-    def record(self, place: ContainerId) -> ContainerRecord | None:
+    def record(self, container_id: ContainerId) -> ContainerRecord | None:
         """The last start of a container; None without one."""
         try:
-            return msgspec.json.decode((self._of(place) / _RECORD).read_bytes(), type=ContainerRecord)
+            return msgspec.json.decode((self._of(container_id) / _RECORD).read_bytes(), type=ContainerRecord)
         except (OSError, msgspec.DecodeError):
             return None
 
@@ -125,8 +125,8 @@ class ContainerFolders(msgspec.Struct, frozen=True):
 
     def replicas(self) -> list[tuple[Key, str]]:
         """The workload and name of each replica that has a directory."""
-        found = (path.relative_to(self.top).parts for path in list_paths(self.top, "*/*/*"))
-        return sorted((Key(Kind.WORKLOAD, gvc, workload), replica) for gvc, workload, replica in found)
+        parts = (path.relative_to(self.top).parts for path in list_paths(self.top, "*/*/*"))
+        return sorted((Key(Kind.WORKLOAD, gvc, workload), replica) for gvc, workload, replica in parts)
 
     def snapshot(self) -> RuntimeSnapshot:
         """What runs, by the records and the kernel. Blocks while it reads files."""
@@ -135,12 +135,12 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         ended: set[ContainerId] = set()
         for record in self._records():
             (running if record.program.alive else ended).add(record.place)
-            if record.place in running and (used := cgroups.usage(record.groups)) is not None:
+            if record.place in running and (used := cgroups.read_usage(record.groups)) is not None:
                 usage[record.place, record.id] = Usage(*used)
         return RuntimeSnapshot(usage, frozenset(running), frozenset(ended), frozenset({procfs.boot_id()}))
 
-    def _of(self, place: ContainerId) -> Path:
-        return self.top / place.key.gvc / place.key.name / place.replica / place.container
+    def _of(self, container_id: ContainerId) -> Path:
+        return self.top / container_id.key.gvc / container_id.key.name / container_id.replica / container_id.container
 
     def _records(self) -> Iterator[ContainerRecord]:
         for path in list_paths(self.top, f"*/*/*/*/{_RECORD}"):

@@ -14,11 +14,11 @@ import httpx2
 import msgspec
 
 from reconciler.engines.host.images.protocol import Credentials, ImageInfo
-from reconciler.engines.host.runtimes.podman.api.answers import PodmanError, read
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
+from reconciler.engines.host.runtimes.podman.api.answers import PodmanError, decode_answer
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, encode_segment
 from reconciler.engines.host.runtimes.podman.registry_config import has_own_rules
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
-from reconciler.printable import printable
+from reconciler.printable import escape_text
 from reconciler.reasons import Reason
 
 PULL_SECONDS = 1800.0
@@ -116,18 +116,18 @@ class PodmanImages:
         """Give the image that was pulled as ``served`` the name ``reference``."""
         name, _, digest = reference.partition("@")
         query = {"repo": name, "tag": digest.replace(":", "-")}
-        with _worded(f"the image {reference}"):
-            await self._client.send(Request("POST", f"images/{segment(served)}/tag", query), safe=True)
+        with _add_subject(f"the image {reference}"):
+            await self._client.send(Request("POST", f"images/{encode_segment(served)}/tag", query), safe=True)
         await self._untag(served, reference)
 
     async def _pull(self, reference: str, credentials: Credentials | None, *, with_tls: bool) -> None:
         query = {"reference": reference, "policy": "missing", "quiet": "true"}
         if not with_tls:
             query["tlsVerify"] = "false"
-        request = Request("POST", "images/pull", query, headers=_login(credentials))
+        request = Request("POST", "images/pull", query, headers=_make_login_header(credentials))
         answer = bytearray()
         try:
-            with _worded(f"the image {reference}"):
+            with _add_subject(f"the image {reference}"):
                 async with asyncio.timeout(PULL_SECONDS), self._client.stream(request) as parts:
                     async for part in parts:
                         answer = (answer + part)[-_ANSWER_BYTES:]
@@ -137,27 +137,36 @@ class PodmanImages:
 
     async def inspect(self, reference: str) -> ImageInfo | None:
         """The image under ``reference``, None if there is none."""
-        with _worded(f"the image {reference}"):
+        with _add_subject(f"the image {reference}"):
             try:
-                found = read(await self._client.get(f"images/{segment(reference)}/json"), _Inspected)
+                inspected = decode_answer(
+                    await self._client.get(f"images/{encode_segment(reference)}/json"), _Inspected
+                )
             except PodmanError as error:
                 if error.missing:
                     return None
                 raise
-        names = (*(found.repo_tags or ()), *(found.repo_digests or ()))
-        return ImageInfo(found.id, self._without_claims(names), found.os, found.architecture, found.size, found.digest)
+        names = (*(inspected.repo_tags or ()), *(inspected.repo_digests or ()))
+        return ImageInfo(
+            inspected.id,
+            self._without_claims(names),
+            inspected.os,
+            inspected.architecture,
+            inspected.size,
+            inspected.digest,
+        )
 
     async def list(self) -> list[ImageInfo]:
         """All images."""
-        with _worded("the list of images"):
+        with _add_subject("the list of images"):
             listed = await self._all()
-        return [ImageInfo(each.id, self._without_claims(each.all_names), size=each.size) for each in listed]
+        return [ImageInfo(image.id, self._without_claims(image.all_names), size=image.size) for image in listed]
 
     async def claim(self, reference: str) -> None:
         """Retain the image if others remove theirs; the error is ``missing`` if it is no longer here."""
         repository, _, tag = self._claim_of(reference).rpartition(":")
-        request = Request("POST", f"images/{segment(reference)}/tag", {"repo": repository, "tag": tag})
-        with _worded(f"the image {reference}"):
+        request = Request("POST", f"images/{encode_segment(reference)}/tag", {"repo": repository, "tag": tag})
+        with _add_subject(f"the image {reference}"):
             await self._client.send(request, safe=True)
 
     async def release(self, reference: str) -> bool:
@@ -166,13 +175,13 @@ class PodmanImages:
 
     async def release_others(self, references: Collection[str]) -> None:
         """End all claims of this location except those on ``references``: claims whose record was lost."""
-        wanted = {self._claim_of(each) for each in references}
-        with _worded("the list of images"):
-            names = [name for each in await self._all() for name in each.all_names]
+        claims = {self._claim_of(reference) for reference in references}
+        with _add_subject("the list of images"):
+            names = [name for listed in await self._all() for name in listed.all_names]
         for name in names:
             served = _SERVED.fullmatch(name)
             lost_pull = served is not None and served["owner"] == self.owner
-            if lost_pull or (name.startswith(f"{self._claims}:") and name not in wanted):
+            if lost_pull or (name.startswith(f"{self._claims}:") and name not in claims):
                 await self._untag(name, name)
 
     async def remove(self, reference: str, ours: Collection[str]) -> bool:
@@ -180,13 +189,13 @@ class PodmanImages:
 
         Only names are removed: by its id, an image would go with the names that others gave it.
         """
-        with _worded(f"the image {reference}"):
+        with _add_subject(f"the image {reference}"):
             listed = await self._all()
-        names = next((each.all_names for each in listed if reference in map(_full_name, each.all_names)), None)
+        names = next((image.all_names for image in listed if reference in map(_full_name, image.all_names)), None)
         if names is None or not {*self._without_claims(names)} <= {reference, *ours}:
             return True
-        found = [name for name in names if _full_name(name) == reference]
-        return all([await self._untag(name, reference) for name in found])
+        texts = [name for name in names if _full_name(name) == reference]
+        return all([await self._untag(name, reference) for name in texts])
 
     @property
     def _client(self) -> PodmanClient:
@@ -195,12 +204,12 @@ class PodmanImages:
         return self._made
 
     async def _all(self) -> _AllImages:
-        return read(await self._client.get("images/json"), _AllImages)
+        return decode_answer(await self._client.get("images/json"), _AllImages)
 
     async def _untag(self, name: str, reference: str) -> bool:
-        with _worded(f"the image {reference}"):
+        with _add_subject(f"the image {reference}"):
             try:
-                await self._client.delete(f"images/{segment(name)}")
+                await self._client.delete(f"images/{encode_segment(name)}")
             except PodmanError as error:
                 if error.status == _IN_USE:
                     return False
@@ -222,7 +231,7 @@ def _full_name(name: str) -> str:
 
 
 @contextmanager
-def _worded(subject: str) -> Iterator[None]:
+def _add_subject(subject: str) -> Iterator[None]:
     """Let an error of Podman name its subject."""
     try:
         yield
@@ -231,7 +240,7 @@ def _worded(subject: str) -> Iterator[None]:
         raise ImageError(message, reason=error.reason, retry=error.retry, missing=error.missing) from None
 
 
-def _login(credentials: Credentials | None) -> dict[str, str]:
+def _make_login_header(credentials: Credentials | None) -> dict[str, str]:
     if credentials is None:
         return {}
     words = {"username": credentials.username, "password": credentials.password}
@@ -249,7 +258,7 @@ def _check_pulled(reference: str, answer: bytes) -> None:
         last = _Pulled()
     if last.id and not last.error:
         return
-    words = printable(" ".join(last.error.split()))[:_WORDS] or "Podman ended the pull without a result"
+    words = escape_text(" ".join(last.error.split()))[:_WORDS] or "Podman ended the pull without a result"
     if _WRONG_PLATFORM in words:
         message = f"the image {reference} is not made for this host: {words}"
         raise ImageError(message, reason=Reason.IMAGE_PLATFORM_MISMATCH, retry=False)

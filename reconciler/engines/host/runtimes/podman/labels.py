@@ -79,9 +79,9 @@ class PodmanLabels(msgspec.Struct, frozen=True):
         """A filter for the containers of a replica, its sandbox included."""
         return [f"{OWNER}={self.owner}", f"{GVC}={key.gvc}", f"{WORKLOAD}={key.name}", f"{REPLICA}={replica}"]
 
-    def name(self, place: ContainerId, nonce: str) -> str:
+    def name(self, container_id: ContainerId, nonce: str) -> str:
         """A name that no container of another start has, even one that Podman lost."""
-        readable = _UNUSUAL.sub("_", f"{place.replica}-{place.container}".rstrip("-"))
+        readable = _UNUSUAL.sub("_", f"{container_id.replica}-{container_id.container}".rstrip("-"))
         return f"{self.prefix}{readable[:_NAME_LENGTH]}.{nonce}"
 
     def container(self, launch: ContainerStart, nonce: str) -> dict[str, str]:
@@ -101,13 +101,13 @@ class PodmanLabels(msgspec.Struct, frozen=True):
         return self._labels(launch, nonce) | {CONTAINER: "", DIGEST: "", IMAGE: "", PORTS: ports, CPU: "0"}
 
     def _labels(self, launch: ContainerStart, nonce: str) -> dict[str, str]:
-        place = launch.place
+        container_id = launch.place
         return {
             OWNER: self.owner,
             LOCATION: self.location,
-            GVC: place.key.gvc,
-            WORKLOAD: place.key.name,
-            REPLICA: place.replica,
+            GVC: container_id.key.gvc,
+            WORKLOAD: container_id.key.name,
+            REPLICA: container_id.replica,
             VERSION: str(launch.version),
             CONFIG_HASH: launch.config_hash,
             INDEX: str(launch.index),
@@ -117,28 +117,32 @@ class PodmanLabels(msgspec.Struct, frozen=True):
 
     def read(self, labels: Mapping[str, str] | None) -> Labelled | None:
         """The meaning of ``labels``; None if they are not of this location, or not as we write them."""
-        found = labels or {}
-        if found.get(OWNER) != self.owner:
+        container_labels = labels or {}
+        if container_labels.get(OWNER) != self.owner:
             return None
-        names = [found.get(each, "") for each in (GVC, WORKLOAD, REPLICA)]
-        container = found.get(CONTAINER, "")
-        version, index, cpu = found.get(VERSION, ""), found.get(INDEX, ""), found.get(CPU, "0")
-        ports = _decode_ports(found.get(PORTS, ""))
+        names = [container_labels.get(text, "") for text in (GVC, WORKLOAD, REPLICA)]
+        container = container_labels.get(CONTAINER, "")
+        version, index, cpu = (
+            container_labels.get(VERSION, ""),
+            container_labels.get(INDEX, ""),
+            container_labels.get(CPU, "0"),
+        )
+        ports = _decode_ports(container_labels.get(PORTS, ""))
         if not all(map(_NAME.fullmatch, [*names, *([container] if container else [])])) or ports is None:
             return None
-        ids = _IDS.fullmatch(found.get(IDS, ""))
+        ids = _IDS.fullmatch(container_labels.get(IDS, ""))
         if not all(map(_COUNT.fullmatch, (version, index, cpu))) or ids is None:
             return None
         gvc, workload, replica = names
-        place = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
+        container_id = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
         return Labelled(
-            place,
+            container_id,
             int(version),
-            found.get(CONFIG_HASH, ""),
+            container_labels.get(CONFIG_HASH, ""),
             int(index),
             ports,
             int(cpu),
-            found.get(IMAGE, ""),
+            container_labels.get(IMAGE, ""),
             IdRange(int(ids[1]), int(ids[2])) if ids[1] else None,
         )
 

@@ -25,9 +25,9 @@ from reconciler.engines.host.runtimes.podman.programs import limit_inotify, oci_
 from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, check_launch, container_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
-from reconciler.engines.host.runtimes.podman.tracked import Tracked, is_of_container, track
+from reconciler.engines.host.runtimes.podman.tracked import Tracked, is_of_container, track_container
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
-from reconciler.engines.host.runtimes.podman.users.mapped_mounts import mapped
+from reconciler.engines.host.runtimes.podman.users.mapped_mounts import map_mounts
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -46,45 +46,47 @@ class Launcher:
 
     async def start(self, launch: ContainerStart, containers: TrackedContainers) -> None:
         """Start a container in its sandbox, and add both to ``containers``, at most once. Raises EngineError."""
-        place = launch.place
-        async with containers.lock(place.key, place.replica):
-            known = containers.get(place)
-            if known is not None and known.running.alive:
-                now = known.running
+        container_id = launch.place
+        async with containers.lock(container_id.key, container_id.replica):
+            tracked = containers.get(container_id)
+            if tracked is not None and tracked.running.alive:
+                now = tracked.running
                 if (now.version, now.config_hash, now.index) == (launch.version, launch.config_hash, launch.index):
                     return
-                message = f"{place.container} runs already in version {now.version}"
+                message = f"{container_id.container} runs already in version {now.version}"
                 raise EngineError(message, reason=Reason.ALREADY_RUNNING)
             check_launch(launch)
             sandbox = await self._provide_sandbox(launch, containers)
             # Containers of a replica are in the user namespace of its sandbox, which can be older than the settings.
             launch = msgspec.structs.replace(launch, ids=sandbox.labelled.ids)
-            if known is not None:
-                await self._service.sweeper.delete_wholly([known.id])
+            if tracked is not None:
+                await self._service.sweeper.delete_wholly([tracked.id])
             containers.add(await self._start_container(launch, sandbox))
 
-    async def _provide_sandbox(self, launch: ContainerStart, known: TrackedContainers) -> Tracked:
-        """The sandbox of the replica, started if none is ``known`` to run. Raises EngineError."""
-        place = sandbox_place(launch)
-        found = known.get(place)
-        if found is not None and found.running.alive:
-            return found
-        if known.of_replica(place.key, place.replica):
-            await self._service.sweeper.delete_replica(place.key, place.replica)
+    async def _provide_sandbox(self, launch: ContainerStart, containers: TrackedContainers) -> Tracked:
+        """The sandbox of the replica, started if none is ``containers`` to run. Raises EngineError."""
+        container_id = sandbox_place(launch)
+        sandbox = containers.get(container_id)
+        if sandbox is not None and sandbox.running.alive:
+            return sandbox
+        if containers.of_replica(container_id.key, container_id.replica):
+            await self._service.sweeper.delete_replica(container_id.key, container_id.replica)
         tracked = await self._start_sandbox(launch)
-        known.add(tracked)
+        containers.add(tracked)
         return tracked
 
     async def _start_sandbox(self, launch: ContainerStart) -> Tracked:
         """Start the sandbox of the replica that ``launch`` belongs to. Raises EngineError."""
         at = self._clock.monotonic()
-        found = await self._service.sandboxes.make(launch)
+        inspected = await self._service.sandboxes.make(launch)
         if launch.user != RESTRICTED_USER:
             # Whatever the images name, and even if a program changes its user later. Where the kernel refuses, the
             # start of a container that is known to run as this user reports it.
             with suppress(EngineError):
-                await self._service.sandboxes.restrict(found.state.pid)
-        tracked = track(found, _labelled(launch, sandbox_place(launch), launch.replica_ports), at)
+                await self._service.sandboxes.restrict(inspected.state.pid)
+        tracked = track_container(
+            inspected, _make_labelled_container(launch, sandbox_place(launch), launch.replica_ports), at
+        )
         if launch.ids is not None and tracked.program.pid:
             await asyncio.to_thread(limit_inotify, tracked.program.pid)
         try:
@@ -92,7 +94,7 @@ class Launcher:
         except EngineError:
             self._service.ports.release(sandbox_place(launch))
             self._service.firewall.release(sandbox_place(launch))
-            await self._service.sweeper.delete_wholly([found.id])
+            await self._service.sweeper.delete_wholly([inspected.id])
             raise
         return tracked
 
@@ -104,22 +106,22 @@ class Launcher:
             await asyncio.to_thread(self._folders.prepare, launch, paths, self._names)
             seen = await asyncio.to_thread(self._with_stores, launch)
         except OSError as error:
-            place = launch.place
+            container_id = launch.place
             raise write_error(
-                f"the files of {place.replica}, container {place.container}, cannot be made", error
+                f"the files of {container_id.replica}, container {container_id.container}, cannot be made", error
             ) from None
 
         async def prepare(container: str) -> None:
             await self._prepare(launch, sandbox, container)
 
         async with self._with_users(seen, sandbox) as owned:
-            found = await service.starter.run(
+            inspected = await service.starter.run(
                 lambda around, nonce: container_body(owned, around, sandbox.id, paths, nonce), prepare
             )
-        tracked = track(found, _labelled(launch, launch.place, launch.ports), at)
+        tracked = track_container(inspected, _make_labelled_container(launch, launch.place, launch.ports), at)
         await self._limit(tracked)
         if not tracked.running.alive:
-            tracked = tracked.ended(await recorded_outcome(found))
+            tracked = tracked.ended(await recorded_outcome(inspected))
         await asyncio.to_thread(self._folders.write, tracked, oci_command(service.capabilities))
         return tracked
 
@@ -135,7 +137,7 @@ class Launcher:
             )
             raise EngineError(message, reason=Reason.USER_NOT_FOUND, retry=False)
         if user or launch.ids is not None:
-            await asyncio.to_thread(_give, launch, user)
+            await asyncio.to_thread(_give_volumes, launch, user)
         if user == RESTRICTED_USER and sandbox.program.pid:
             await self._service.sandboxes.restrict(sandbox.program.pid)
         if launch.ids is not None:
@@ -144,21 +146,21 @@ class Launcher:
     async def _give_outputs(self, container: str, user: int) -> None:
         """Let a program open /dev/stdout, which is a pipe of root: before it starts, give both pipes to its user."""
         await self._service.client.post(f"containers/{container}/init")
-        found = await self._service.starter.inspect(container)
+        inspected = await self._service.starter.inspect(container)
         with suppress(OSError):  # if it has ended, its start reports that
-            await asyncio.to_thread(_give_pipes, container, found.state.pid, user)
+            await asyncio.to_thread(_give_pipes, container, inspected.state.pid, user)
 
     @asynccontextmanager
     async def _with_users(self, launch: ContainerStart, sandbox: Tracked) -> AsyncIterator[ContainerStart]:
         """``launch`` with mounts for the user namespace of ``sandbox``, if it has one. Raises EngineError."""
-        if launch.ids is None or all(each.read_only for each in launch.mounts):
+        if launch.ids is None or all(mount.read_only for mount in launch.mounts):
             yield launch
             return
         async with AsyncExitStack() as stack:
             mounting = ExitStack()
             stack.push_async_callback(asyncio.to_thread, mounting.close)
             podman = await asyncio.to_thread(find_other_mounts, self._service.client.socket)
-            mounts = mapped(launch.mounts, self._folders.mapped, sandbox.program.pid, podman)
+            mounts = map_mounts(launch.mounts, self._folders.mapped, sandbox.program.pid, podman)
             try:
                 there = await asyncio.to_thread(mounting.enter_context, mounts)
             except OSError as error:
@@ -198,15 +200,17 @@ class Launcher:
         return True
 
 
-def _labelled(launch: ContainerStart, place: ContainerId, ports: dict[int, int]) -> Labelled:
-    cpu, image = (launch.cpu, launch.image) if place.container else (0, "")
-    return Labelled(place, launch.version, launch.config_hash, launch.index, ports, cpu, image, launch.ids)
+def _make_labelled_container(launch: ContainerStart, container_id: ContainerId, ports: dict[int, int]) -> Labelled:
+    cpu, image = (launch.cpu, launch.image) if container_id.container else (0, "")
+    return Labelled(container_id, launch.version, launch.config_hash, launch.index, ports, cpu, image, launch.ids)
 
 
-def _give(launch: ContainerStart, user: int) -> None:
+def _give_volumes(launch: ContainerStart, user: int) -> None:
     try:
         # What it writes to is given to a user of the manifest already, and stays with root of an image.
-        mounts = launch.mounts if launch.user is None and user else (each for each in launch.mounts if each.read_only)
+        mounts = (
+            launch.mounts if launch.user is None and user else (mount for mount in launch.mounts if mount.read_only)
+        )
         give_mounts(mounts, user, launch.ids)
     except OSError as error:
         raise write_error(f"the volumes of {launch.place.replica} cannot be given to user {user}", error) from None

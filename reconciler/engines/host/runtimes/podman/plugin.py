@@ -41,15 +41,15 @@ class PodmanPlugin:
         options = PodmanOptions(settings.images.insecure, settings.podman.user_namespaces.first_id)
         return PodmanRuntime(root, location, clock, socket_path(settings), options=options)
 
-    def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+    def foreseen_limitations(self, spec: WorkloadSpec) -> Iterator[str]:
         """The limitations of containers by Podman, even if it has all rights."""
-        from reconciler.engines.host.runtimes.podman.limitations import limitations
+        from reconciler.engines.host.runtimes.podman.limitations import list_limitations
 
-        return limitations(wanted, None)
+        return list_limitations(spec, None)
 
     def is_available(self, settings: Settings) -> bool:
         """Whether Podman answers at its socket."""
-        return _answers(socket_path(settings))
+        return _can_ping_service(socket_path(settings))
 
     def is_in_use(self, root: Path) -> bool:
         """Whether a container has a directory at the location."""
@@ -70,11 +70,11 @@ class PodmanPlugin:
         path = socket_path(settings)
         if shutil.which("podman") is None:
             yield HostProblem("Podman is not installed", "apt-get install podman netavark catatonit", fatal=True)
-        elif own_user and not _answers(path):
+        elif own_user and not _can_ping_service(path):
             advice = "systemctl enable --now podman.socket, or set podman.socket"
             yield HostProblem(f"Podman does not answer at {path}", advice, fatal=True)
         for name, places in _HELPERS.items():
-            if shutil.which(name) is None and not any(place.exists() for place in places):
+            if shutil.which(name) is None and not any(path.exists() for path in places):
                 message = f"{name}, which Podman needs, is not installed"
                 yield HostProblem(message, f"apt-get install {name}", fatal=True)
         if _HYBRID.is_dir() and shutil.which("runc") is None:
@@ -100,7 +100,7 @@ def socket_path(settings: Settings) -> Path:
     return Path(below, "podman", "podman.sock")
 
 
-def _answers(path: Path) -> bool:
+def _can_ping_service(path: Path) -> bool:
     try:
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(_ANSWER_SECONDS)

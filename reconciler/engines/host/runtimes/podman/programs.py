@@ -59,25 +59,25 @@ def remove_old_folders() -> None:
     for path in list_paths(Path(tempfile.gettempdir()), f"{_FOLDERS}*"):
         match = _FOLDER.fullmatch(path.name)
         with suppress(OSError):
-            found = path.lstat()
-            own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            stat_result = path.lstat()
+            own = stat.S_ISDIR(stat_result.st_mode) and stat_result.st_uid == os.geteuid()
             alive = match is not None and match[1] and Path("/proc", match[1]).exists()
-            if own and not alive and found.st_mtime < time.time() - _OLD_SECONDS:
+            if own and not alive and stat_result.st_mtime < time.time() - _OLD_SECONDS:
                 shutil.rmtree(path)
 
 
-def oci_command(known: Capabilities) -> tuple[str, ...]:
+def oci_command(capabilities: Capabilities) -> tuple[str, ...]:
     """The beginning of each command; empty if the daemon cannot use the OCI runtime."""
-    return (known.runtime_path, "--root", known.runtime_root) if known.direct else ()
+    return (capabilities.runtime_path, "--root", capabilities.runtime_root) if capabilities.direct else ()
 
 
 def exit_code(code: int, output: str, *, started: bool) -> int:
     """The exit code of a program; those that never started have the codes that a shell gives them."""
     if started or code == 0:
         return code if code >= 0 else 128 - code
-    if any(each in output for each in _MISSING):
+    if any(text in output for text in _MISSING):
         return NOT_FOUND
-    if any(each in output for each in _DENIED):
+    if any(text in output for text in _DENIED):
         return NOT_PERMITTED
     raise EngineError(f"a program cannot be run: {' '.join(output.split())[:300]}", reason=Reason.EXEC_FAILED)
 
@@ -123,7 +123,7 @@ def limit_inotify(pid: int) -> None:
         limit = number_in(_INOTIFY) // 2
         if nsenter is not None and limit:
             script = f"echo {min(limit, _INSTANCES)} > {_INOTIFY_OF_NAMESPACE}"
-            _run([nsenter, f"--user=/proc/{pid}/ns/user", "sh", "-c", script])
+            _run_command([nsenter, f"--user=/proc/{pid}/ns/user", "sh", "-c", script])
 
 
 def run_nft(lines: Collection[str], failure: str) -> None:
@@ -148,15 +148,15 @@ def lost_namespaces(subnets: Collection[str]) -> set[Path]:
     A service that is killed while it starts a container forgets its namespace, and so it keeps the network. One that
     is new has no process for a moment, and another Podman may use the same addresses.
     """
-    networks = [ipaddress.ip_network(each, strict=False) for each in subnets]
+    networks = [ipaddress.ip_network(subnet, strict=False) for subnet in subnets]
     candidates = list(list_paths(NAMESPACES, "netns-*")) if networks else []
     used = _namespaces_in_use() if candidates else set()
-    found = set()
+    namespaces = set()
     for path in candidates:
         with suppress(OSError, subprocess.TimeoutExpired):
-            if path.stat().st_ino not in used and any(a in n for a in _addresses(path) for n in networks):
-                found.add(path)
-    return found
+            if path.stat().st_ino not in used and any(a in n for a in _list_routed_addresses(path) for n in networks):
+                namespaces.add(path)
+    return namespaces
 
 
 def _namespaces_in_use() -> set[int]:
@@ -172,7 +172,7 @@ def remove_namespace(path: Path) -> None:
     umount = find_tool("umount")
     if umount is not None:
         with suppress(OSError, subprocess.TimeoutExpired):
-            _run([umount, "--lazy", str(path)])
+            _run_command([umount, "--lazy", str(path)])
             path.unlink()
 
 
@@ -188,19 +188,19 @@ def remove_bridge(name: str) -> None:
         while name and any(ports.iterdir()) and time.monotonic() < deadline:
             time.sleep(0.02)
         if ip is not None and name and not any(ports.iterdir()):
-            _run([ip, "link", "delete", name])
+            _run_command([ip, "link", "delete", name])
 
 
-def _addresses(path: Path) -> set[ipaddress.IPv4Address]:
+def _list_routed_addresses(path: Path) -> set[ipaddress.IPv4Address]:
     """The IPv4 addresses that a network namespace routes."""
     nsenter = find_tool("nsenter")
     if nsenter is None:
         return set()
-    text = _run([nsenter, f"--net={path}", "cat", "/proc/net/fib_trie"])
-    return {ipaddress.IPv4Address(each) for each in _ADDRESS.findall(text)}
+    text = _run_command([nsenter, f"--net={path}", "cat", "/proc/net/fib_trie"])
+    return {ipaddress.IPv4Address(value) for value in _ADDRESS.findall(text)}
 
 
-def _run(command: list[str]) -> str:
+def _run_command(command: list[str]) -> str:
     return subprocess.run(
         command, capture_output=True, check=False, timeout=_NFT_SECONDS, text=True, stdin=subprocess.DEVNULL
     ).stdout

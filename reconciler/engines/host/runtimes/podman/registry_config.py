@@ -45,9 +45,9 @@ def has_own_rules(name: str, folders: tuple[Path, ...] | None = None) -> bool:
     host = name.partition("/")[0]
     for folder in config_folders() if folders is None else folders:
         try:
-            if (folder / "certs.d" / host).is_dir() or _restricts(folder / "policy.json"):
+            if (folder / "certs.d" / host).is_dir() or _restricts_images(folder / "policy.json"):
                 return True
-            if any(_is_within(name, each) for each in _prefixes(folder)):
+            if any(_is_within(name, prefix) for prefix in _list_registry_prefixes(folder)):
                 return True
         except (OSError, ValueError, msgspec.MsgspecError):
             return True
@@ -60,23 +60,23 @@ def config_folders() -> tuple[Path, ...]:
     return SYSTEM, DOCKER, Path(own) / "containers"
 
 
-def _restricts(path: Path) -> bool:
+def _restricts_images(path: Path) -> bool:
     """Whether the policy asks for signatures of some images, or refuses some."""
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=_Policy)
+        policy = msgspec.json.decode(path.read_bytes(), type=_Policy)
     except FileNotFoundError:
         return False
-    return any(rules != (_ACCEPT,) for rules in (found.default, *found.transports.get("docker", {}).values()))
+    return any(rules != (_ACCEPT,) for rules in (policy.default, *policy.transports.get("docker", {}).values()))
 
 
-def _prefixes(folder: Path) -> Iterator[str]:
+def _list_registry_prefixes(folder: Path) -> Iterator[str]:
     """The names in the tables ``[[registry]]``; a leading ``*.`` stands for any part of a host name."""
     for path in (folder / "registries.conf", *sorted(list_paths(folder / "registries.conf.d", "*.conf"))):
         try:
-            found = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _Registries)
+            registries = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), _Registries)
         except FileNotFoundError:
             continue
-        for table in found.registry:
+        for table in registries.registry:
             yield table.prefix or table.location
 
 

@@ -23,14 +23,21 @@ from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
-from reconciler.engines.host.runtimes.podman.limitations import limitations
+from reconciler.engines.host.runtimes.podman.limitations import list_limitations
 from reconciler.engines.host.runtimes.podman.network.addresses import addresses_in_network
 from reconciler.engines.host.runtimes.podman.network.firewall import Firewall, FirewallKeeper
 from reconciler.engines.host.runtimes.podman.network.firewall_rules import policy_of
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.podman.network.names_writer import NamesWriter
 from reconciler.engines.host.runtimes.podman.programs import LACKING, oci_command, remove_old_folders
-from reconciler.engines.host.runtimes.podman.service import Service, adopt, connect, release, resize, usage
+from reconciler.engines.host.runtimes.podman.service import (
+    Service,
+    adopt_containers,
+    collect_usage,
+    connect_service,
+    release_location,
+    resize_container,
+)
 from reconciler.engines.host.runtimes.podman.sessions import open_session
 from reconciler.engines.host.runtimes.podman.spec import ENDPOINTS_AT
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
@@ -71,8 +78,8 @@ class _Opened:
 
     async def stop(self) -> None:
         """Watch nothing any more."""
-        for each in (self.names, self.firewall, self.containers):
-            await each.close()
+        for component in (self.names, self.firewall, self.containers):
+            await component.close()
 
 
 class PodmanOptions(msgspec.Struct, frozen=True):
@@ -124,9 +131,9 @@ class PodmanRuntime:
         """Connect, and adopt containers by their labels. Raises EngineError if Podman does not answer."""
         async with contextlib.AsyncExitStack() as begun:
             await asyncio.to_thread(self._load)
-            service = await connect(self._socket, self._root, self._labels, self._firewall, self._transport)
+            service = await connect_service(self._socket, self._root, self._labels, self._firewall, self._transport)
             begun.push_async_callback(service.client.close)
-            adopted = await adopt(service, self._clock)
+            adopted = await adopt_containers(service, self._clock)
             await asyncio.to_thread(self._folders.restore, adopted, oci_command(service.capabilities))
             opened = _Opened(service, self._folders, self._names, self._clock, on_end)
             begun.push_async_callback(opened.stop)
@@ -144,26 +151,26 @@ class PodmanRuntime:
         service, containers = self._open.service, self._open.containers
         await self._open.stop()
         if not containers.all():
-            await release(service)
+            await release_location(service)
         service.ports.close()
         await service.client.close()
         self._open = None
 
-    def limitations(self, wanted: WorkloadSpec) -> tuple[str, ...]:
+    def limitations(self, spec: WorkloadSpec) -> tuple[str, ...]:
         """The limitations of this Podman and this host, a sentence each."""
-        return tuple(limitations(wanted, self._open.service.capabilities if self._open is not None else None))
+        return tuple(list_limitations(spec, self._open.service.capabilities if self._open is not None else None))
 
-    def prepare(self, wanted: WorkloadSpec) -> None:
+    def prepare(self, spec: WorkloadSpec) -> None:
         """Set the firewall, of running replicas too. Files are mounted, so their parent directories do not matter."""
-        self._firewall.set_policy(wanted.key, policy_of(wanted))
+        self._firewall.set_policy(spec.key, policy_of(spec))
         if self._open is not None:
             self._open.firewall.wake()
 
-    def owner(self, wanted: WorkloadSpec) -> Owner:
+    def owner(self, spec: WorkloadSpec) -> Owner:
         """The user of the manifest, otherwise that of each image; in a user namespace, if they get one."""
-        known = self._open.service.capabilities if self._open is not None else None
-        ids = self._ids if known is not None and has_namespace(wanted, known) else None
-        return Owner(wanted.user, wanted.group, of_image=wanted.user is None, ids=ids)
+        capabilities = self._open.service.capabilities if self._open is not None else None
+        ids = self._ids if capabilities is not None and has_namespace(spec, capabilities) else None
+        return Owner(spec.user, spec.group, of_image=spec.user is None, ids=ids)
 
     def make_view(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:  # noqa: ARG002
         """Mounts at their paths, and the declared ports, in a separate network."""
@@ -197,66 +204,68 @@ class PodmanRuntime:
         """Start a container, and before the first one of a replica its sandbox. Raises EngineError."""
         await asyncio.shield(self._connected.containers.run(self._start(launch)))
 
-    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+    async def resize(self, container_id: ContainerId, cpu: int, memory: int) -> None:
         """Change the limits in the control groups; one of memory is never set below what is in use."""
-        known = self._connected.containers.get(place)
-        if known is None or not known.running.alive:
-            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
-        await resize(self._connected.service, known, cpu, memory)
+        tracked = self._connected.containers.get(container_id)
+        if tracked is None or not tracked.running.alive:
+            raise EngineError(f"{container_id.container} does not run", reason=Reason.NOT_RUNNING)
+        await resize_container(self._connected.service, tracked, cpu, memory)
 
-    async def signal(self, place: ContainerId, number: int) -> None:
+    async def signal(self, container_id: ContainerId, number: int) -> None:
         """Send a signal to the first process of a container; with it, SIGKILL ends all of them. Raises EngineError."""
         service, containers = self._connected.service, self._connected.containers
-        known = containers.get(place)
-        if known is None or not known.running.alive:
+        tracked = containers.get(container_id)
+        if tracked is None or not tracked.running.alive:
             return
         if number == SIGKILL:
-            containers.note_kill(known)
-        request = Request("POST", f"containers/{known.id}/kill", {"signal": str(int(number))})
+            containers.note_kill(tracked)
+        request = Request("POST", f"containers/{tracked.id}/kill", {"signal": str(int(number))})
         try:
             await service.client.send(request, safe=True)
         except PodmanError as error:
             if not error.status:
                 raise
             # It has ended, or lost its monitor.
-            containers.suspect(known.id)
+            containers.suspect(tracked.id)
 
-    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+    async def exec(self, container_id: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a program with the environment, directory, user and limits of a running container."""
-        known = self._connected.containers.get(place)
-        if known is None or not known.running.alive:
-            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
-        return await self._connected.service.execution.run(known.id, argv, timeout)
+        tracked = self._connected.containers.get(container_id)
+        if tracked is None or not tracked.running.alive:
+            raise EngineError(f"{container_id.container} does not run", reason=Reason.NOT_RUNNING)
+        return await self._connected.service.execution.run(tracked.id, argv, timeout)
 
-    async def can_sleep(self, place: ContainerId) -> bool:
+    async def can_sleep(self, container_id: ContainerId) -> bool:
         """Whether the image has a program that runs as ``sleep``; each image is tried once. Raises EngineError."""
-        known = self._connected.containers.get(place)
-        image = known.image if known is not None else ""
+        tracked = self._connected.containers.get(container_id)
+        image = tracked.image if tracked is not None else ""
         if image not in self._sleeps:
-            self._sleeps[image] = (await self.exec(place, ("sleep", "0"), _TRIAL_SECONDS)).code not in LACKING
+            self._sleeps[image] = (await self.exec(container_id, ("sleep", "0"), _TRIAL_SECONDS)).code not in LACKING
         return self._sleeps[image]
 
-    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> ExecSession:
+    async def open_session(
+        self, container_id: ContainerId, argv: Sequence[str], terminal: TerminalSize | None
+    ) -> ExecSession:
         """Run a program like ``exec``, connected to the caller; finds the container by its record on disk."""
-        record = await asyncio.to_thread(self._folders.record, place)
+        record = await asyncio.to_thread(self._folders.record, container_id)
         if record is None:
-            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
+            raise EngineError(f"{container_id.container} does not run", reason=Reason.NOT_RUNNING)
         return await open_session(record, self._socket, argv, terminal)
 
     async def stats(self) -> dict[ContainerId, Usage]:
         """The usage of each running container, as far as it is known."""
-        running = [each for each in self._connected.containers.all() if each.running.alive]
-        return await usage(self._connected.service, running)
+        running = [container for container in self._connected.containers.all() if container.running.alive]
+        return await collect_usage(self._connected.service, running)
 
     async def list(self) -> list[RunningContainer]:
         """All containers that were started and not removed."""
-        return [each.running for each in self._connected.containers.all()]
+        return [container.running for container in self._connected.containers.all()]
 
-    def output(self, place: ContainerId) -> Path:
+    def output(self, container_id: ContainerId) -> Path:
         """The output file of the container."""
-        return self._folders.output(place)
+        return self._folders.output(container_id)
 
-    def output_form(self, place: ContainerId) -> OutputForm:  # noqa: ARG002
+    def output_form(self, container_id: ContainerId) -> OutputForm:  # noqa: ARG002
         """That of conmon."""
         return OutputForm.CRI
 
@@ -264,22 +273,22 @@ class PodmanRuntime:
         """The output files below the directory of the location."""
         return list_outputs(self._folders.top, OutputForm.CRI)
 
-    def append_output(self, place: ContainerId, text: str) -> None:
+    def append_output(self, container_id: ContainerId, text: str) -> None:
         """Append ``text`` to the output file, in the form in which conmon writes it."""
-        self._folders.append(place, text, self._clock.now())
+        self._folders.append(container_id, text, self._clock.now())
 
-    def written_paths(self, place: ContainerId) -> tuple[Path, ...]:
+    def written_paths(self, container_id: ContainerId) -> tuple[Path, ...]:
         """The output file, and the writable layer of the container."""
-        known = self._open.containers.get(place) if self._open is not None else None
-        return (self.output(place), *((Path(known.upper),) if known is not None and known.upper else ()))
+        tracked = self._open.containers.get(container_id) if self._open is not None else None
+        return (self.output(container_id), *((Path(tracked.upper),) if tracked is not None and tracked.upper else ()))
 
     async def remove(self, key: Key, replica: str) -> None:
         """Kill and delete the containers of a replica, its sandbox and its directory. Raises EngineError."""
         service, containers = self._connected.service, self._connected.containers
         async with containers.lock(key, replica):
             await service.sweeper.delete_replica(key, replica)
-            for place in containers.of_replica(key, replica):
-                containers.forget(place)
+            for container_id in containers.of_replica(key, replica):
+                containers.forget(container_id)
             try:
                 await asyncio.to_thread(self._folders.remove, key, replica)
             except OSError as error:
@@ -289,10 +298,10 @@ class PodmanRuntime:
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """Remove other replicas, and parts that Podman forgot; the next start of the daemon retries failures."""
         listed = await self._connected.service.sweeper.list_containers()
-        labelled = [self._labels.read(each.labels) for each in listed]
-        found = {(each.place.key, each.place.replica) for each in labelled if each is not None}
-        found.update(await asyncio.to_thread(self._folders.replicas))
-        for key, replica in sorted(found):
+        labelled = [self._labels.read(entry.labels) for entry in listed]
+        replica_ids = {(entry.place.key, entry.place.replica) for entry in labelled if entry is not None}
+        replica_ids.update(await asyncio.to_thread(self._folders.replicas))
+        for key, replica in sorted(replica_ids):
             if (key, replica) not in replicas:
                 with contextlib.suppress(EngineError):
                     await self.remove(key, replica)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from reconciler.engines.host.runtimes.child_session import ChildSession
 from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
-from reconciler.engines.host.runtimes.podman.api.attached import attach
+from reconciler.engines.host.runtimes.podman.api.attached import attach_program
 from reconciler.engines.host.runtimes.podman.folders import ContainerRecord
 from reconciler.engines.host.runtimes.podman.programs import (
     FAILED,
@@ -40,10 +40,10 @@ async def open_session(
     if not record.program.alive and (record.oci or record.program.pid):
         raise EngineError(f"{container} does not run", reason=Reason.NOT_RUNNING)
     if not record.oci:
-        return await attach(socket, record.id, record.place, argv, terminal)
+        return await attach_program(socket, record.id, record.place, argv, terminal)
     folder = make_folder()
     try:
-        child, streams = await asyncio.to_thread(_start, record, argv, terminal, folder / "pid")
+        child, streams = await asyncio.to_thread(_start_exec, record, argv, terminal, folder / "pid")
     except (OSError, ValueError) as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise EngineError(f"cannot run a program in {container}: {error}", reason=Reason.EXEC_FAILED) from error
@@ -51,7 +51,7 @@ async def open_session(
     return _Session(inner, folder)
 
 
-def _start(
+def _start_exec(
     record: ContainerRecord, argv: Sequence[str], terminal: TerminalSize | None, pid_file: Path
 ) -> tuple[subprocess.Popen[bytes], Streams]:
     options = ["exec", "--pid-file", str(pid_file), *(_WITH_TERMINAL if terminal else ())]

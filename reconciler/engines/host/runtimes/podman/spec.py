@@ -84,16 +84,17 @@ def container_body(
     """
     check_launch(launch)
     inside = {"nsmode": "container", "value": sandbox}
-    body = _common(around) | {
+    body = _build_common_fields(around) | {
         "name": around.labels.name(launch.place, nonce),
         "image": launch.image,
         "labels": around.labels.container(launch, nonce),
         "env": launch.env,
         "groups": [str(launch.group)] if launch.group else [],
         "umask": "0022",
-        "cap_drop": _dropped(launch.restriction.dropped),
-        "resource_limits": _limits(launch.cpu, launch.memory, around.controllers) | _pids(launch, around.controllers),
-        "mounts": [*_mounts(launch.mounts), *_own_mounts(paths), *_writable_mounts(launch)],
+        "cap_drop": _list_dropped_capabilities(launch.restriction.dropped),
+        "resource_limits": _build_resource_limits(launch.cpu, launch.memory, around.controllers)
+        | _build_pids_limit(launch, around.controllers),
+        "mounts": [*_build_mounts(launch.mounts), *_own_mounts(paths), *_writable_mounts(launch)],
         "netns": inside,
         "utsns": inside,
         "use_image_hosts": True,
@@ -127,12 +128,12 @@ def sandbox_body(
 
     ``published``: the daemon leads the ports of this host there, and not Podman.
     """
-    place = sandbox_place(launch)
-    body = _common(around) | {
-        "name": around.labels.name(place, nonce),
+    container_id = sandbox_place(launch)
+    body = _build_common_fields(around) | {
+        "name": around.labels.name(container_id, nonce),
         "image": image,
         "labels": around.labels.sandbox(launch, nonce),
-        "hostname": place.replica[:_HOSTNAME_LENGTH],
+        "hostname": container_id.replica[:_HOSTNAME_LENGTH],
         "cap_drop": ["ALL"],
         "read_only_filesystem": True,
         "log_configuration": {"driver": "none"},
@@ -168,7 +169,9 @@ def quota_body(cpu: int, controllers: frozenset[str]) -> dict[str, Any] | None:
 def limits_body(cpu: int, memory: int, controllers: frozenset[str]) -> dict[str, Any]:
     """The limits of CPU and memory, for an update of a running container; empty where none can be set."""
     quota = quota_body(cpu, controllers) or {}
-    return {name: limit | quota.get(name, {}) for name, limit in _limits(cpu, memory, controllers).items()}
+    return {
+        name: limit | quota.get(name, {}) for name, limit in _build_resource_limits(cpu, memory, controllers).items()
+    }
 
 
 def hosts_file(launch: ContainerStart) -> str:
@@ -180,11 +183,11 @@ def hosts_file(launch: ContainerStart) -> str:
 
 def check_launch(launch: ContainerStart) -> None:
     """Refuse values that the rules for manifests refuse too. Raises EngineError."""
-    for message, reason in _faults(launch):
+    for message, reason in _check_launch(launch):
         raise EngineError(message, reason=reason, retry=False)
 
 
-def _faults(launch: ContainerStart) -> Iterator[tuple[str, Reason]]:
+def _check_launch(launch: ContainerStart) -> Iterator[tuple[str, Reason]]:
     if not _IMAGE.fullmatch(launch.image):
         yield f"{launch.image[:200]!r} is not the name of an image", Reason.INVALID_IMAGE_NAME
     for name in launch.env:
@@ -209,7 +212,7 @@ def _is_below(path: str, tops: tuple[str, ...]) -> bool:
     return any(path == top or path.startswith(f"{top}/") for top in tops)
 
 
-def _common(around: Surroundings) -> dict[str, Any]:
+def _build_common_fields(around: Surroundings) -> dict[str, Any]:
     private = {"nsmode": "private"}
     body = {
         "no_new_privileges": True,
@@ -230,7 +233,7 @@ def _common(around: Surroundings) -> dict[str, Any]:
     return body | ({"cgroup_parent": around.cgroup_parent} if around.cgroup_parent else {})
 
 
-def _limits(cpu: int, memory: int, controllers: frozenset[str]) -> dict[str, Any]:
+def _build_resource_limits(cpu: int, memory: int, controllers: frozenset[str]) -> dict[str, Any]:
     memory = max(_LEAST_MEMORY, memory)
     limits: Mapping[str, Any] = {
         "cpu": {"shares": max(_LEAST_SHARES, cpu * 1024 // 1000)},
@@ -239,17 +242,17 @@ def _limits(cpu: int, memory: int, controllers: frozenset[str]) -> dict[str, Any
     return {name: limit for name, limit in limits.items() if name in controllers}
 
 
-def _pids(launch: ContainerStart, controllers: frozenset[str]) -> dict[str, Any]:
+def _build_pids_limit(launch: ContainerStart, controllers: frozenset[str]) -> dict[str, Any]:
     return {"pids": {"limit": launch.processes}} if "pids" in controllers else {}
 
 
-def _mounts(mounts: tuple[Mount, ...]) -> Iterator[dict[str, Any]]:
+def _build_mounts(mounts: tuple[Mount, ...]) -> Iterator[dict[str, Any]]:
     for mount in mounts:
         options = ["ro", *_SAFE, "noexec"] if mount.read_only else ["rw", *_SAFE]
         yield {"type": "bind", "source": str(mount.source), "destination": mount.path, "options": options}
 
 
-def _dropped(names: tuple[str, ...]) -> list[str]:
+def _list_dropped_capabilities(names: tuple[str, ...]) -> list[str]:
     """The capabilities that a container lacks, with those that no container has."""
     return ["ALL"] if "ALL" in names else sorted({*_ALWAYS_DROPPED, *(f"CAP_{name}" for name in names)})
 
@@ -265,4 +268,4 @@ def _writable_mounts(launch: ContainerStart) -> Iterator[dict[str, Any]]:
 
 def _own_mounts(paths: ContainerPaths) -> Iterator[dict[str, Any]]:
     pairs = ((paths.hosts, HOSTS_AT), (paths.endpoints, ENDPOINTS_AT))
-    return _mounts(tuple(Mount(source, path) for source, path in pairs))
+    return _build_mounts(tuple(Mount(source, path) for source, path in pairs))

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.runtimes.podman.api.answers import Created, Inspected, PodmanError, read
+from reconciler.engines.host.runtimes.podman.api.answers import Created, Inspected, PodmanError, decode_answer
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
 from reconciler.engines.host.runtimes.podman.labels import new_nonce
 from reconciler.engines.host.runtimes.podman.spec import Surroundings, Ulimits
@@ -57,9 +57,9 @@ class Starter:
                         await self._sweeper.resolve_start(nonce, body["name"], lost=False)
                     raise
                 lost = isinstance(last, PodmanError) and last.lost
-                found = await self._sweeper.resolve_start(nonce, body["name"], lost=lost)
-                if found is not None:
-                    return await self.inspect(found.id)
+                listed = await self._sweeper.resolve_start(nonce, body["name"], lost=lost)
+                if listed is not None:
+                    return await self.inspect(listed.id)
                 if not lost and not self._adapts(last):
                     break
             raise last
@@ -71,7 +71,7 @@ class Starter:
         """
         for _ in range(_QUESTIONS):
             try:
-                return read(await self._client.get(f"containers/{container}/json"), Inspected)
+                return decode_answer(await self._client.get(f"containers/{container}/json"), Inspected)
             except PodmanError as error:
                 last = error
                 if error.cause != _ENDING:
@@ -80,7 +80,7 @@ class Starter:
         raise last
 
     async def _start(self, body: dict[str, Any], prepare: Prepare | None) -> Inspected:
-        container = read(await self._client.post("containers/create", body), Created).id
+        container = decode_answer(await self._client.post("containers/create", body), Created).id
         if prepare is not None:
             await prepare(container)
         await self._client.post(f"containers/{container}/start")

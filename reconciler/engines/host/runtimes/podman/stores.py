@@ -38,7 +38,7 @@ def missing_for_stores(service: int) -> str:
     """Why this daemon cannot mount object stores for the Podman with the process ``service``; "" if it can."""
     if os.geteuid() != 0 or not os.access(FUSE, os.R_OK | os.W_OK):
         return "this needs FUSE and a daemon that runs as root"
-    if _tool("rclone") is None or _tool("fusermount3") is None:
+    if _find_tool("rclone") is None or _find_tool("fusermount3") is None:
         return "rclone or fuse3 is not installed"
     return "" if sees_mounts(service) else "Podman does not see the mounts of this daemon"
 
@@ -56,23 +56,23 @@ def mount_stores(stores: tuple[StoreMount, ...], folder: Path) -> tuple[Mount, .
     mounts = []
     for index, store in enumerate(stores):
         at = folder / str(index)
-        if not _answers(at):
+        if not _is_mount_alive(at):
             unmount_below(at)
-            _mount(store, at)
+            _mount_store(store, at)
         mounts.append(Mount(at, store.path))
     return tuple(mounts)
 
 
 def has_dead_mounts(folder: Path) -> bool:
     """Whether the rclone of a mount below ``folder`` has ended: a container that sees it cannot read there. Blocks."""
-    return folder.exists() and not all(map(_answers, _mount_points(folder)))
+    return folder.exists() and not all(map(_is_mount_alive, _mount_points(folder)))
 
 
 def unmount_below(folder: Path) -> None:
     """Unmount everything at and below ``folder``; containers that run keep what they see. Blocks."""
     for path in sorted(_mount_points(folder), reverse=True):
         subprocess.run(
-            [_tool("umount") or "umount", "--lazy", str(path)],
+            [_find_tool("umount") or "umount", "--lazy", str(path)],
             capture_output=True,
             check=False,
             stdin=subprocess.DEVNULL,
@@ -80,21 +80,21 @@ def unmount_below(folder: Path) -> None:
         )
 
 
-def _mount(store: StoreMount, at: Path) -> None:
+def _mount_store(store: StoreMount, at: Path) -> None:
     at.mkdir(mode=0o700, parents=True, exist_ok=True)
     remote = f"{_REMOTE}:{store.place}"
-    with _environment(store) as environment:
+    with _open_rclone_environment(store) as environment:
         # A mount of a bucket that does not exist would be an empty directory.
-        _run(store, ["lsf", "--max-depth", "1", *_LIMITS, remote], environment, _TRY_SECONDS, patient=True)
+        _run_rclone(store, ["lsf", "--max-depth", "1", *_LIMITS, remote], environment, _TRY_SECONDS, patient=True)
         mount = ["mount", remote, str(at), *_OPTIONS, "--daemon", "--daemon-wait", f"{_TRY_SECONDS:.0f}s"]
-        _run(store, mount, environment, _MOUNT_SECONDS)
+        _run_rclone(store, mount, environment, _MOUNT_SECONDS)
 
 
-def _run(
+def _run_rclone(
     store: StoreMount, arguments: list[str], environment: dict[str, str], seconds: float, *, patient: bool = False
 ) -> None:
     """Run rclone; if ``patient``, no answer in time is no error: a bucket can be large. Raises EngineError."""
-    command = [_tool("rclone") or "rclone", "--config", "", *arguments]
+    command = [_find_tool("rclone") or "rclone", "--config", "", *arguments]
     with tempfile.TemporaryFile() as errors:
         # The mount runs on with these streams, so none is a pipe.
         streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": errors}
@@ -103,13 +103,13 @@ def _run(
         except subprocess.TimeoutExpired:
             if patient:
                 return
-            raise _failed(store, f"no answer within {seconds:.0f} s") from None
+            raise _make_mount_error(store, f"no answer within {seconds:.0f} s") from None
         except OSError as error:
-            raise _failed(store, f"rclone cannot be run: {error}") from None
+            raise _make_mount_error(store, f"rclone cannot be run: {error}") from None
         errors.seek(0)
         text = errors.read(1 << 16).decode(errors="replace")
     if code:
-        raise _failed(store, _last_message(text) or f"rclone ended with {code}")
+        raise _make_mount_error(store, _last_message(text) or f"rclone ended with {code}")
 
 
 def _last_message(log: str) -> str:
@@ -118,13 +118,13 @@ def _last_message(log: str) -> str:
     return " ".join(last.split())
 
 
-def _failed(store: StoreMount, words: str) -> EngineError:
-    for value in _secrets(store):
+def _make_mount_error(store: StoreMount, words: str) -> EngineError:
+    for value in _list_secret_values(store):
         words = words.replace(value, "***")
     return EngineError(f"{store.uri} cannot be mounted: {words[:300]}", reason=Reason.STORE_MOUNT_FAILED)
 
 
-def _secrets(store: StoreMount) -> Iterator[str]:
+def _list_secret_values(store: StoreMount) -> Iterator[str]:
     """The values that no message shows; names of places and forms are none of them."""
     texts = [value for name, value in store.options.items() if name not in _OPEN_OPTIONS]
     for text in (*texts, store.principal):
@@ -134,7 +134,7 @@ def _secrets(store: StoreMount) -> Iterator[str]:
 
 
 @contextmanager
-def _environment(store: StoreMount) -> Iterator[dict[str, str]]:
+def _open_rclone_environment(store: StoreMount) -> Iterator[dict[str, str]]:
     """The variables of rclone, with the keys: only root can read them, and they are in no file."""
     options = dict(store.options)
     with os.fdopen(os.memfd_create("principal"), "w", encoding="utf-8") as principal:
@@ -147,7 +147,7 @@ def _environment(store: StoreMount) -> Iterator[dict[str, str]]:
         yield {"PATH": _PATH, **{f"{prefix}{name.upper()}": value for name, value in options.items()}}
 
 
-def _answers(at: Path) -> bool:
+def _is_mount_alive(at: Path) -> bool:
     """Whether ``at`` is a mount whose rclone runs."""
     if at not in _mount_points(at):
         return False
@@ -160,13 +160,13 @@ def _answers(at: Path) -> bool:
 
 def _mount_points(folder: Path) -> list[Path]:
     """What is mounted at ``folder`` and below it."""
-    found = []
-    for line in procfs.read("/proc/self/mountinfo").decode(errors="surrogateescape").splitlines():
+    mount_points = []
+    for line in procfs.read_kernel_file("/proc/self/mountinfo").decode(errors="surrogateescape").splitlines():
         path = Path(_ESCAPED.sub(lambda match: chr(int(match[1], 8)), line.split(" ")[4]))
         if path == folder or folder in path.parents:
-            found.append(path)
-    return found
+            mount_points.append(path)
+    return mount_points
 
 
-def _tool(name: str) -> str | None:
+def _find_tool(name: str) -> str | None:
     return shutil.which(name, path=_PATH)

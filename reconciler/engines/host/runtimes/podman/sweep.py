@@ -16,8 +16,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from reconciler.engines.host.runtimes import cgroups
-from reconciler.engines.host.runtimes.podman.api.answers import Listed, NetworkInfo, PodmanError, read
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
+from reconciler.engines.host.runtimes.podman.api.answers import Listed, NetworkInfo, PodmanError, decode_answer
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, encode_segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import NONCE, PodmanLabels, label_filter
 from reconciler.engines.host.runtimes.podman.network.port_rules import (
@@ -83,7 +83,7 @@ class Sweeper:
         query = {"force": "true", "timeout": "0", "v": "true"}
         for attempt in range(_ATTEMPTS):
             try:
-                await self._client.delete(f"containers/{segment(container)}", query)
+                await self._client.delete(f"containers/{encode_segment(container)}", query)
             except PodmanError as error:
                 if not error.status or attempt == _ATTEMPTS - 1:
                     raise
@@ -103,14 +103,14 @@ class Sweeper:
         If Podman does not answer, ``retry`` deletes it later. Raises PodmanError.
         """
         rounds = self._unresolved.setdefault((nonce, name), _ROUNDS if lost else 0)
-        found = await self.list_containers([*self._labels.all_of_location(), f"{NONCE}={nonce}"])
-        running = next((each for each in found if each.running and each.pid), None) if lost else None
+        listeds = await self.list_containers([*self._labels.all_of_location(), f"{NONCE}={nonce}"])
+        running = next((listed for listed in listeds if listed.running and listed.pid), None) if lost else None
         if running is None:
-            await self.delete_wholly([each.id for each in found])
+            await self.delete_wholly([listed.id for listed in listeds])
             await self.delete(name)
             if lost and self._capabilities.direct:
                 await self._delete_port_rules()
-        if found or not rounds:
+        if listeds or not rounds:
             self._unresolved.pop((nonce, name), None)
         else:
             # The service may be at work on the request still, as when its storage is locked.
@@ -131,9 +131,9 @@ class Sweeper:
         Raises PodmanError, and ForeignMemberError if the network of the sandbox is in use by a container of others.
         """
         for attempt in range(_ATTEMPTS):
-            found = await self.list_containers(self._labels.all_of_replica(key, replica))
-            sandboxes = [each.id for each in found if self._is_sandbox(each)]
-            await self.delete_wholly([each.id for each in found if each.id not in sandboxes])
+            listeds = await self.list_containers(self._labels.all_of_replica(key, replica))
+            sandboxes = [listed.id for listed in listeds if self._is_sandbox(listed)]
+            await self.delete_wholly([listed.id for listed in listeds if listed.id not in sandboxes])
             try:
                 await self.delete_wholly(sandboxes)
             except PodmanError as error:
@@ -143,7 +143,7 @@ class Sweeper:
                 if attempt == _ATTEMPTS - 1:
                     await self._kill(sandboxes)
                     members = sorted({*_ID.findall(str(error))} - {*sandboxes})
-                    raise ForeignMemberError(replica, [each[:_SHORT] for each in members]) from error
+                    raise ForeignMemberError(replica, [member[:_SHORT] for member in members]) from error
             else:
                 return
 
@@ -160,12 +160,12 @@ class Sweeper:
         """End and delete parts that Podman does not know, or not as ours. Raises PodmanError."""
         # The groups first: a container that is created meanwhile is in the list before its group exists.
         groups = await asyncio.to_thread(lambda: set(self._groups()))
-        known = {each.id for each in await self.list_containers()}
-        await asyncio.to_thread(self._end_groups, groups - known)
-        for each in await self._list({"external": "true"}):
-            names = [name for name in each.names or () if name.startswith(self._labels.prefix)]
-            if names and each.id not in known and not each.labels:
-                await self.delete(each.id)
+        container_ids = {list_container.id for list_container in await self.list_containers()}
+        await asyncio.to_thread(self._end_groups, groups - container_ids)
+        for listed in await self._list({"external": "true"}):
+            names = [name for name in listed.names or () if name.startswith(self._labels.prefix)]
+            if names and listed.id not in container_ids and not listed.labels:
+                await self.delete(listed.id)
 
     async def delete_network_parts(self) -> None:
         """Remove rules of ports and network namespaces that Podman forgot; of these, what the last call found too.
@@ -175,17 +175,17 @@ class Sweeper:
         if not self._capabilities.direct:
             return
         await self._delete_port_rules()
-        subnets = [each.subnet for network in await self._networks() for each in network.subnets or ()]
-        found = await asyncio.to_thread(lost_namespaces, subnets)
-        for path in found & self._lost:
+        subnets = [subnet.subnet for network in await self._networks() for subnet in network.subnets or ()]
+        paths = await asyncio.to_thread(lost_namespaces, subnets)
+        for path in paths & self._lost:
             await asyncio.to_thread(remove_namespace, path)
-        self._lost = found - self._lost
+        self._lost = paths - self._lost
 
     async def _delete_port_rules(self) -> None:
         # The rules first: a container that is created meanwhile is in the list before its rules exist.
         listing = await asyncio.to_thread(port_rules)
-        known = {each.id for each in await self.list_containers()}
-        await asyncio.to_thread(remove_lost_rules, listing, self._labels.network, known)
+        container_ids = {list_container.id for list_container in await self.list_containers()}
+        await asyncio.to_thread(remove_lost_rules, listing, self._labels.network, container_ids)
 
     async def release(self) -> None:
         """Remove the network and the control group of the location; both stay while anything uses them."""
@@ -194,45 +194,49 @@ class Sweeper:
             if self._lost:
                 await asyncio.sleep(_CERTAIN_SECONDS)
                 await self.delete_network_parts()
-            for each in await self._networks():
-                await self._client.delete(f"networks/{segment(each.name)}")
+            for network in await self._networks():
+                await self._client.delete(f"networks/{encode_segment(network.name)}")
                 if self._capabilities.direct:
-                    await asyncio.to_thread(remove_bridge, each.network_interface)
-                    await asyncio.to_thread(remove_network_rules, each.name)
+                    await asyncio.to_thread(remove_bridge, network.network_interface)
+                    await asyncio.to_thread(remove_network_rules, network.name)
         await asyncio.to_thread(self._remove_parents)
 
     async def _networks(self) -> list[NetworkInfo]:
         query = {"filters": label_filter(self._labels.all_of_location())}
-        return read(await self._client.get("networks/json", query), list[NetworkInfo])
+        return decode_answer(await self._client.get("networks/json", query), list[NetworkInfo])
 
     async def _list(self, query: dict[str, str]) -> list[Listed]:
-        return read(await self._client.get("containers/json", {"all": "true", **query}), list[Listed])
+        return decode_answer(await self._client.get("containers/json", {"all": "true", **query}), list[Listed])
 
     def _parents(self) -> Iterable[Path]:
-        return [each for each in self._capabilities.cgroup_directories(self._labels) if each.is_dir()]
+        return [
+            cgroup_directory
+            for cgroup_directory in self._capabilities.cgroup_directories(self._labels)
+            if cgroup_directory.is_dir()
+        ]
 
     def _groups(self) -> dict[str, list[Path]]:
         """The control groups of our containers, by the ID of the container."""
-        found: dict[str, list[Path]] = {}
+        groups: dict[str, list[Path]] = {}
         for parent in self._parents():
             for group in list_paths(parent, "*"):
                 if match := _GROUP.fullmatch(group.name):
-                    found.setdefault(match[1], []).append(group)
-        return found
+                    groups.setdefault(match[1], []).append(group)
+        return groups
 
     def _end_groups(self, containers: Collection[str]) -> None:
         """Kill the processes in the control groups of deleted containers, and remove the groups. Blocks."""
         if not self._capabilities.direct:
             return
-        remaining = {each: groups for each, groups in self._groups().items() if each in containers}
+        remaining = {text: groups for text, groups in self._groups().items() if text in containers}
         for container, groups in remaining.items():
             paths = [str(group) for group in groups]
             deadline = time.monotonic() + _DYING_SECONDS
-            while cgroups.members(paths) and time.monotonic() < deadline:
-                cgroups.kill(paths)
+            while cgroups.list_members(paths) and time.monotonic() < deadline:
+                cgroups.kill_members(paths)
                 time.sleep(0.005)
             self._run_oci("delete", "--force", container)
-            cgroups.remove(paths, tuple(self._parents()))
+            cgroups.remove_groups(paths, tuple(self._parents()))
 
     def _run_oci(self, *arguments: str) -> None:
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):

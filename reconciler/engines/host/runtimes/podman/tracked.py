@@ -64,26 +64,26 @@ class Outcome(msgspec.Struct, frozen=True):
     out_of_memory: bool = False
 
 
-def track(found: Inspected, labelled: Labelled, started: float) -> Tracked:
+def track_container(inspected: Inspected, labelled: Labelled, started: float) -> Tracked:
     """A container that runs, with its processes as far as they are visible from here, or one that has ended."""
-    tracked = Tracked(found.id, labelled, running_container(labelled, started))
-    if not found.running:
-        code = found.state.exit_code
-        return tracked.ended(Outcome(code if code >= 0 else None, found.state.oom_killed))
-    program = _host_process(found.state.pid)
-    groups = _groups_of(found.id, program.pid) if program.pid else ()
+    tracked = Tracked(inspected.id, labelled, running_container(labelled, started))
+    if not inspected.running:
+        code = inspected.state.exit_code
+        return tracked.ended(Outcome(code if code >= 0 else None, inspected.state.oom_killed))
+    program = _host_process(inspected.state.pid)
+    groups = _groups_of(inspected.id, program.pid) if program.pid else ()
     # Without one, another process has this number in our namespace.
-    monitor = _host_process(found.state.conmon_pid) if groups else HostProcess()
+    monitor = _host_process(inspected.state.conmon_pid) if groups else HostProcess()
     return Tracked(
-        found.id,
+        inspected.id,
         labelled,
         tracked.running,
         program if groups else HostProcess(),
         monitor,
         groups,
-        found.upper,
-        next(iter((found.network_settings.networks or {}).values()), Attachment()),
-        found.image,
+        inspected.upper,
+        next(iter((inspected.network_settings.networks or {}).values()), Attachment()),
+        inspected.image,
     )
 
 
@@ -116,14 +116,14 @@ def is_of_container(container: str, pid: int) -> bool:
 
 def _groups_of(container: str, pid: int) -> tuple[str, ...]:
     """The control groups of the container that a process is in; none if it belongs to something else."""
-    return tuple(filter(None, (_group_of(container, mounted.own) for mounted in cgroups.mounts(pid))))
+    return tuple(filter(None, (_group_of(container, mounted.own) for mounted in cgroups.list_mounts(pid))))
 
 
 def _group_of(container: str, own: Path) -> str:
     """The control group of a container that contains ``own``; "" if none does."""
-    return next((str(each) for each in (own, *own.parents) if container in each.name), "")
+    return next((str(path) for path in (own, *own.parents) if container in path.name), "")
 
 
 def _host_process(pid: int) -> HostProcess:
-    found = procfs.find_process(pid) if pid > 0 else None
-    return HostProcess(pid, found.start) if found is not None and found.alive else HostProcess()
+    process_info = procfs.find_process(pid) if pid > 0 else None
+    return HostProcess(pid, process_info.start) if process_info is not None and process_info.alive else HostProcess()

@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.podman.api.answers import Event
 from reconciler.engines.host.runtimes.podman.api.client import Request
@@ -55,7 +55,7 @@ class TrackedContainers:
         self._again: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._checks: set[asyncio.Task[None]] = set()
-        self._loops = [asyncio.create_task(each) for each in (self._refresh(), self._follow_events())]
+        self._loops = [asyncio.create_task(coroutine) for coroutine in (self._refresh(), self._follow_events())]
 
     async def close(self) -> None:
         """Stop watching. Work that has begun goes on for a moment."""
@@ -75,44 +75,48 @@ class TrackedContainers:
         """Lets one thing at a time happen to a replica; the same lock as long as anything holds it or waits for it."""
         return self._locks.setdefault((key, replica), asyncio.Lock())
 
-    def get(self, place: ContainerId) -> Tracked | None:
-        """The container at ``place``, running or ended; None if there is none."""
-        return self._by_place.get(place)
+    def get(self, container_id: ContainerId) -> Tracked | None:
+        """The container at ``container_id``, running or ended; None if there is none."""
+        return self._by_place.get(container_id)
 
     def all(self) -> list[Tracked]:
         """All containers in order of their places, without sandboxes."""
-        return [each for place, each in sorted(self._by_place.items()) if place.container]
+        return [tracked for container_id, tracked in sorted(self._by_place.items()) if container_id.container]
 
     def sandboxes(self) -> list[Tracked]:
         """The sandboxes of all replicas."""
-        return [each for place, each in self._by_place.items() if not place.container]
+        return [tracked for container_id, tracked in self._by_place.items() if not container_id.container]
 
     def of_replica(self, key: Key, replica: str) -> list[ContainerId]:
         """The containers of a replica, with its sandbox."""
-        return [place for place in self._by_place if (place.key, place.replica) == (key, replica)]
+        return [
+            container_id
+            for container_id in self._by_place
+            if (container_id.key, container_id.replica) == (key, replica)
+        ]
 
     def add(self, tracked: Tracked) -> None:
         """Know a container from now on, and watch it if it runs; report it if it has ended already."""
-        place = tracked.running.place
-        self.forget(place)
-        self._by_place[place] = tracked
-        self._by_id[tracked.id] = place
+        container_id = tracked.running.place
+        self.forget(container_id)
+        self._by_place[container_id] = tracked
+        self._by_id[tracked.id] = container_id
         if tracked.running.alive:
             self._watcher.watch(tracked)
         else:
-            asyncio.get_running_loop().call_soon(self._report, place)
+            asyncio.get_running_loop().call_soon(self._report, container_id)
 
-    def forget(self, place: ContainerId) -> None:
+    def forget(self, container_id: ContainerId) -> None:
         """Know a removed container no longer."""
-        tracked = self._by_place.pop(place, None)
+        tracked = self._by_place.pop(container_id, None)
         if tracked is not None:
             self._watcher.forget(tracked)
             self._by_id.pop(tracked.id, None)
             self._killed.discard(tracked.id)
             self._without_stores.discard(tracked.id)
-            if not place.container:
-                self._service.ports.release(place)
-                self._service.firewall.release(place)
+            if not container_id.container:
+                self._service.ports.release(container_id)
+                self._service.firewall.release(container_id)
                 self.run(self._write_ports())
 
     def note_kill(self, tracked: Tracked) -> None:
@@ -131,8 +135,8 @@ class TrackedContainers:
             task.add_done_callback(self._checks.discard)
 
     def _running(self, container: str) -> Tracked | None:
-        place = self._by_id.get(container)
-        tracked = self._by_place.get(place) if place is not None else None
+        container_id = self._by_id.get(container)
+        tracked = self._by_place.get(container_id) if container_id is not None else None
         return tracked if tracked is not None and tracked.running.alive else None
 
     async def _check(self, tracked: Tracked) -> None:
@@ -153,44 +157,50 @@ class TrackedContainers:
 
     def _end(self, tracked: Tracked, outcome: Outcome) -> None:
         self._watcher.forget(tracked)
-        place, killed = tracked.running.place, tracked.id in self._killed
+        container_id, killed = tracked.running.place, tracked.id in self._killed
         self._killed.discard(tracked.id)
         ended = tracked.ended(outcome, killed=killed)
         if tracked.id in self._without_stores:
             self._without_stores.discard(tracked.id)
             ended = replace(ended, running=replace(ended.running, reason=Reason.STORE_MOUNT_FAILED))
-        self._by_place[place] = ended
-        self._report(place)
+        self._by_place[container_id] = ended
+        self._report(container_id)
 
     async def _lose(self, sandbox: Tracked) -> None:
         """End the replica of a sandbox that has ended: nothing comes back into its network."""
-        place = sandbox.running.place
-        async with self.lock(place.key, place.replica):
-            if self._by_place.get(place) is not sandbox:
+        sandbox_id = sandbox.running.place
+        async with self.lock(sandbox_id.key, sandbox_id.replica):
+            if self._by_place.get(sandbox_id) is not sandbox:
                 return
-            self.forget(place)
-            members = [self._by_place[each] for each in self.of_replica(place.key, place.replica)]
-            running = [each for each in members if each.running.alive]
-            for each in running:
-                self._watcher.forget(each)
-                self._by_place[each.running.place] = each.ended(Outcome(KILLED), killed=True)
+            self.forget(sandbox_id)
+            members = [
+                self._by_place[container_id] for container_id in self.of_replica(sandbox_id.key, sandbox_id.replica)
+            ]
+            running = [member for member in members if member.running.alive]
+            for tracked in running:
+                self._watcher.forget(tracked)
+                self._by_place[tracked.running.place] = tracked.ended(Outcome(KILLED), killed=True)
             # A start that follows deletes what this cannot.
             with contextlib.suppress(EngineError):
-                await self._service.sweeper.delete_replica(place.key, place.replica)
-        for each in running:
-            self._report(each.running.place)
+                await self._service.sweeper.delete_replica(sandbox_id.key, sandbox_id.replica)
+        for tracked in running:
+            self._report(tracked.running.place)
 
-    def _report(self, place: ContainerId) -> None:
-        if self._on_end is not None and place.container:
-            self._on_end(place)
+    def _report(self, container_id: ContainerId) -> None:
+        if self._on_end is not None and container_id.container:
+            self._on_end(container_id)
 
     async def _refresh(self) -> None:
         while True:
             await self._clock.sleep(REFRESH_SECONDS)
-            with contained("the list of Podman's containers"), contextlib.suppress(EngineError):
+            with contain_bugs("the list of Podman's containers"), contextlib.suppress(EngineError):
                 await self._service.sweeper.retry()
                 await self._service.ports.restore()
-                running = {each.id for each in await self._service.sweeper.list_containers() if each.running}
+                running = {
+                    list_container.id
+                    for list_container in await self._service.sweeper.list_containers()
+                    if list_container.running
+                }
                 for tracked in list(self._by_place.values()):
                     if tracked.running.alive and tracked.id not in running:
                         self.suspect(tracked.id)
@@ -198,13 +208,15 @@ class TrackedContainers:
                     await self._end_without_stores(tracked)
 
     async def _write_ports(self) -> None:
-        with contained("the ports of this host"), contextlib.suppress(EngineError):
+        with contain_bugs("the ports of this host"), contextlib.suppress(EngineError):
             await self._service.ports.write()
             await self._service.firewall.write()
 
-    def _find_without_stores(self, known: list[Tracked]) -> list[Tracked]:
+    def _find_without_stores(self, trackeds: list[Tracked]) -> list[Tracked]:
         return [
-            each for each in known if each.running.alive and has_dead_mounts(self._folders.stores(each.running.place))
+            tracked
+            for tracked in trackeds
+            if tracked.running.alive and has_dead_mounts(self._folders.stores(tracked.running.place))
         ]
 
     async def _end_without_stores(self, tracked: Tracked) -> None:
@@ -220,7 +232,7 @@ class TrackedContainers:
         filters = msgspec.json.encode({"type": ["container"], "event": _ENDS, "label": labels}).decode()
         request = Request("GET", "events", {"stream": "true", "filters": filters})
         while True:
-            with contained("the events of Podman"), contextlib.suppress(EngineError):
+            with contain_bugs("the events of Podman"), contextlib.suppress(EngineError):
                 await self._read_events(request)
             await self._clock.sleep(_AGAIN_SECONDS)
 

@@ -33,7 +33,7 @@ class Discovery(msgspec.Struct, frozen=True):
     strays: tuple[str, ...]
 
 
-def discover(folders: StateDirectory, labels: ProcessLabels, clock: Clock) -> Discovery:
+def discover_containers(folders: StateDirectory, labels: ProcessLabels, clock: Clock) -> Discovery:
     """Find the containers of the location, by the records and by the markers of processes. Blocks."""
     boot = procfs.boot_id()
     alive: list[StartRecord] = []
@@ -43,19 +43,19 @@ def discover(folders: StateDirectory, labels: ProcessLabels, clock: Clock) -> Di
             alive.append(begun)
         elif folders.began(begun.place):
             over.append(begun)
-    known = {labels.text(begun.place) for begun in [*alive, *over]}
+    markers = {labels.text(begun.place) for begun in [*alive, *over]}
     strays: set[str] = set()
-    for each in procfs.list_processes().values():
-        environment = procfs.environment(each.pid) or b""
+    for list_process_ in procfs.list_processes().values():
+        environment = procfs.read_environment(list_process_.pid) or b""
         text = labels.text_in(environment)
-        if not text or text in known:
+        if not text or text in markers:
             continue
-        if (unrecorded := _read_marker(each, environment, labels, clock)) is None:
+        if (unrecorded := _read_marker(list_process_, environment, labels, clock)) is None:
             strays.add(text)
         else:
             alive.append(msgspec.structs.replace(unrecorded, boot=boot))
-    found = {labels.text(begun.place) for begun in alive}
-    return Discovery(tuple(alive), tuple(over), tuple(sorted(strays - found)))
+    names = {labels.text(begun.place) for begun in alive}
+    return Discovery(tuple(alive), tuple(over), tuple(sorted(strays - names)))
 
 
 def is_start_alive(labels: ProcessLabels, begun: StartRecord, boot: str) -> bool:
@@ -66,7 +66,7 @@ def is_start_alive(labels: ProcessLabels, begun: StartRecord, boot: str) -> bool
     text = labels.text(begun.place)
     if begun.boot == boot:
         return is_ours(labels, begun.pid, begun.start, text)
-    return is_alive(begun.pid, begun.start) and labels.text_in(procfs.environment(begun.pid) or b"") == text
+    return is_alive(begun.pid, begun.start) and labels.text_in(procfs.read_environment(begun.pid) or b"") == text
 
 
 def running_of(begun: StartRecord, folders: StateDirectory, killed: bool = False) -> RunningContainer:
@@ -97,9 +97,13 @@ def signal_program(begun: StartRecord, number: int) -> None:
     """
     deadline = time.monotonic() + _PATIENCE
     while is_alive(begun.pid, begun.start):
-        found = [each for pid in procfs.children(begun.pid) if (each := procfs.find_process(pid)) is not None]
+        process_infos = [
+            process_info
+            for pid in procfs.list_children(begun.pid)
+            if (process_info := procfs.find_process(pid)) is not None
+        ]
         # Later children of the wrapper are orphans of its program.
-        program = min(found, key=lambda each: each.start, default=None)
+        program = min(process_infos, key=lambda process_info: process_info.start, default=None)
         has_begun = (
             program is not None and procfs.command_line(program.pid) and not is_wrapper(program.pid, begun.place)
         )
@@ -110,21 +114,23 @@ def signal_program(begun: StartRecord, number: int) -> None:
         time.sleep(_PAUSE)
 
 
-def _read_marker(each: procfs.Proc, environment: bytes, labels: ProcessLabels, clock: Clock) -> StartRecord | None:
+def _read_marker(
+    process_info: procfs.Proc, environment: bytes, labels: ProcessLabels, clock: Clock
+) -> StartRecord | None:
     marker = labels.marker_in(environment)
-    if marker is None or each.pid != each.session or not is_wrapper(each.pid, marker.place):
+    if marker is None or process_info.pid != process_info.session or not is_wrapper(process_info.pid, marker.place):
         return None
-    groups = groups_of(each.pid)
-    if not _is_proven(each, marker.place, groups, labels):
+    groups = groups_of(process_info.pid)
+    if not _is_proven(process_info, marker.place, groups, labels):
         return None
-    started = clock.monotonic() - procfs.age(each)
+    started = clock.monotonic() - procfs.compute_process_age(process_info)
     return StartRecord(
         marker.place,
         marker.version,
         marker.config_hash,
         marker.index,
-        each.pid,
-        each.start,
+        process_info.pid,
+        process_info.start,
         "",
         started,
         groups,
@@ -132,12 +138,14 @@ def _read_marker(each: procfs.Proc, environment: bytes, labels: ProcessLabels, c
     )
 
 
-def _is_proven(each: procfs.Proc, place: ContainerId, groups: Sequence[str], labels: ProcessLabels) -> bool:
-    """Whether the daemon started the process as ``place``: its environment and title are its own words.
+def _is_proven(
+    process_info: procfs.Proc, container_id: ContainerId, groups: Sequence[str], labels: ProcessLabels
+) -> bool:
+    """Whether the daemon started the process as ``container_id``: its environment and title are its own words.
 
     Only the daemon moves processes into the group of a container. One in no group has to be of the daemon's own user.
     """
     if groups:
         tree = name_for(labels.root)
-        return all(Path(group).name == group_name(place) and Path(group).parent.name == tree for group in groups)
-    return procfs.user_of(each.pid) == os.geteuid()
+        return all(Path(group).name == group_name(container_id) and Path(group).parent.name == tree for group in groups)
+    return procfs.user_of(process_info.pid) == os.geteuid()

@@ -38,22 +38,22 @@ class CgroupTree(msgspec.Struct, frozen=True):
         for base in self.bases:
             base.mkdir(exist_ok=True)
             if self.unified:
-                wanted = (*cgroups.NEEDED, _PIDS) if self.pids else cgroups.NEEDED
-                cgroups.write(str(base), "cgroup.subtree_control", " ".join(f"+{each}" for each in wanted))
+                controllers = (*cgroups.NEEDED, _PIDS) if self.pids else cgroups.NEEDED
+                cgroups.write_value(str(base), "cgroup.subtree_control", " ".join(f"+{text}" for text in controllers))
         groups = tuple(base / name for base in self.bases)
         for group in groups:
             group.mkdir(exist_ok=True)
-            cgroups.limit(group, limits)
+            cgroups.set_limits(group, limits)
         return tuple(map(str, groups))
 
     def groups(self) -> dict[str, tuple[str, ...]]:
         """All existing groups by the name of the container, also those of other daemons."""
-        found: dict[str, list[str]] = {}
+        groups_by_name: dict[str, list[str]] = {}
         for base in self.bases:
             for group in list_paths(base, "*"):
                 if group.is_dir():
-                    found.setdefault(group.name, []).append(str(group))
-        return {name: tuple(groups) for name, groups in found.items()}
+                    groups_by_name.setdefault(group.name, []).append(str(group))
+        return {name: tuple(groups) for name, groups in groups_by_name.items()}
 
     def release(self) -> None:
         """Remove the directories of containers' groups if they are empty."""
@@ -66,28 +66,28 @@ def name_for(root: Path) -> str:
     return f"{PREFIX}{blake2b(bytes(root), digest_size=6).hexdigest()}"
 
 
-def find(name: str, found: Sequence[cgroups.Mounted]) -> CgroupTree | None:
+def find_cgroup_tree(name: str, mounteds: Sequence[cgroups.Mounted]) -> CgroupTree | None:
     """Where groups can be created below one called ``name``; None if nowhere. Tries it by creating one."""
-    for hierarchy in (_version_2(name, found), _version_1(name, found)):
-        if hierarchy is not None and _works(hierarchy):
+    for hierarchy in (_version_2(name, mounteds), _version_1(name, mounteds)):
+        if hierarchy is not None and _can_create_groups(hierarchy):
             return hierarchy
     return None
 
 
 def groups_of(pid: int) -> tuple[str, ...]:
     """The groups of the container of ``pid``, as far as their names identify them."""
-    found = (mounted.own for mounted in cgroups.mounts(pid))
-    return tuple(dict.fromkeys(str(own) for own in found if own.parent.name.startswith(PREFIX)))
+    paths = (mounted.own for mounted in cgroups.list_mounts(pid))
+    return tuple(dict.fromkeys(str(own) for own in paths if own.parent.name.startswith(PREFIX)))
 
 
-def _version_2(name: str, found: Sequence[cgroups.Mounted]) -> CgroupTree | None:
-    for mounted in found:
+def _version_2(name: str, mounteds: Sequence[cgroups.Mounted]) -> CgroupTree | None:
+    for mounted in mounteds:
         if mounted.unified and mounted.controllers.issuperset(cgroups.NEEDED):
-            place = _delegating_group(mounted)
-            if place is None:
+            path = _delegating_group(mounted)
+            if path is None:
                 return None
-            divided = cgroups.read_file(str(place), "cgroup.subtree_control").split()
-            return CgroupTree((place / name,), unified=True, pids=_PIDS in divided)
+            divided = cgroups.read_file(str(path), "cgroup.subtree_control").split()
+            return CgroupTree((path / name,), unified=True, pids=_PIDS in divided)
     return None
 
 
@@ -110,21 +110,21 @@ def _has_limits(group: Path) -> bool:
     return any(value and value[0] != "max" for value in values)
 
 
-def _version_1(name: str, found: Sequence[cgroups.Mounted]) -> CgroupTree | None:
-    own = {controller: mounted.own for mounted in found if not mounted.unified for controller in mounted.controllers}
+def _version_1(name: str, mounteds: Sequence[cgroups.Mounted]) -> CgroupTree | None:
+    own = {controller: mounted.own for mounted in mounteds if not mounted.unified for controller in mounted.controllers}
     if not own.keys() >= set(cgroups.NEEDED):
         return None
-    useful = [own[each] for each in cgroups.USEFUL if each in own and os.access(own[each], os.W_OK)]
-    places = dict.fromkeys([*(own[each] for each in cgroups.NEEDED), *useful])
+    useful = [own[text] for text in cgroups.USEFUL if text in own and os.access(own[text], os.W_OK)]
+    places = dict.fromkeys([*(own[text] for text in cgroups.NEEDED), *useful])
     pids = own.get(_PIDS) in places
-    return CgroupTree(tuple(place / name for place in places), unified=False, pids=pids)
+    return CgroupTree(tuple(path / name for path in places), unified=False, pids=pids)
 
 
-def _works(hierarchy: CgroupTree) -> bool:
+def _can_create_groups(hierarchy: CgroupTree) -> bool:
     try:
         hierarchy.make("trial", cgroups.Limits(1000, 1 << 30, 1000))
     except OSError:
         return False
     finally:
-        cgroups.remove([str(base / "trial") for base in hierarchy.bases])
+        cgroups.remove_groups([str(base / "trial") for base in hierarchy.bases])
     return True

@@ -39,7 +39,7 @@ def start_wrapper(
         try:
             environment.write(b"\0".join(os.fsencode(f"{name}={value}") for name, value in env.items()))
             environment.seek(0)
-            words = [reporting, environment.fileno(), nproc_limit(), *_identity(user), shell, title]
+            words = [reporting, environment.fileno(), nproc_limit(), *_format_identity_arguments(user), shell, title]
             wrapper = subprocess.Popen(
                 [sys.executable, "-I", "-S", _LAUNCHER, *map(str, words)],
                 env={},
@@ -60,7 +60,7 @@ def start_wrapper(
     return wrapper
 
 
-def _identity(user: User) -> list[str]:
+def _format_identity_arguments(user: User) -> list[str]:
     """User, group and further groups as arguments of the launcher."""
     own = user.number is None
     return ["" if own else str(user.number), "" if own else str(user.group), ",".join(map(str, user.groups))]
@@ -73,12 +73,12 @@ def nproc_limit() -> int:
     The kernel counts all processes of a user together, so this limits no single container. But containers that fork
     without end stop before the daemon itself runs out of processes.
     """
-    known = [each for each in resource.getrlimit(resource.RLIMIT_NPROC) if each != resource.RLIM_INFINITY]
-    known += [_number(Path("/proc/sys/kernel", name)) for name in ("threads-max", "pid_max")]
-    return max(1, min(known, default=_UNBOUNDED) // 2)
+    limits = [number for number in resource.getrlimit(resource.RLIMIT_NPROC) if number != resource.RLIM_INFINITY]
+    limits += [_read_number(Path("/proc/sys/kernel", name)) for name in ("threads-max", "pid_max")]
+    return max(1, min(limits, default=_UNBOUNDED) // 2)
 
 
-def _number(path: Path) -> int:
+def _read_number(path: Path) -> int:
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -13,9 +13,9 @@ import msgspec
 
 from reconciler.engines.host.disk.atomic import FULL, write_error
 from reconciler.engines.host.disk.directories import make_replacement, replace_directory
-from reconciler.engines.host.disk.ownership import Owner, make
-from reconciler.engines.host.disk.removal import remove
-from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH, identity
+from reconciler.engines.host.disk.ownership import Owner, set_owner
+from reconciler.engines.host.disk.removal import remove_tree
+from reconciler.engines.host.runtimes.process.executable import DEFAULT_PATH, get_program_identity
 from reconciler.engines.host.runtimes.protocol import ContainerFiles
 from reconciler.engines.workload.environment import ContainerView
 from reconciler.engines.workload.spec import WorkloadSpec
@@ -34,31 +34,31 @@ class ContainerViews(msgspec.Struct, frozen=True):
     root: Path
     default_user: str
 
-    def owner(self, wanted: WorkloadSpec) -> Owner:
+    def owner(self, spec: WorkloadSpec) -> Owner:
         """The user that runs the containers, and the group of their volumes. Raises EngineError."""
-        return Owner(resolve_user(wanted.user, self.default_user), wanted.group)
+        return Owner(resolve_user(spec.user, self.default_user), spec.group)
 
-    def prepare(self, wanted: WorkloadSpec) -> None:
+    def prepare(self, spec: WorkloadSpec) -> None:
         """Let another user traverse the directories above the location; if this fails, ``limitations`` reports it."""
         with suppress(EngineError):
-            if self.owner(wanted).other:
+            if self.owner(spec).other:
                 allow_traversal_of(self.root.parent.parent, self.root.parent, self.root)
 
-    def limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+    def limitations(self, spec: WorkloadSpec) -> Iterator[str]:
         """A sentence if the containers have no user, or one that cannot reach their files."""
         try:
-            yield from unreachable(self.root, self.owner(wanted))
+            yield from describe_unreachable_path(self.root, self.owner(spec))
         except EngineError as error:
             yield f"Nothing can be started: {error}."
 
     def make(self, files: ContainerFiles, ports: Mapping[int, int], directory: str) -> ContainerView:
         """Replace the private directories of a container; see Runtime.make_view. Raises EngineError."""
-        place = files.place
+        container_id = files.place
         try:
             _make_private_or_replace(files)
         except OSError as error:
             raise write_error(
-                f"the files of {place.replica}, container {place.container}, cannot be made", error
+                f"the files of {container_id.replica}, container {container_id.container}, cannot be made", error
             ) from None
         # The working directory may lie in a volume, or be a directory of this host.
         inside = files.private / _VOLUMES / directory.lstrip("/")
@@ -87,11 +87,11 @@ def resolve_user(asked: int | None, default: str) -> int | None:
     """
     if os.geteuid() != 0:
         return asked
-    number = asked if asked is not None else _number(default)
+    number = asked if asked is not None else _find_user_id(default)
     return None if number == 0 else number
 
 
-def _number(name: str) -> int:
+def _find_user_id(name: str) -> int:
     if name.isdecimal():
         return int(name)
     try:
@@ -108,7 +108,7 @@ def _make_private_or_replace(files: ContainerFiles) -> None:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        remove(files.private)
+        remove_tree(files.private)
         _make_private(files)
 
 
@@ -122,27 +122,27 @@ def _make_private(files: ContainerFiles) -> None:
         link.symlink_to(mount.source.absolute())
     for name in (_HOME, _SCRATCH):
         (fresh / name).mkdir(mode=0o700)
-        make(fresh / name, files.owner, 0o700)
+        set_owner(fresh / name, files.owner, 0o700)
     replace_directory(files.private, fresh)
 
 
 def allow_traversal_of(*folders: Path) -> None:
     """Let other users traverse our directories to reach their own below; they cannot list them.
 
-    All other content of these directories has restrictive modes. If this fails, ``unreachable`` reports it.
+    All other content of these directories has restrictive modes. ``describe_unreachable_path`` reports a failure.
     """
     for folder in folders:
         with suppress(OSError):
-            found = folder.stat()
-            if found.st_uid == os.geteuid() and not found.st_mode & stat.S_IXOTH:
-                folder.chmod(stat.S_IMODE(found.st_mode) | stat.S_IXOTH)
+            stat_result = folder.stat()
+            if stat_result.st_uid == os.geteuid() and not stat_result.st_mode & stat.S_IXOTH:
+                folder.chmod(stat.S_IMODE(stat_result.st_mode) | stat.S_IXOTH)
 
 
-def unreachable(path: Path, owner: Owner) -> Iterator[str]:
+def describe_unreachable_path(path: Path, owner: Owner) -> Iterator[str]:
     """A sentence if ``owner`` cannot reach ``path``, because a directory above denies it."""
     if not owner.other or owner.uid == 0:
         return
-    user = identity(owner.user, owner.group)
+    user = get_program_identity(owner.user, owner.group)
     for folder in reversed((path, *path.absolute().parents)):
         if not user.may(folder, os.X_OK):
             yield f"user {owner.uid} cannot reach its files: {folder} does not let others through."

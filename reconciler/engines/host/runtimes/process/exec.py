@@ -49,10 +49,10 @@ class ExecUser(msgspec.Struct, frozen=True):
     groups: tuple[int, ...]
 
 
-async def execute(begun: StartRecord, argv: Sequence[str], timeout: float, ends: ExitWatcher) -> ExecResult:
+async def execute_command(begun: StartRecord, argv: Sequence[str], timeout: float, ends: ExitWatcher) -> ExecResult:
     """Run ``argv`` beside the program of ``begun`` for at most ``timeout`` seconds. Raises EngineError."""
     try:
-        child, pipe = await _begin(begun, argv, ends)
+        child, pipe = await _begin_program(begun, argv, ends)
     except FileNotFoundError as error:
         return ExecResult(NOT_FOUND, f"{error.filename}: not found")
     except PermissionError as error:
@@ -63,12 +63,12 @@ async def execute(begun: StartRecord, argv: Sequence[str], timeout: float, ends:
         ) from error
     tail = _Tail(pipe)
     try:
-        timed_out = not await _wait(child.pid, timeout, ends)
+        timed_out = not await _wait_for_exit(child.pid, timeout, ends)
         code = KILLED if timed_out else child.wait()
         await tail.end(0 if timed_out else _REST)
     finally:
         ends.forget(child.pid)
-        _discard(child, ends)
+        _discard_program(child, ends)
         tail.close()
     return ExecResult(code if code >= 0 else 128 - code, tail.text(), timed_out)
 
@@ -76,15 +76,15 @@ async def execute(begun: StartRecord, argv: Sequence[str], timeout: float, ends:
 _Child = tuple[subprocess.Popen[bytes], IO[bytes]]
 
 
-def _discard(child: subprocess.Popen[bytes], ends: ExitWatcher) -> None:
+def _discard_program(child: subprocess.Popen[bytes], ends: ExitWatcher) -> None:
     """Kill the program if it still runs, and reap it when it has ended, without blocking the event loop."""
     if child.poll() is None:
-        _kill(child.pid)
+        _kill_process_group(child.pid)
         ends.watch(child.pid, child.poll)
 
 
-async def _begin(begun: StartRecord, argv: Sequence[str], ends: ExitWatcher) -> _Child:
-    starting = asyncio.ensure_future(asyncio.to_thread(_start, begun, argv))
+async def _begin_program(begun: StartRecord, argv: Sequence[str], ends: ExitWatcher) -> _Child:
+    starting = asyncio.ensure_future(asyncio.to_thread(_start_program, begun, argv))
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
@@ -96,7 +96,7 @@ def _give_up(ends: ExitWatcher, starting: asyncio.Future[_Child]) -> None:
     if starting.cancelled() or starting.exception() is not None:
         return
     child, pipe = starting.result()
-    _discard(child, ends)
+    _discard_program(child, ends)
     pipe.close()
 
 
@@ -133,27 +133,27 @@ class _Tail:
         return self._output.decode(errors="replace")
 
 
-async def _wait(pid: int, timeout: float, ends: ExitWatcher) -> bool:
+async def _wait_for_exit(pid: int, timeout: float, ends: ExitWatcher) -> bool:
     over = asyncio.Event()
     ends.watch(pid, over.set)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(timeout):
             await over.wait()
         return True
-    _kill(pid)
+    _kill_process_group(pid)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_KILLED_WITHIN):
             await over.wait()
     return False
 
 
-def _kill(pid: int) -> None:
+def _kill_process_group(pid: int) -> None:
     # The process is not reaped yet, so its number still belongs to it.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
-def _start(begun: StartRecord, argv: Sequence[str]) -> _Child:
+def _start_program(begun: StartRecord, argv: Sequence[str]) -> _Child:
     environment = environment_of(begun)
     pairs = (pair.partition(b"=") for pair in environment.split(b"\0") if pair)
     user = exec_user(begun.pid) if os.geteuid() == 0 else None
@@ -190,7 +190,7 @@ def environment_of(begun: StartRecord) -> bytes:
     """The environment of a running container, each variable ended by NUL. Raises EngineError, reason NotRunning."""
     # Right after its start, the wrapper process does not have its final environment yet.
     for _ in range(_MOMENTS):
-        environment = procfs.environment(begun.pid)
+        environment = procfs.read_environment(begun.pid)
         if environment and procfs.command_line(begun.pid):
             return environment
         if not is_alive(begun.pid, begun.start):
@@ -201,16 +201,17 @@ def environment_of(begun: StartRecord) -> bytes:
 
 def _open_gate(gate: IO[bytes], begun: StartRecord, pid: int) -> None:
     with gate, contextlib.suppress(OSError):
-        cgroups.join(begun.groups, pid)
+        cgroups.join_groups(begun.groups, pid)
         gate.write(b"%d\n" % nproc_limit())
 
 
 def exec_user(pid: int) -> ExecUser | None:
     """The identity of the process ``pid``; None if it is that of this process."""
     fields = dict(
-        line.split(":", 1) for line in procfs.read(f"/proc/{pid}/status").decode(errors="replace").splitlines()
+        line.split(":", 1)
+        for line in procfs.read_kernel_file(f"/proc/{pid}/status").decode(errors="replace").splitlines()
     )
     user, group = int(fields["Uid"].split()[1]), int(fields["Gid"].split()[1])
-    groups = tuple(int(each) for each in fields["Groups"].split())
+    groups = tuple(int(text) for text in fields["Groups"].split())
     own = (os.geteuid(), os.getegid(), tuple(os.getgroups()))
     return None if (user, group, groups) == own else ExecUser(user, group, groups)

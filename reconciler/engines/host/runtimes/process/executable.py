@@ -47,10 +47,10 @@ def user_of(launch: ContainerStart) -> User:
 
     The group that owns its volumes is added (docs/platform/workload.md#users-and-groups); 0 means none.
     """
-    return identity(launch.user, launch.group)
+    return get_program_identity(launch.user, launch.group)
 
 
-def identity(user: int | None, volume_group: int) -> User:
+def get_program_identity(user: int | None, volume_group: int) -> User:
     """The identity of the programs of a container with ``user``, whose volumes belong to ``volume_group``."""
     more = (volume_group,) if volume_group else ()
     if os.geteuid() != 0:
@@ -83,21 +83,21 @@ def program_of(launch: ContainerStart, user: User, directory: str) -> str:
             retry=False,
         )
     if "/" in launch.command:
-        found = [Path(directory, launch.command)]
-        where = f"{found[0]} does not exist"
+        paths = [Path(directory, launch.command)]
+        where = f"{paths[0]} does not exist"
     else:
         path = launch.env.get("PATH", DEFAULT_PATH)
-        found = [Path(directory, part, launch.command) for part in path.split(":")]
+        paths = [Path(directory, part, launch.command) for part in path.split(":")]
         where = f"{launch.command} is in no directory of PATH ({path})"
-    files = [path for path in found if os.path.isfile(path)]
+    files = [path for path in paths if os.path.isfile(path)]
     if not files:
         raise EngineError(f"the program {where}", reason=Reason.PROGRAM_NOT_FOUND)
     for file in files:
-        if _executable(file, user):
+        if _is_executable(file, user):
             return str(file)
     raise EngineError(f"the program {files[0]} may not be executed", reason=Reason.NOT_PERMITTED)
 
 
-def _executable(file: Path, user: User) -> bool:
+def _is_executable(file: Path, user: User) -> bool:
     anyone = file.stat().st_mode & (stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
     return bool(anyone) and user.may(file, os.X_OK) and user.may_enter(file)

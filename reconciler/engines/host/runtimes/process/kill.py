@@ -72,7 +72,7 @@ class ProcessKiller:
 
     async def _round(self) -> None:
         waiting = dict(self._waiting)
-        targets = {each.target: each.left for each in waiting.values()}
+        targets = {request.target: request.left for request in waiting.values()}
         left = await asyncio.to_thread(kill_once, self._labels, targets)
         for done, asked in waiting.items():
             asked.left = left[asked.target]
@@ -102,30 +102,36 @@ def kill_once(labels: ProcessLabels, targets: Mapping[Target, frozenset[Mark]]) 
     processes contains no new one.
     """
     for target in targets:
-        cgroups.kill(target.groups)
-    found = {target: {mark for mark in marks if is_alive(*mark)} for target, marks in targets.items()}
+        cgroups.kill_members(target.groups)
+    target_marks = {target: {mark for mark in marks if is_alive(*mark)} for target, marks in targets.items()}
     seen: set[int] = set()
     for scan in range(_MAX_SCANS):
-        numbers = procfs.numbers() - seen
+        numbers = procfs.list_pids() - seen
         if not numbers:
             break
-        fresh = {each.pid: each for pid in numbers if (each := procfs.find_process(pid)) is not None}
+        fresh = {proc.pid: proc for pid in numbers if (proc := procfs.find_process(pid)) is not None}
         marked, unsure = _group_by_marker(labels, fresh, targets)
-        for target, mine in found.items():
-            roots = marked.get(target.marker, set()) | cgroups.members(target.groups) | _session(target, fresh)
+        for target, mine in target_marks.items():
+            roots = (
+                marked.get(target.marker, set())
+                | cgroups.list_members(target.groups)
+                | _list_session_pids(target, fresh)
+            )
             parents = {pid for pid, _ in mine}
-            roots.update(each.pid for each in fresh.values() if each.parent in parents)
-            alive = [fresh[pid] for pid in procfs.below(fresh, roots) & fresh.keys() if fresh[pid].alive]
-            mine.update((each.pid, each.start) for each in alive)
-            for each in [each for each in alive if (each.pid, each.start) not in target.wrappers]:
-                procfs.signal_exactly(each, signal.SIGKILL)
+            roots.update(process_info.pid for process_info in fresh.values() if process_info.parent in parents)
+            alive = [fresh[pid] for pid in procfs.collect_descendants(fresh, roots) & fresh.keys() if fresh[pid].alive]
+            mine.update((process_info.pid, process_info.start) for process_info in alive)
+            for proc in [
+                process_info for process_info in alive if (process_info.pid, process_info.start) not in target.wrappers
+            ]:
+                procfs.signal_exactly(proc, signal.SIGKILL)
         if scan < _MOMENTS and fresh.keys() <= unsure:
             time.sleep(_MOMENT)
         seen |= fresh.keys() - unsure if scan < _MOMENTS else fresh.keys()
-    for target, mine in found.items():
+    for target, mine in target_marks.items():
         if mine <= set(target.wrappers):
             _end_wrappers(mine)
-    return {target: frozenset(mine) for target, mine in found.items()}
+    return {target: frozenset(mine) for target, mine in target_marks.items()}
 
 
 def _end_wrappers(wrappers: Collection[Mark]) -> None:
@@ -135,32 +141,32 @@ def _end_wrappers(wrappers: Collection[Mark]) -> None:
             procfs.signal_exactly(now, signal.SIGKILL)
 
 
-def _session(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:
-    known = {pid for pid, start in target.wrappers if (now := procfs.find_process(pid)) is None or now.start == start}
-    return {each.pid for each in procs.values() if each.session in known} if known else set()
+def _list_session_pids(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:
+    leaders = {pid for pid, start in target.wrappers if (now := procfs.find_process(pid)) is None or now.start == start}
+    return {proc.pid for proc in procs.values() if proc.session in leaders} if leaders else set()
 
 
 def _group_by_marker(
     labels: ProcessLabels, procs: dict[int, procfs.Proc], targets: Collection[Target]
 ) -> tuple[dict[str, set[int]], set[int]]:
     # Processes by marker, and those whose marker is unknown at this moment.
-    wanted = {target.marker for target in targets} - {""}
-    found: dict[str, set[int]] = {}
+    markers = {target.marker for target in targets} - {""}
+    marked_pids: dict[str, set[int]] = {}
     unsure = set()
-    for pid, each in procs.items():
-        environment = procfs.environment(pid)
-        if procfs.is_in_exec(each, environment):
+    for pid, process_info in procs.items():
+        environment = procfs.read_environment(pid)
+        if procfs.is_in_exec(process_info, environment):
             unsure.add(pid)
         text = labels.text_in(environment or b"")
         for marker in (text, text[: text.rfind("/") + 1]):
-            if marker in wanted:
-                found.setdefault(marker, set()).add(pid)
-    return found, unsure
+            if marker in markers:
+                marked_pids.setdefault(marker, set()).add(pid)
+    return marked_pids, unsure
 
 
 def is_ours(labels: ProcessLabels, pid: int, start: int, marker: str) -> bool:
     """Whether the process is still the one that was started with ``marker``, as far as that is visible."""
     if not is_alive(pid, start):
         return False
-    environment = procfs.environment(pid)
+    environment = procfs.read_environment(pid)
     return not environment or labels.text_in(environment) == marker

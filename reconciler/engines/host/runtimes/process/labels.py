@@ -55,9 +55,9 @@ class ProcessLabels(msgspec.Struct, frozen=True):
             ROOT: str(self.root),
         }
 
-    def text(self, place: ContainerId) -> str:
+    def text(self, container_id: ContainerId) -> str:
         """The first part of the marker of a container."""
-        return f"{self.prefix(place.key, place.replica)}{place.container}"
+        return f"{self.prefix(container_id.key, container_id.replica)}{container_id.container}"
 
     def prefix(self, key: Key, replica: str) -> str:
         """The prefix of the markers of all containers of a replica."""
@@ -65,29 +65,29 @@ class ProcessLabels(msgspec.Struct, frozen=True):
 
     def text_in(self, environment: bytes) -> str:
         """The first part of the marker in an environment; "" without one of this location and root."""
-        found = _value(environment, _CONTAINER)
-        if not found.startswith(f"{self.location}/") or _value(environment, _ROOT) != str(self.root):
+        text = _get_variable_value(environment, _CONTAINER)
+        if not text.startswith(f"{self.location}/") or _get_variable_value(environment, _ROOT) != str(self.root):
             return ""
-        return found
+        return text
 
     def marker_in(self, environment: bytes) -> Marker | None:
         """The whole marker in an environment; None without one of this location and root."""
         parts = self.text_in(environment).split("/")
-        version, _, rest = _value(environment, _REPLICA).partition("/")
+        version, _, rest = _get_variable_value(environment, _REPLICA).partition("/")
         index, _, config_hash = rest.partition("/")
         if len(parts) != 5 or not all(map(_NAME.fullmatch, parts)) or not (_COUNT(version) and _COUNT(index)):
             return None
         _, gvc, workload, replica, container = parts
-        place = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
-        ports = dict(map(_port_pair, _PORT_PAIR.findall(_value(environment, _PORTS))))
-        return Marker(place, int(version), int(index), config_hash, ports)
+        container_id = ContainerId(Key(Kind.WORKLOAD, gvc, workload), replica, container)
+        ports = dict(map(_port_pair, _PORT_PAIR.findall(_get_variable_value(environment, _PORTS))))
+        return Marker(container_id, int(version), int(index), config_hash, ports)
 
 
-def _port_pair(found: tuple[str, str]) -> tuple[int, int]:
-    return int(found[0]), int(found[1])
+def _port_pair(pair: tuple[str, str]) -> tuple[int, int]:
+    return int(pair[0]), int(pair[1])
 
 
-def _value(environment: bytes, name: bytes) -> str:
+def _get_variable_value(environment: bytes, name: bytes) -> str:
     if environment.startswith(name):
         begin = len(name)
     else:

@@ -26,7 +26,7 @@ def main(report: int, words: list[str]) -> None:
     kernel = ctypes.CDLL(None)
     kernel.prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     if os.geteuid() == 0:
-        os.setgroups([int(each) for each in groups.split(",") if each])
+        os.setgroups([int(text) for text in groups.split(",") if text])
     if user:
         os.setgid(int(group))
         os.setuid(int(user))

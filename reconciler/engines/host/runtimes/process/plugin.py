@@ -9,11 +9,11 @@ from pathlib import Path
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes import cgroups, procfs
 from reconciler.engines.host.runtimes.process.adoption import is_start_alive
-from reconciler.engines.host.runtimes.process.cgroup_tree import find, name_for
+from reconciler.engines.host.runtimes.process.cgroup_tree import find_cgroup_tree, name_for
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
-from reconciler.engines.host.runtimes.process.limitations import HostRights, limitations
+from reconciler.engines.host.runtimes.process.limitations import HostRights, list_limitations
 from reconciler.engines.host.runtimes.process.state_dir import StateDirectory
-from reconciler.engines.host.runtimes.process.usage import usage
+from reconciler.engines.host.runtimes.process.usage import measure_usage
 from reconciler.engines.host.runtimes.protocol import HostProblem, Runtime, RuntimePlugin, RuntimeSnapshot
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key
@@ -35,9 +35,9 @@ class ProcessPlugin:
 
         return ProcessRuntime(root, location, clock, default_user=settings.host.default_user)
 
-    def foreseen_limitations(self, wanted: WorkloadSpec) -> Iterator[str]:
+    def foreseen_limitations(self, spec: WorkloadSpec) -> Iterator[str]:
         """What containers as processes lack even with a daemon that has all rights."""
-        return limitations(wanted, ABLE)
+        return list_limitations(spec, ABLE)
 
     def is_available(self, settings: Settings) -> bool:  # noqa: ARG002
         """Processes can run on any host."""
@@ -55,18 +55,20 @@ class ProcessPlugin:
         # Containers of another boot have ended, unless one of their processes lives.
         boots = {boot, *(begun.boot for begun in running)}
         ended = {begun.place for begun in started if begun.boot in boots} - {begun.place for begun in running}
-        used, pids = usage(labels, running), {begun.place: begun.pid for begun in running}
-        by_run = {(place, str(pids[place])): each for place, each in used.items()}
+        used, pids = measure_usage(labels, running), {begun.place: begun.pid for begun in running}
+        by_run = {
+            (container_id, str(pids[container_id])): container_usage for container_id, container_usage in used.items()
+        }
         return RuntimeSnapshot(by_run, frozenset(pids), frozenset(ended), frozenset(boots))
 
     def processes(self, root: Path, key: Key) -> frozenset[int]:
         """What runs below the starts, or in their control groups: a child may leave its parent."""
         every = procfs.list_processes()
-        found: set[int] = set()
+        pids: set[int] = set()
         for begun in StateDirectory(root / "run").records_of(key):
             if (proc := every.get(begun.pid)) is not None and proc.start == begun.start:
-                found |= {begun.pid, *cgroups.members(begun.groups)}
-        return frozenset(procfs.below(every, found))
+                pids |= {begun.pid, *cgroups.list_members(begun.groups)}
+        return frozenset(procfs.collect_descendants(every, pids))
 
     def check_host(self, settings: Settings, proc: Path, own_user: bool) -> Iterator[HostProblem]:
         """A shell and /proc are required; control groups are recommended."""
@@ -78,12 +80,12 @@ class ProcessPlugin:
             yield HostProblem(message, "mount -t proc proc /proc", fatal=True)
         if not own_user:
             return
-        found = find(name_for(settings.state / "doctor"), cgroups.mounts())
-        if found is None:
+        tree = find_cgroup_tree(name_for(settings.state / "doctor"), cgroups.list_mounts())
+        if tree is None:
             message = "cannot create control groups: limits of CPU and memory have no effect"
             yield HostProblem(message, 'see docs/host.md, "Limits of CPU and memory"', of_user=True)
         else:
-            found.release()
+            tree.release()
 
 
 PLUGIN: RuntimePlugin = ProcessPlugin()

@@ -38,7 +38,7 @@ async def open_session(
         if not starting.cancelled() and starting.exception() is None:
             session(*starting.result()).hang_up()
 
-    starting = asyncio.ensure_future(asyncio.to_thread(_start, begun, argv, terminal))
+    starting = asyncio.ensure_future(asyncio.to_thread(_start_session, begun, argv, terminal))
     try:
         return session(*await asyncio.shield(starting))
     except asyncio.CancelledError:
@@ -52,11 +52,11 @@ async def open_session(
 _Started = tuple[subprocess.Popen[bytes], Streams]
 
 
-def _start(begun: StartRecord, argv: Sequence[str], terminal: TerminalSize | None) -> _Started:
+def _start_session(begun: StartRecord, argv: Sequence[str], terminal: TerminalSize | None) -> _Started:
     environment = environment_of(begun)
     user = exec_user(begun.pid) if os.geteuid() == 0 else None
     identity = ("", "", "") if user is None else (user.user, user.group, ",".join(map(str, user.groups)))
-    variables = [each for each in environment.split(b"\0") if each]
+    variables = [raw for raw in environment.split(b"\0") if raw]
     owner = user.user if user is not None else None
     streams = open_pipes(owner) if terminal is None else open_terminal(terminal, owner)
     with contextlib.ExitStack() as stack:
@@ -66,10 +66,10 @@ def _start(begun: StartRecord, argv: Sequence[str], terminal: TerminalSize | Non
         content = stack.enter_context(open(os.memfd_create("environment"), "w+b"))
         content.write(b"\0".join([_DEFAULT_TERM, *variables] if terminal else variables))
         content.seek(0)
-        gate, opening = (_closed_by(stack, each) for each in os.pipe2(os.O_CLOEXEC))
+        gate, opening = (_closed_by(stack, number) for number in os.pipe2(os.O_CLOEXEC))
         descriptors = [gate, content.fileno(), _mount_namespace(begun, stack)]
         words = [*descriptors, begun.pid, "tty" if terminal else "", *identity, os.readlink(f"/proc/{begun.pid}/cwd")]
-        child = _launch([*map(str, words), *argv], variables, streams, descriptors)
+        child = _start_launcher([*map(str, words), *argv], variables, streams, descriptors)
         _join_groups(begun, child)
         # The program begins only now, so it never runs without the limits of the container.
         os.write(opening, b"\n")
@@ -77,26 +77,26 @@ def _start(begun: StartRecord, argv: Sequence[str], terminal: TerminalSize | Non
     return child, streams
 
 
-def _launch(
+def _start_launcher(
     words: list[str], variables: list[bytes], streams: Streams, descriptors: list[int]
 ) -> subprocess.Popen[bytes]:
     """Start the launcher. It may be root: of what a manifest sets, its environment has only the container's marker."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", _LAUNCHER, *words],
-        env={name: value for name, _, value in (each.partition(b"=") for each in variables) if name in _MARKER},
+        env={name: value for name, _, value in (variable.partition(b"=") for variable in variables) if name in _MARKER},
         stdin=streams.child.stdin,
         stdout=streams.child.stdout,
         stderr=streams.child.stderr,
         start_new_session=True,
         umask=0o022,
-        pass_fds=[each for each in descriptors if each >= 0],
+        pass_fds=[descriptor for descriptor in descriptors if descriptor >= 0],
     )
 
 
 def _join_groups(begun: StartRecord, child: subprocess.Popen[bytes]) -> None:
     """Move the program into the container's groups. Raises EngineError; then it has ended."""
     try:
-        cgroups.join(begun.groups, child.pid)
+        cgroups.join_groups(begun.groups, child.pid)
     except OSError as error:
         child.kill()
         child.wait()
@@ -112,10 +112,10 @@ def _mount_namespace(begun: StartRecord, stack: contextlib.ExitStack) -> int:
     path = f"/proc/{begun.pid}/ns/mnt"
     if os.geteuid() != 0 or os.stat(path).st_ino == os.stat("/proc/self/ns/mnt").st_ino:
         return -1
-    found = _closed_by(stack, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    descriptor = _closed_by(stack, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     if not is_alive(begun.pid, begun.start):
         raise EngineError(f"{begun.place.container} does not run", reason=Reason.NOT_RUNNING)
-    return found
+    return descriptor
 
 
 def _closed_by(stack: contextlib.ExitStack, descriptor: int) -> int:

@@ -47,7 +47,7 @@ def main(gate: int, environ: int, namespace: int, words: list[str]) -> None:
         if not bounding >> capability & 1:
             kernel.prctl(CAPBSET_DROP, capability, 0, 0, 0)
     if user:
-        os.setgroups([int(each) for each in groups.split(",") if each])
+        os.setgroups([int(text) for text in groups.split(",") if text])
         os.setgid(int(group))
         os.setuid(int(user))
     kernel.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -57,7 +57,7 @@ def main(gate: int, environ: int, namespace: int, words: list[str]) -> None:
             signal.signal(number, signal.SIG_DFL)
     # Last, because under this limit the kernel refuses a change to a user who already has that many processes.
     set_limit(resource.RLIMIT_NPROC, processes)
-    execute(argv, {name: value for name, _, value in pairs})
+    execute_program(argv, {name: value for name, _, value in pairs})
 
 
 def limits_of(pid: str) -> dict[int, tuple[int, int]]:
@@ -87,7 +87,7 @@ def set_limit(which: int, limit: tuple[int, int]) -> None:
         resource.setrlimit(which, (limit[0] if 0 <= limit[0] <= own else own, own))
 
 
-def execute(argv: list[str], environment: dict[bytes, bytes]) -> None:
+def execute_program(argv: list[str], environment: dict[bytes, bytes]) -> None:
     """Become the program; if that fails, exit as a shell would."""
     try:
         os.execvpe(argv[0], argv, environment)

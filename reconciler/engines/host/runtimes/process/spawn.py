@@ -31,28 +31,30 @@ _TOO_MANY = frozenset({errno.EAGAIN, errno.ENOMEM})
 
 
 @cache
-def script() -> str:
+def build_wrapper_script() -> str:
     """The shell script of the wrapper."""
     return files(__package__).joinpath("wrapper.sh").read_text(encoding="utf-8")
 
 
-def title(place: ContainerId) -> str:
+def format_wrapper_title(container_id: ContainerId) -> str:
     """The title of a container's wrapper in the process list."""
-    return f"reconciler: {place.key.gvc}/{place.key.name}/{place.replica}/{place.container}"
+    return f"reconciler: {container_id.key.gvc}/{container_id.key.name}/{container_id.replica}/{container_id.container}"
 
 
-def is_wrapper(pid: int, place: ContainerId) -> bool:
+def is_wrapper(pid: int, container_id: ContainerId) -> bool:
     """Whether the process is the wrapper of that container, by its title, which no other process has."""
-    return procfs.command_line(pid) == [title(place).encode()]
+    return procfs.command_line(pid) == [format_wrapper_title(container_id).encode()]
 
 
-def group_name(place: ContainerId) -> str:
+def group_name(container_id: ContainerId) -> str:
     """The name of the control groups of a container."""
-    digest = blake2b(f"{place.key}/{place.replica}/{place.container}".encode(), digest_size=5).hexdigest()
-    return f"{place.replica[:80]}.{place.container[:80]}.{digest}"
+    digest = blake2b(
+        f"{container_id.key}/{container_id.replica}/{container_id.container}".encode(), digest_size=5
+    ).hexdigest()
+    return f"{container_id.replica[:80]}.{container_id.container[:80]}.{digest}"
 
 
-def spawn(
+def spawn_container(
     launch: ContainerStart, at: float, folders: StateDirectory, labels: ProcessLabels, limits: CgroupTree | None
 ) -> StartRecord:
     """Start a container; ``at`` is the monotonic time. Blocks for some milliseconds. Raises EngineError.
@@ -62,23 +64,25 @@ def spawn(
     user = user_of(launch)
     directory = directory_of(launch, user)
     argv = [program_of(launch, user, directory), *launch.args]
-    environment = _environment(launch, labels)
+    environment = _build_environment(launch, labels)
     with _start_errors(launch.place):
         _check_size(argv, environment)
         outputs = folders.prepare(launch.place)
     try:
-        groups = _groups(launch, limits)
+        groups = _create_cgroups(launch, limits)
         try:
             with _start_errors(launch.place):
-                wrapper = start_wrapper(_shell(launch), title(launch.place), environment, directory, user, outputs)
+                wrapper = start_wrapper(
+                    _find_shell(launch), format_wrapper_title(launch.place), environment, directory, user, outputs
+                )
                 begun = _start_record(launch, wrapper.pid, at, groups)
                 _run_program(wrapper, begun, folders, _script_for(argv))
         except EngineError:
-            cgroups.remove(groups, limits.bases if limits else ())
+            cgroups.remove_groups(groups, limits.bases if limits else ())
             raise
     finally:
-        for each in outputs:
-            os.close(each)
+        for output in outputs:
+            os.close(output)
     return begun
 
 
@@ -87,7 +91,7 @@ def _run_program(wrapper: subprocess.Popen[bytes], begun: StartRecord, folders: 
         folders.write(begun)
         # First, since systemd may move it in all hierarchies, also in those where it has limits of its own.
         move_to_service(wrapper.pid)
-        cgroups.join(begun.groups, wrapper.pid)
+        cgroups.join_groups(begun.groups, wrapper.pid)
         _send_script(wrapper, text)
     except OSError:
         wrapper.communicate()
@@ -106,25 +110,25 @@ def _send_script(wrapper: subprocess.Popen[bytes], text: bytes) -> None:
 
 def _script_for(argv: list[str]) -> bytes:
     # Because of the braces, a shell runs nothing before it has read the whole script.
-    return os.fsencode(f"{{\nset -- {' '.join(map(shlex.quote, argv))}\n{script()}}}\n")
+    return os.fsencode(f"{{\nset -- {' '.join(map(shlex.quote, argv))}\n{build_wrapper_script()}}}\n")
 
 
 def _check_size(argv: list[str], env: dict[str, str]) -> None:
     """Raise the error that starting a program of this size would raise; the wrapper itself needs less."""
-    texts = [os.fsencode(each) for each in (*argv, *env, *env.values())]
-    if any(b"\0" in each for each in texts):
+    texts = [os.fsencode(text) for text in (*argv, *env, *env.values())]
+    if any(b"\0" in text for text in texts):
         raise ValueError("embedded null byte")
     whole = sum(map(len, texts)) + 16 * len(texts)
     if max(map(len, texts)) >= _LONGEST_ARGUMENT or whole > os.sysconf("SC_ARG_MAX"):
         raise OSError(errno.E2BIG, os.strerror(errno.E2BIG))
 
 
-def _environment(launch: ContainerStart, labels: ProcessLabels) -> dict[str, str]:
+def _build_environment(launch: ContainerStart, labels: ProcessLabels) -> dict[str, str]:
     marker = labels.variables(launch)
     return {**marker, **launch.env, **marker}
 
 
-def _shell(launch: ContainerStart) -> str:
+def _find_shell(launch: ContainerStart) -> str:
     # dash drops variables whose names are invalid in a shell, such as `a.b`; bash passes them on.
     odd = sorted(name for name in launch.env if not (name.isascii() and name.isidentifier()))
     if not odd:
@@ -134,12 +138,12 @@ def _shell(launch: ContainerStart) -> str:
     raise EngineError(f"the variable {odd[0]} requires bash, which is not installed", reason=Reason.PROGRAM_NOT_FOUND)
 
 
-def _groups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...]:
+def _create_cgroups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[str, ...]:
     if limits is None:
         return ()
     name = group_name(launch.place)
     try:
-        cgroups.remove([str(base / name) for base in limits.bases], limits.bases)
+        cgroups.remove_groups([str(base / name) for base in limits.bases], limits.bases)
         return limits.make(name, cgroups.Limits(launch.cpu, launch.memory, launch.processes))
     except OSError as error:
         raise EngineError(
@@ -164,19 +168,19 @@ def _start_record(launch: ContainerStart, pid: int, at: float, groups: tuple[str
 
 
 @contextmanager
-def _start_errors(place: ContainerId) -> Iterator[None]:
+def _start_errors(container_id: ContainerId) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
         raise EngineError(
-            f"{place.container} cannot be started: {error}", reason=Reason.START_FAILED, retry=False
+            f"{container_id.container} cannot be started: {error}", reason=Reason.START_FAILED, retry=False
         ) from error
     except OSError as error:
         why = error.strerror or "unknown error"
         if error.errno in _FULL:
-            raise EngineError(f"no room to start {place.container}: {why}", reason=Reason.DISK_FULL) from error
+            raise EngineError(f"no room to start {container_id.container}: {why}", reason=Reason.DISK_FULL) from error
         if error.errno in _TOO_MANY:
             raise EngineError(
-                f"no process for {place.container}: {why}", reason=Reason.PROCESS_LIMIT_REACHED
+                f"no process for {container_id.container}: {why}", reason=Reason.PROCESS_LIMIT_REACHED
             ) from error
-        raise EngineError(f"{place.container} cannot be started: {why}", reason=Reason.START_FAILED) from error
+        raise EngineError(f"{container_id.container} cannot be started: {why}", reason=Reason.START_FAILED) from error

@@ -66,21 +66,21 @@ class StateDirectory(msgspec.Struct, frozen=True):
 
     top: Path
 
-    def of(self, place: ContainerId) -> Path:
+    def of(self, container_id: ContainerId) -> Path:
         """The directory of a container."""
-        return self.replica(place.key, place.replica) / place.container
+        return self.replica(container_id.key, container_id.replica) / container_id.container
 
     def replica(self, key: Key, replica: str) -> Path:
         """The directory of a replica."""
         return self.top / key.gvc / key.name / replica
 
-    def output(self, place: ContainerId) -> Path:
+    def output(self, container_id: ContainerId) -> Path:
         """The output file of the container."""
-        return self.of(place) / OUTPUT
+        return self.of(container_id) / OUTPUT
 
-    def prepare(self, place: ContainerId) -> tuple[int, int]:
+    def prepare(self, container_id: ContainerId) -> tuple[int, int]:
         """Prepare a start; returns open files for the output and the code, which the caller closes. Raises OSError."""
-        folder = self.of(place)
+        folder = self.of(container_id)
         make_directory(folder)
         with suppress(FileNotFoundError):
             # Reuse the file of the last start: a full disk has no room for another one.
@@ -122,13 +122,13 @@ class StateDirectory(msgspec.Struct, frozen=True):
             if (begun := _read_record(path)) is not None:
                 yield begun
 
-    def record(self, place: ContainerId) -> StartRecord | None:
+    def record(self, container_id: ContainerId) -> StartRecord | None:
         """The last recorded start of a container; None without one."""
-        return _read_record(self.of(place) / _RECORD)
+        return _read_record(self.of(container_id) / _RECORD)
 
-    def began(self, place: ContainerId) -> bool:
+    def began(self, container_id: ContainerId) -> bool:
         """Whether the wrapper of the last start has received its script."""
-        return self._read_code(place) != _NEVER
+        return self._read_code(container_id) != _NEVER
 
     def containers(self, key: Key, replica: str) -> list[str]:
         """The names of the containers of a replica that have directories."""
@@ -136,27 +136,27 @@ class StateDirectory(msgspec.Struct, frozen=True):
 
     def replicas(self) -> list[tuple[Key, str]]:
         """The workload and name of each replica that has a directory."""
-        found = (path.relative_to(self.top).parts for path in list_paths(self.top, "*/*/*"))
-        return sorted((Key(Kind.WORKLOAD, gvc, workload), replica) for gvc, workload, replica in found)
+        parts = (path.relative_to(self.top).parts for path in list_paths(self.top, "*/*/*"))
+        return sorted((Key(Kind.WORKLOAD, gvc, workload), replica) for gvc, workload, replica in parts)
 
-    def code(self, place: ContainerId) -> Code:
+    def code(self, container_id: ContainerId) -> Code:
         """How the last start ended."""
-        text = self._read_code(place).removeprefix(_BEGAN)
+        text = self._read_code(container_id).removeprefix(_BEGAN)
         number = text.removesuffix("!")
         # The wrapper has the user of the workload, which can write whatever it likes.
         return Code(int(number), number != text) if _EXIT_CODE.fullmatch(number) else Code(None)
 
-    def _read_code(self, place: ContainerId) -> str:
+    def _read_code(self, container_id: ContainerId) -> str:
         try:
-            with (self.of(place) / _CODE).open("rb") as file:
+            with (self.of(container_id) / _CODE).open("rb") as file:
                 return file.read(_LONGEST_CODE).decode("ascii").strip()
         except (OSError, UnicodeDecodeError):
             return ""
 
-    def write_code(self, place: ContainerId, code: int) -> None:
+    def write_code(self, container_id: ContainerId, code: int) -> None:
         """Record the exit code of a container whose wrapper could not; does nothing on a full disk."""
         try:
-            with (self.of(place) / _CODE).open("r+b") as file:
+            with (self.of(container_id) / _CODE).open("r+b") as file:
                 file.write(f"{_BEGAN}{code:<4}".encode())
         except OSError:
             return

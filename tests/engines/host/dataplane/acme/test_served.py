@@ -24,7 +24,7 @@ from reconciler.model.record import Health, Record
 from reconciler.planning.plan import Action
 from reconciler.reasons import ConditionType, Reason
 from reconciler.settings import IngressSettings
-from reconciler.status.conditions import ResourceFacts, conditions
+from reconciler.status.conditions import ResourceFacts, compute_conditions
 from tests.engines.host.dataplane.acme.kit import LIFE, Authority, run_authority
 from tests.engines.host.dataplane.haproxy.kit import WebReplica, end
 from tests.engines.host.dataplane.kit import PORT
@@ -92,7 +92,7 @@ class Site(Host):
         self.seen = await self.engine.observe()
         self.events += self.engine.news()
         self.recorder.record({"here": []}, {"here": self.engine})
-        found = conditions(ResourceFacts(DOMAIN, "shop", "d", records=(self._domain(),)))
+        found = compute_conditions(ResourceFacts(DOMAIN, "shop", "d", records=(self._domain(),)))
         return {each.type: each.message for each in found if each.type != "Ready"}
 
     def endpoints(self) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reconciler.engines.host.dataplane.certificates.pem import Certificate
-from reconciler.engines.host.dataplane.certificates.selection import select
+from reconciler.engines.host.dataplane.certificates.selection import select_certificates
 
 NOW = 1000.0
 
@@ -14,7 +14,7 @@ def certificate(source: str, *names: str, start: float = 0.0, end: float = 2000.
 
 def served(host: str, *certificates: Certificate) -> str:
     """The source of the certificate for ``host``, or the problem."""
-    found = select([host], certificates, NOW)
+    found = select_certificates([host], certificates, NOW)
     return found.serving[host].certificate.source if host in found.serving else found.problems[host]
 
 

@@ -20,7 +20,7 @@ from reconciler.engines.host.dataplane.haproxy.discovery import Setup, find_mast
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import PlaneContext, Service
-from reconciler.engines.host.runtimes.procfs import children, find_process
+from reconciler.engines.host.runtimes.procfs import find_process, list_children
 from reconciler.engines.workload.routing.table import RouteTable
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -239,7 +239,7 @@ def newest_worker(master: int) -> int:
 
     Its number may be less than that of a former worker, since the kernel begins anew after the greatest one.
     """
-    numbers = children(master) if master else []
+    numbers = list_children(master) if master else []
     found = [each for each in map(find_process, numbers) if each is not None and each.alive]
     return max(found, key=lambda each: each.start).pid if found else 0
 

@@ -17,7 +17,7 @@ from reconciler.engines.host.dataplane.haproxy.certificates import LiveCertifica
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
-from reconciler.engines.host.dataplane.haproxy.tls import BIND, TlsEntry, entries
+from reconciler.engines.host.dataplane.haproxy.tls import BIND, TlsEntry, make_tls_entries
 from tests.engines.host.dataplane.haproxy.kit import end
 from tests.support.certificates import Issued, authority, issue
 from tests.support.programs import skip_unless
@@ -115,7 +115,7 @@ def read(issued: Issued) -> Certificate:
 
 def wanted(*certificates: Certificate, options: dict[str, TlsOptions] | None = None) -> tuple[TlsEntry, ...]:
     hosts = {name: Match(name, each) for each in certificates for name in each.names}
-    return entries(hosts, options or {})
+    return make_tls_entries(hosts, options or {})
 
 
 def play(path: Path, story: Callable[[Server], Awaitable[None]]) -> None:

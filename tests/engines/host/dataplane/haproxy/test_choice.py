@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from reconciler.clock import SystemClock
 from reconciler.engines.host.dataplane.builtin import BuiltinDataPlane
-from reconciler.engines.host.dataplane.choice import choose, end_former, make_dataplane
+from reconciler.engines.host.dataplane.choice import choose_dataplane, end_former, make_dataplane
 from reconciler.engines.host.dataplane.haproxy import program
 from reconciler.engines.host.dataplane.haproxy.config import CONFIG
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
@@ -84,7 +84,7 @@ def test_auto_is_the_default_and_takes_haproxy_if_it_does_all_that_is_needed(
     settings = settings_in(tmp_path)
     names = ("here", "auto", "haproxy", "builtin")
     why = why.format(path=install)
-    assert [choose(settings, name) for name in names] == [
+    assert [choose_dataplane(settings, name) for name in names] == [
         (chosen, why),
         (chosen, why),
         ("haproxy", ""),
@@ -100,7 +100,7 @@ def test_auto_is_the_default_and_takes_haproxy_if_it_does_all_that_is_needed(
 @pytest.mark.parametrize("broken", ["exit 1", "kill -SEGV $$"])
 def test_auto_passes_over_a_haproxy_that_does_not_run(tmp_path: Path, install: Path, broken: str) -> None:
     script(install, broken)
-    found = choose(settings_in(tmp_path), "here")
+    found = choose_dataplane(settings_in(tmp_path), "here")
     assert found.name == "builtin"
     assert found.problem.startswith("HAProxy of an unknown version is installed")
 
@@ -109,7 +109,7 @@ def test_auto_without_haproxy_is_the_built_in_data_plane(tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(program, "SEARCH", "")
     assert find_program() is None
-    assert choose(settings_in(tmp_path), "here") == ("builtin", "")
+    assert choose_dataplane(settings_in(tmp_path), "here") == ("builtin", "")
 
 
 def test_facts_of_the_program_are_read(install: Path) -> None:

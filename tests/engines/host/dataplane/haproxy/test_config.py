@@ -28,21 +28,21 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     backend_name,
     decode_key,
     decode_name,
-    encode,
-    server,
+    encode_name,
+    make_server,
 )
 from reconciler.engines.host.dataplane.haproxy.ingress import service_lines
-from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, pages
+from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, render_pages
 from reconciler.engines.host.dataplane.haproxy.rendering.render import (
     Frontends,
     Layout,
     Loaded,
+    compute_structure_digest,
     read_digest,
     read_loaded,
     read_ports,
     read_shapes,
-    render,
-    structure,
+    render_config,
 )
 from reconciler.engines.host.dataplane.haproxy.runtime import needs_of, next_load
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS
@@ -62,7 +62,7 @@ def backend(case: dict[str, Any], port: int = 18_000) -> Backend:
     key = Key(Kind.WORKLOAD, fields.pop("gvc"), fields.pop("name"))
     service = msgspec.convert(fields | {"port": PORT, "key": key}, Service, strict=True)
     found = (
-        server(Endpoint(name, address, {str(PORT): address}, 1), PORT, case.get("limit", 0))
+        make_server(Endpoint(name, address, {str(PORT): address}, 1), PORT, case.get("limit", 0))
         for name, address in case["replicas"].items()
     )
     weight, split = case.get("weight", 1), tuple(case.get("split", {}).items())
@@ -83,16 +83,16 @@ def prepare(path: Path, backends: Sequence[Backend], options: ProxyOptions = OPT
     (path / PAGES).mkdir(exist_ok=True)
     for name in (HOLDS, EMPTY, PORTS, SPLITS):
         (path / name).touch()
-    for name, text in pages().items():
+    for name, text in render_pages().items():
         (path / PAGES / name).write_text(text)
     (path / HOLD).write_bytes(files(haproxy).joinpath(HOLD).read_bytes())
-    (path / CONFIG).write_text(render(layout(backends, options), backends))
+    (path / CONFIG).write_text(render_config(layout(backends, options), backends))
 
 
 @pytest.mark.parametrize("case", cases("dataplane/haproxy.yaml"))
 def test_each_service_has_its_sections(case: dict[str, Any]) -> None:
     found = [backend(case)]
-    text = render(layout(found), found)
+    text = render_config(layout(found), found)
     # The digest of the options stands for each of them, and the pages are the same for all.
     text = re.sub(
         r"(http|tcp)-[0-9a-f]{12}", r"\1-0", text[re.search("^defaults (http|tcp)-[0-9a-f]{12}$", text, re.M).start() :]
@@ -131,20 +131,20 @@ def test_the_text_is_the_same_in_any_order_and_its_digest_does_not_depend_on_rep
     backends = [Backend(each, 18_000 + number, servers) for number, each in enumerate(services)]
     shuffled = [msgspec.structs.replace(each, servers=servers[::-1]) for each in backends]
     random.Random(1).shuffle(shuffled)
-    assert render(layout(backends), backends) == render(layout(shuffled), shuffled)
+    assert render_config(layout(backends), backends) == render_config(layout(shuffled), shuffled)
     bare = [msgspec.structs.replace(each, servers=()) for each in backends]
     for runtime in (False, True):
         options = msgspec.structs.replace(OPTIONS, runtime=runtime)
         shared = layout(backends, options)
-        assert structure(shared, bare) == structure(shared, backends)
-        assert (structure(shared, backends[:2]) == structure(shared, backends)) is runtime
+        assert compute_structure_digest(shared, bare) == compute_structure_digest(shared, backends)
+        assert (compute_structure_digest(shared, backends[:2]) == compute_structure_digest(shared, backends)) is runtime
         other = msgspec.structs.replace(shared, loaded=msgspec.structs.replace(shared.loaded, count=7))
-        assert structure(other, backends) != structure(shared, backends)
+        assert compute_structure_digest(other, backends) != compute_structure_digest(shared, backends)
 
 
 @pytest.mark.parametrize("text", ["web", "a_b", "_self", "ü\n#", "", "A1-z"])
 def test_names_can_be_read_back(text: str) -> None:
-    assert decode_name(encode(text)) == text
+    assert decode_name(encode_name(text)) == text
     key = Key(Kind.WORKLOAD, text, f"{text}:{text}")
     assert decode_key(backend_name(key)) == key
 
@@ -155,11 +155,11 @@ def test_what_a_process_was_loaded_with_can_be_read_back() -> None:
     for runtime in (False, True):
         options = msgspec.structs.replace(OPTIONS, runtime=runtime)
         shared = layout([*named.values()], options)
-        text = render(shared, named.values())
+        text = render_config(shared, named.values())
         assert read_loaded(text) == shared.loaded
         assert read_ports(text) == {name: each.port for name, each in named.items()}
         assert read_shapes(text) == needs_of(options, named.values()).shapes
-        assert read_digest(text) == structure(shared, named.values())
+        assert read_digest(text) == compute_structure_digest(shared, named.values())
     nothing = "nothing of it"
     assert (read_loaded(nothing), read_ports(nothing), read_shapes(nothing), read_digest(nothing)) == (
         Loaded(),
@@ -178,6 +178,10 @@ def test_the_percents_of_a_split_are_no_part_of_the_digest() -> None:
     shared = layout(parts)
     moved = [msgspec.structs.replace(parts[0], split=((1, 10), (12, 90))), parts[1]]
     ended = [msgspec.structs.replace(parts[0], split=()), parts[1]]
-    assert structure(shared, moved) == structure(shared, parts) != structure(shared, ended)
+    assert (
+        compute_structure_digest(shared, moved)
+        == compute_structure_digest(shared, parts)
+        != compute_structure_digest(shared, ended)
+    )
     # Where backends come and go at run time, their lines are compared instead.
     assert needs_of(OPTIONS, moved).shapes == needs_of(OPTIONS, parts).shapes != needs_of(OPTIONS, ended).shapes

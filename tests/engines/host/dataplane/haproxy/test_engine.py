@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from reconciler.engines.host.dataplane.choice import DATAPLANE
 from reconciler.engines.host.dataplane.haproxy.plane import HaproxyDataPlane
-from reconciler.engines.host.logs.segments import backward, segments, valid_end
+from reconciler.engines.host.logs.segments import iterate_backward, list_segments, valid_end
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key, Kind
 from reconciler.model.record import Health, Record
@@ -271,5 +271,9 @@ async def endpoints(host: Host) -> list[str]:
 def stored(host: Host) -> str:
     """All lines of the workload about requests, from its logs."""
     directory = host.root / "logs" / "shop" / "web" / "ingress" / "haproxy"
-    found = (each.text() for part in segments(str(directory)) for each in backward(part.path, valid_end(part.path)))
+    found = (
+        each.text()
+        for part in list_segments(str(directory))
+        for each in iterate_backward(part.path, valid_end(part.path))
+    )
     return b"".join(found).decode()

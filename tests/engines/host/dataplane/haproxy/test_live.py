@@ -10,7 +10,7 @@ from reconciler.engines.host.dataplane.haproxy.live import (
     LiveBackend,
     LiveServer,
     StatReader,
-    commands,
+    list_commands,
     map_commands,
     wanted_entries,
 )
@@ -148,20 +148,20 @@ def test_a_server_is_brought_to_what_is_wanted(
 ) -> None:
     servers = {SELF: READY, WAIT: READY} | ({"a": live} if live is not None else {})
     state = {"shop:web": LiveBackend(0, 0, 0, servers)}
-    assert list(commands(wanted(*([server] if server else [])), state)) == expected
+    assert list(list_commands(wanted(*([server] if server else [])), state)) == expected
 
 
 def test_requests_that_came_to_wait_beside_a_replica_arrive_again() -> None:
     state = {"shop:web": LiveBackend(0, 0, 0, {SELF: READY, WAIT: READY._replace(queued=1), "a": READY})}
-    found = list(commands(wanted(Server("a", "127.0.0.1:1", 10)), state))
+    found = list(list_commands(wanted(Server("a", "127.0.0.1:1", 10)), state))
     assert found == [COMES, *ARRIVE]
 
 
 def test_servers_come_before_others_leave_and_unknown_backends_are_left_out() -> None:
     state = {"shop:web": LiveBackend(0, 0, 0, {SELF: READY, WAIT: READY, "a": READY})}
-    first = next(iter(commands(wanted(Server("b", "127.0.0.1:2")), state)))
+    first = next(iter(list_commands(wanted(Server("b", "127.0.0.1:2")), state)))
     assert first == "add server shop:web/b 127.0.0.1:2"
-    assert list(commands(wanted(Server("b", "127.0.0.1:2")), {})) == []
+    assert list(list_commands(wanted(Server("b", "127.0.0.1:2")), {})) == []
 
 
 def test_maps_are_brought_to_what_is_wanted() -> None:

@@ -24,7 +24,7 @@ from reconciler.engines.host.dataplane.haproxy.workers.former import FormerWorke
 from reconciler.engines.host.dataplane.haproxy.workers.progress import LONG_SECONDS, SILENT_SECONDS, Progress
 from reconciler.engines.host.dataplane.protocol import UNPROVEN, Traffic
 from reconciler.engines.host.part import LocationPart
-from reconciler.engines.host.probes.grpc import check
+from reconciler.engines.host.probes.grpc import check_health
 from reconciler.engines.host.runtimes.procfs import find_process
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -819,7 +819,7 @@ def test_grpc_reaches_a_replica_through_http_2(path: Path) -> None:
             plane.dataplane.update(KEY, (Endpoint("a", address, {str(PORT): address}, 1),))
             served = await plane.serve(service)
             async with asyncio.timeout(PATIENCE):
-                assert await check(int(served.rpartition(":")[2])) == "SERVING"
+                assert await check_health(int(served.rpartition(":")[2])) == "SERVING"
 
     play(lambda: Plane(path), story)
 

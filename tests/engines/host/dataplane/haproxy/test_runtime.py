@@ -25,18 +25,18 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     Server,
     backend_name,
 )
-from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, LiveServer, commands
+from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, LiveServer, list_commands
 from reconciler.engines.host.dataplane.haproxy.master import ANSWER_SECONDS, Master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.haproxy.rendering.render import Loaded
 from reconciler.engines.host.dataplane.haproxy.runtime import (
     SHARE,
-    additions,
-    changed,
+    list_add_commands,
+    list_changed_backends,
+    list_remove_commands,
+    needs_no_reload,
     needs_of,
     next_load,
-    removals,
-    suffices,
 )
 from reconciler.engines.host.dataplane.ports import ServicePorts
 from reconciler.engines.host.dataplane.protocol import Service
@@ -89,11 +89,15 @@ def test_what_brings_a_process_to_other_workloads(case: dict[str, Any]) -> None:
         )
         for name, servers in case["live"].items()
     }
-    reload = not suffices(options, loaded, needs) or bool(changed(live, before.shapes, needs.shapes))
+    reload = not needs_no_reload(options, loaded, needs) or bool(
+        list_changed_backends(live, before.shapes, needs.shapes)
+    )
     assert reload == case.get("reload", False)
-    found = [*additions(options, loaded, wanted, live), *commands(wanted, live)]
+    found = [*list_add_commands(options, loaded, wanted, live), *list_commands(wanted, live)]
     if not reload:
-        found += chain.from_iterable(removals(name, live[name]) for name in live.keys() - needs.shapes.keys())
+        found += chain.from_iterable(
+            list_remove_commands(name, live[name]) for name in live.keys() - needs.shapes.keys()
+        )
     assert [re.sub("-[0-9a-f]{12}$", "-0", each) for each in found] == case.get("commands", [])
 
 

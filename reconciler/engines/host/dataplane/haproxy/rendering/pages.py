@@ -26,17 +26,17 @@ _SUSPENDED = "suspended"
 """The name of the page for a suspended workload."""
 
 
-def pages() -> dict[str, str]:
+def render_pages() -> dict[str, str]:
     """The pages of errors by name, as text or, for a client that accepts it, as JSON."""
-    found = {f"{status}": _page(status, message) for status, message in MESSAGES.items()}
-    return found | {
-        _UNSERVED: _page(503, "the workload is not served yet"),
-        _SUSPENDED: _page(503, "the workload is suspended"),
-        _BUSY: _page(503, "too many requests to this workload are open"),
+    status_pages = {f"{status}": _render_page(status, message) for status, message in MESSAGES.items()}
+    return status_pages | {
+        _UNSERVED: _render_page(503, "the workload is not served yet"),
+        _SUSPENDED: _render_page(503, "the workload is suspended"),
+        _BUSY: _render_page(503, "too many requests to this workload are open"),
     }
 
 
-def _page(status: int, message: str) -> str:
+def _render_page(status: int, message: str) -> str:
     start = f'{{"status":{status},"message":"{message}","id":"'.replace('"', '\\"')
     plain = f"{status}: {message} (request "
     return f'%[var(txn.json),iif("{start}","{plain}")]%[var(txn.id),json(utf8s)]%[var(txn.json),iif("\\"}}",")")]\n'
@@ -44,23 +44,25 @@ def _page(status: int, message: str) -> str:
 
 def error_pages(*, served: bool = True) -> list[str]:
     """The lines that let HAProxy answer with these pages; not ``served``: for workloads without a backend."""
-    return [_line(status, _UNSERVED if status == 503 and not served else f"{status}") for status in MESSAGES]
+    return [
+        _format_error_line(status, _UNSERVED if status == 503 and not served else f"{status}") for status in MESSAGES
+    ]
 
 
 def suspended_answer() -> str:
     """The words that answer a request to a suspended workload. When to try again is not known."""
-    return f"deny status 503 {_words(_SUSPENDED)}"
+    return f"deny status 503 {_format_answer(_SUSPENDED)}"
 
 
 def busy_answer() -> str:
     """The words that answer a request to a workload with too many connections."""
-    return f"deny status 503 {_words(_BUSY)} hdr retry-after 1"
+    return f"deny status 503 {_format_answer(_BUSY)} hdr retry-after 1"
 
 
-def _line(status: int, name: str) -> str:
+def _format_error_line(status: int, name: str) -> str:
     more = " hdr retry-after 1" if status == 503 else ""
-    return f"  http-error status {status} {_words(name)}{more}"
+    return f"  http-error status {status} {_format_answer(name)}{more}"
 
 
-def _words(name: str) -> str:
+def _format_answer(name: str) -> str:
     return f'content-type text/plain lf-file ./{PAGES}/{name} hdr x-reconciler-json "%[var(txn.json)]"'

@@ -25,7 +25,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     TUNNEL,
     WAIT,
     ProxyOptions,
-    encode,
+    encode_name,
     mode_of,
 )
 from reconciler.engines.host.dataplane.haproxy.outside import outside_lines
@@ -80,7 +80,7 @@ def profile_of(options: ProxyOptions, service: Service) -> Profile:
         no_wake=NoWake(),
         outside=outside,
     )
-    return _profile(options, bare)
+    return _make_profile(options, bare)
 
 
 def usual_profile(options: ProxyOptions) -> Profile:
@@ -89,7 +89,7 @@ def usual_profile(options: ProxyOptions) -> Profile:
 
 
 @lru_cache(maxsize=8192)
-def _profile(options: ProxyOptions, service: Service) -> Profile:
+def _make_profile(options: ProxyOptions, service: Service) -> Profile:
     mode = mode_of(service)
     lines = _tcp_lines(options) if mode == TCP else _http_lines(options, service)
     text = "".join(f"  {line}\n" for line in lines)
@@ -116,7 +116,7 @@ def _http_lines(options: ProxyOptions, service: Service) -> list[str]:
         f"timeout tunnel {TUNNEL}",
         *(line.strip() for line in error_pages()),
         *(["http-response set-var(txn.measured) bool(true)"] if service.measures_latency else []),
-        *(each.strip() for each in (outside_lines(outside) if outside is not None else ())),
+        *(text.strip() for text in (outside_lines(outside) if outside is not None else ())),
         *_hold_lines(options),
         *_of_requests(options, service),
         "http-response del-header x-reconciler-json",
@@ -144,14 +144,17 @@ def connection_lines(options: ProxyOptions) -> list[str]:
     """
     first = "!{ var(txn.waits) -m bool }"
     lines = [
-        *(f"content reject if {condition} {first}" for condition in (*_busy(options), *_limits(options))),
+        *(
+            f"content reject if {condition} {first}"
+            for condition in (*_list_busy_conditions(options), *_list_limit_conditions(options))
+        ),
         "content set-var(txn.waits) bool(true)",
-        *(f"content {line}" for line in _scripts(options)),
+        *(f"content {line}" for line in _render_report(options)),
     ]
-    return [*(f"tcp-request {each}" for each in lines), *_relieve("tcp-request content", options)]
+    return [*(f"tcp-request {line}" for line in lines), *_render_relief("tcp-request content", options)]
 
 
-def _busy(options: ProxyOptions) -> list[str]:
+def _list_busy_conditions(options: ProxyOptions) -> list[str]:
     """The conditions of requests that have no place: their workload has too many connections."""
     limits = options.limits
     return [
@@ -160,7 +163,7 @@ def _busy(options: ProxyOptions) -> list[str]:
     ]
 
 
-def _limits(options: ProxyOptions) -> list[str]:
+def _list_limit_conditions(options: ProxyOptions) -> list[str]:
     """The conditions of requests that may not wait. One that arrives again has a place already."""
     hold = options.hold
     return [
@@ -171,13 +174,13 @@ def _limits(options: ProxyOptions) -> list[str]:
     ]
 
 
-def _scripts(options: ProxyOptions) -> list[str]:
+def _render_report(options: ProxyOptions) -> list[str]:
     """Report the first request that waits for a replica."""
     first = f"!{{ stopping }} {{ {_EMPTY} -m found }} {{ queue eq 0 }}"
     return [f"lua.report if {first}"] if options.lua else []
 
 
-def _relieve(words: str, options: ProxyOptions) -> list[str]:
+def _render_relief(words: str, options: ProxyOptions) -> list[str]:
     """Lead requests of a worker that was replaced to the new one. Backends that come at run time have no rules of their
     own, so a script does there what `use-server` does in older versions.
     """
@@ -188,14 +191,14 @@ def _hold_lines(options: ProxyOptions) -> list[str]:
     """Let requests wait for a replica, within limits."""
     waits = "{ var(txn.empty) -m found } or { stopping }" + (f" or {_HAS_HOLD}" if options.lua else "")
     lines = [
-        *(f"{busy_answer()} if {condition}" for condition in _busy(options)),
-        *(f"deny deny_status 503 if {condition}" for condition in _limits(options)),
-        *_scripts(options),
+        *(f"{busy_answer()} if {condition}" for condition in _list_busy_conditions(options)),
+        *(f"deny deny_status 503 if {condition}" for condition in _list_limit_conditions(options)),
+        *_render_report(options),
         f"set-var(txn.empty) {_EMPTY} if !{{ stopping }}",
         f"set-timeout server {AGAIN_SECONDS} if {waits}",
         f"disable-l7-retry if {waits}",
     ]
-    return [*(f"http-request {each}" for each in lines), *_relieve("http-request", options)]
+    return [*(f"http-request {line}" for line in lines), *_render_relief("http-request", options)]
 
 
 def _of_requests(options: ProxyOptions, service: Service) -> list[str]:
@@ -207,7 +210,7 @@ def _of_requests(options: ProxyOptions, service: Service) -> list[str]:
         shown = f"if {{ var(txn.debug) -m bool }} !{{ srv_name {SELF} {WAIT} }}"
         lines += [
             "http-request set-var(txn.debug) bool(true) if { req.hdr(x-platform-debug) -m str true }",
-            f"http-response set-header x-platform-location {encode(options.location)} {shown}",
+            f"http-response set-header x-platform-location {encode_name(options.location)} {shown}",
             f"http-response set-header x-platform-replica %s {shown}",
         ]
     return lines

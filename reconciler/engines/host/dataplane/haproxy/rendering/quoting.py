@@ -13,14 +13,14 @@ _BARE_PERCENT = re.compile("%(?![0-9A-Fa-f]{2})")
 _AUTHORITY = ":authority"
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """``text`` as one word: nothing has a meaning between single quotes, and each one of its own is outside them."""
-    printable = "".join(each for each in text if is_plain(each))
+    printable = "".join(character for character in text if is_plain(character))
     return "'" + printable.replace("'", "'\\''") + "'"
 
 
 def is_plain(text: str) -> bool:
-    """Whether ``text`` is printable ASCII: ``quoted`` then keeps all of it."""
+    """Whether ``text`` is printable ASCII: ``quote_text`` then keeps all of it."""
     return text.isascii() and text.isprintable()
 
 
@@ -37,10 +37,10 @@ def format_text(text: str) -> str:
 def format_value(value: str) -> str:
     """The value of a header as a format: ``%REQ(NAME)%`` is that header of the request, all else is text."""
     parts = _REFERENCE.split(value)
-    return "".join(_reference(each) if at % 2 else format_text(each) for at, each in enumerate(parts))
+    return "".join(_convert_reference(part) if at % 2 else format_text(part) for at, part in enumerate(parts))
 
 
-def references(value: str) -> list[str]:
+def list_references(value: str) -> list[str]:
     """The names of headers in the value of a header, without ``:authority``."""
     return [name for name in _REFERENCE.findall(value) if name.lower() != _AUTHORITY]
 
@@ -50,7 +50,7 @@ def path_text(text: str) -> str:
     return _BARE_PERCENT.sub("%25", quote(text, safe="/%:@!$&'()*+,;=-._~"))
 
 
-def _reference(name: str) -> str:
+def _convert_reference(name: str) -> str:
     if name.lower() == _AUTHORITY:
         return "%[var(txn.authority)]"
     return f"%[req.fhdr({name})]"

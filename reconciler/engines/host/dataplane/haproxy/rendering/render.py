@@ -118,21 +118,25 @@ class Layout(msgspec.Struct, frozen=True):
     frontends: Frontends = Frontends()
 
 
-def render(layout: Layout, backends: Iterable[Backend]) -> str:
+def render_config(layout: Layout, backends: Iterable[Backend]) -> str:
     """The whole file. The same input gives the same text, in any order of ``backends``."""
-    ordered = sorted(backends, key=_order)
-    sections = [_section(layout.options, each, servers=True) for each in ordered]
-    return _shared(layout, structure(layout, ordered)) + "".join(sections) + layout.frontends.outside
+    ordered = sorted(backends, key=_get_sort_key)
+    sections = [_render_section(layout.options, backend, servers=True) for backend in ordered]
+    return (
+        _render_shared(layout, compute_structure_digest(layout, ordered)) + "".join(sections) + layout.frontends.outside
+    )
 
 
-def structure(layout: Layout, backends: Iterable[Backend]) -> str:
+def compute_structure_digest(layout: Layout, backends: Iterable[Backend]) -> str:
     """A digest of all that only a reload can change. The live process shows it.
 
     That is everything but the servers, and without backends where these come and go at run time.
     """
-    parts = [_shared(layout, ""), layout.frontends.outside]
+    parts = [_render_shared(layout, ""), layout.frontends.outside]
     if not layout.options.runtime:
-        parts += (_section(layout.options, each, servers=False) for each in sorted(backends, key=_order))
+        parts += (
+            _render_section(layout.options, backend, servers=False) for backend in sorted(backends, key=_get_sort_key)
+        )
     return blake2b("".join(parts).encode(), digest_size=12).hexdigest()
 
 
@@ -140,18 +144,18 @@ def read_loaded(config: str) -> Loaded:
     """What a process has that started with the file ``config``."""
     count = _COUNT.search(config)
     ports = {mode: frozenset(map(int, _PORT.findall(binds))) for mode, binds in _BINDS.findall(config)}
-    profiles = {found[1]: found[0] for found in _PROFILE.finditer(config)}
+    profiles = {match[1]: match[0] for match in _PROFILE.finditer(config)}
     return Loaded(ports, profiles, int(count[1]) if count is not None else 0)
 
 
 def read_digest(config: str) -> str:
     """The digest in the file ``config``."""
-    found = _DIGEST.search(config)
-    return found[1] if found is not None else ""
+    match = _DIGEST.search(config)
+    return match[1] if match is not None else ""
 
 
 def read_shapes(config: str) -> dict[str, Shape]:
-    """The shapes of the backends in a file that ``render`` made."""
+    """The shapes of the backends in a file that ``render_config`` made."""
     return {
         name: Shape(profile, server, lines.replace(_PASS_ON + _HOLD, "").replace(_PASS_ON, ""))
         for name, profile, lines, server, _ in _BACKEND.findall(config)
@@ -159,7 +163,7 @@ def read_shapes(config: str) -> dict[str, Shape]:
 
 
 def read_ports(config: str) -> dict[str, int]:
-    """The ports of the backends in a file that ``render`` made."""
+    """The ports of the backends in a file that ``render_config`` made."""
     return {name: int(port) for name, *_, port in _BACKEND.findall(config)}
 
 
@@ -185,14 +189,14 @@ def _own_lines(options: ProxyOptions, backend: Backend) -> Iterator[str]:
 
 def client_seconds(seconds: int) -> int:
     """The timeout of clients for requests that take up to ``seconds``."""
-    return next((each for each in _STEPS if each >= seconds), seconds)
+    return next((number for number in _STEPS if number >= seconds), seconds)
 
 
-def _order(backend: Backend) -> tuple[Key, int]:
+def _get_sort_key(backend: Backend) -> tuple[Key, int]:
     return backend.service.key, backend.declared
 
 
-def _shared(layout: Layout, digest: str) -> str:
+def _render_shared(layout: Layout, digest: str) -> str:
     """All that is before the first workload: the file shared.cfg with the options, profiles and ports."""
     options, loaded = layout.options, layout.loaded
     values: dict[str, object] = {
@@ -221,10 +225,10 @@ def _shared(layout: Layout, digest: str) -> str:
     text = "".join(f"{line}\n" for line in _TEMPLATE.substitute(values).splitlines() if line)
     text += "".join(_queue_sections()) if options.lua else ""
     profiles = (loaded.profiles[name] for name in sorted(loaded.profiles))
-    return "".join([text, *profiles, *(_ports(layout, mode) for mode in (HTTP, TCP) if loaded.ports.get(mode))])
+    return "".join([text, *profiles, *(_render_ports(layout, mode) for mode in (HTTP, TCP) if loaded.ports.get(mode))])
 
 
-def _ports(layout: Layout, mode: str) -> str:
+def _render_ports(layout: Layout, mode: str) -> str:
     """The frontend of all ports of this host in ``mode``. A map leads from a port to its backend."""
     lines = [
         f"frontend _ports:{mode} from {mode}-frontend",
@@ -256,7 +260,7 @@ def _queue_sections() -> Iterator[str]:
         protocol = " proto h2" if name.endswith(":h2") else ""
         yield f"backend {name} from {mode}-hold\n"
         yield f"  use-server %[dst_port,mod({QUEUES})] if TRUE\n"
-        yield from (f"  server {each} {ADDRESS} {QUEUE}{protocol}\n" for each in range(QUEUES))
+        yield from (f"  server {number} {ADDRESS} {QUEUE}{protocol}\n" for number in range(QUEUES))
 
 
 def _http_lines(frontends: Frontends) -> Iterator[str]:
@@ -266,7 +270,7 @@ def _http_lines(frontends: Frontends) -> Iterator[str]:
 
 
 @lru_cache(maxsize=8192)
-def _section(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
+def _render_section(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
     shape = shape_of(options, backend)
     lines = [
         f"backend {backend.name} from {shape.profile}\n",
@@ -275,6 +279,6 @@ def _section(options: ProxyOptions, backend: Backend, *, servers: bool) -> str:
         *([_HOLD] if options.lua and not options.runtime else []),
         f"  server {SELF} {shape.server}\n",
         f"  server {WAIT} {add_wait(backend)}\n",
-        *(f"  server {each.name} {add_server(backend, each)}\n" for each in sorted(backend.servers) if servers),
+        *(f"  server {server.name} {add_server(backend, server)}\n" for server in sorted(backend.servers) if servers),
     ]
     return "".join(lines)

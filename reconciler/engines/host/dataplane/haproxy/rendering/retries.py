@@ -35,7 +35,7 @@ Version = tuple[int, int]
 
 def retry_words(service: Service, version: Version) -> list[str]:
     """The words of HAProxy for the failures after which requests to ``service`` are tried again."""
-    return sorted({word for name in service.retry_on for word in _words(name, version)})
+    return sorted({word for name in service.retry_on for word in _get_retry_words(name, version)})
 
 
 def failures_without_retry(service: Service, version: Version) -> list[str]:
@@ -47,10 +47,10 @@ def failures_without_retry(service: Service, version: Version) -> list[str]:
         without_effect.add(_OF_STREAMS)
     if service.protocol != "grpc" and set(service.retry_on) == _DEFAULT:
         without_effect |= _OF_GRPC
-    return [name for name in service.retry_on if name not in without_effect and not _words(name, version)]
+    return [name for name in service.retry_on if name not in without_effect and not _get_retry_words(name, version)]
 
 
-def _words(name: str, version: Version) -> tuple[str, ...]:
+def _get_retry_words(name: str, version: Version) -> tuple[str, ...]:
     if name in _STATUSES or (name in _MORE_STATUSES and version >= _MORE):
         return (name,)
     return _RETRIES.get(name, ())

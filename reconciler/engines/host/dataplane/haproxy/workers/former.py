@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, StatReader, arrivals
+from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, StatReader, count_limit_changes
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
@@ -39,22 +39,22 @@ class FormerWorkers:
 
     async def read(self, former: Sequence[str]) -> None:
         """Read the workers with the numbers ``former``; all others have ended."""
-        for each in self._live.keys() - set(former):
-            del self._live[each]
-        self._readers = {each: reader for each, reader in self._readers.items() if each in former}
-        for each in self._due(former):
+        for worker in self._live.keys() - set(former):
+            del self._live[worker]
+        self._readers = {text: reader for text, reader in self._readers.items() if text in former}
+        for worker in self._due(former):
             with suppress(EngineError):
-                await self._read(each)
+                await self._read(worker)
         self.known = self._live.keys() == set(former)
 
     def open(self, name: str, replica: str) -> int:
         """The requests that a server of the backend ``name`` works on."""
-        found = (each.servers.get(replica) for each in self._find(name))
-        return sum(each.open for each in found if each is not None)
+        servers = (backend.servers.get(replica) for backend in self._find(name))
+        return sum(server.open for server in servers if server is not None)
 
     def traffic(self, name: str) -> Traffic:
         """The requests of the backend ``name``: those that any former worker had so far, and the open ones."""
-        return Traffic(self._arrived[name], sum(each.active for each in self._find(name)))
+        return Traffic(self._arrived[name], sum(backend.active for backend in self._find(name)))
 
     def refused(self, name: str) -> int:
         """How many requests of the backend ``name`` former workers have refused."""
@@ -71,19 +71,27 @@ class FormerWorkers:
         """The workers to read now: all, or if that is much, the new ones and one of the others."""
         if all(len(live) <= FEW for live in self._live.values()):
             return [*former]
-        return [*(each for each in former if each not in self._live), *list(self._live)[:1]]
+        return [*(text for text in former if text not in self._live), *list(self._live)[:1]]
 
     async def _read(self, worker: str) -> None:
         before, reader = self._live.get(worker, {}), self._readers.setdefault(worker, StatReader())
-        found = reader.read(await self._master.ask(f"@!{worker} show stat -1 6 -1"))
+        backends = reader.read(await self._master.ask(f"@!{worker} show stat -1 6 -1"))
         # It goes to the end, so that each has its turn.
         self._live.pop(worker, None)
-        self._live[worker] = found
-        for name, each in found.items():
-            known = before.get(name)
-            self._arrived[name] += each.traffic().arrived - (known.traffic().arrived if known is not None else 0)
-            self._refused[name] += each.refused - (known.refused if known is not None else 0)
-        waiting = ((name, each.wait) for name, each in found.items() if each.wait.queued or each.wait.open)
-        lines = [f"@!{worker} {ARRIVE} {name} {arrivals(wait)}" for name, wait in waiting if wait.limit or wait.queued]
+        self._live[worker] = backends
+        for name, live_backend in backends.items():
+            previous = before.get(name)
+            self._arrived[name] += live_backend.traffic().arrived - (
+                previous.traffic().arrived if previous is not None else 0
+            )
+            self._refused[name] += live_backend.refused - (previous.refused if previous is not None else 0)
+        waiting = (
+            (name, backend.wait) for name, backend in backends.items() if backend.wait.queued or backend.wait.open
+        )
+        lines = [
+            f"@!{worker} {ARRIVE} {name} {count_limit_changes(wait)}"
+            for name, wait in waiting
+            if wait.limit or wait.queued
+        ]
         if lines:
             await self._master.ask(";".join(lines))

@@ -87,6 +87,10 @@ class Progress:
 
 
 def _read_work(processes: Sequence[int]) -> _Work:
-    found = [each for each in map(procfs.find_process, processes) if each is not None and each.alive]
-    seconds = sum(each.cpu_seconds for each in found) if found else None
-    return _Work(seconds, any(each.runnable for each in found))
+    process_infos = [
+        process_info
+        for process_info in map(procfs.find_process, processes)
+        if process_info is not None and process_info.alive
+    ]
+    seconds = sum(process_info.cpu_seconds for process_info in process_infos) if process_infos else None
+    return _Work(seconds, any(process_info.runnable for process_info in process_infos))

@@ -39,7 +39,7 @@ class PodmanError(EngineError):
     """
 
     def __init__(self, message: str, *, status: int = 0, cause: str = "", lost: bool = False) -> None:
-        super().__init__(message, reason=_reason(status, f"{cause} {message}"))
+        super().__init__(message, reason=_find_reason(status, f"{cause} {message}"))
         self.status = status
         self.cause = cause
         self.lost = lost
@@ -50,7 +50,7 @@ class PodmanError(EngineError):
         return self.status == 404
 
 
-def _reason(status: int, text: str) -> Reason:
+def _find_reason(status: int, text: str) -> Reason:
     """What an error of Podman means; its status is nearly always 500."""
     if not status:
         return Reason.RUNTIME_UNAVAILABLE
@@ -234,7 +234,7 @@ class ServiceInfo(msgspec.Struct, frozen=True):
     version: VersionInfo = VersionInfo()
 
 
-def read(content: bytes, kind: type[T]) -> T:
+def decode_answer(content: bytes, kind: type[T]) -> T:
     """``content`` as ``kind``. Raises PodmanError if it has another form."""
     try:
         return msgspec.json.decode(content, type=kind)
@@ -245,7 +245,7 @@ def read(content: bytes, kind: type[T]) -> T:
 def wall_time(text: str) -> float:
     """Seconds since the epoch of a time with nanoseconds; 0.0 for Go's zero time and what is no time."""
     try:
-        found = datetime.fromisoformat(_FRACTION.sub(lambda match: match[0][:7], text))
+        time = datetime.fromisoformat(_FRACTION.sub(lambda match: match[0][:7], text))
     except ValueError:
         return 0.0
-    return found.timestamp() if found.year > 1 else 0.0
+    return time.timestamp() if time.year > 1 else 0.0

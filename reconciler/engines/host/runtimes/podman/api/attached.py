@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.engines.host.runtimes.podman.api.answers import Created, Inspected, PodmanError, Session, read
+from reconciler.engines.host.runtimes.podman.api.answers import Created, Inspected, PodmanError, Session, decode_answer
 from reconciler.engines.host.runtimes.podman.api.client import API, PodmanClient
 from reconciler.engines.host.runtimes.podman.tracked import signal_program
 from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -51,35 +51,37 @@ class _Link(NamedTuple):
     writer: asyncio.StreamWriter
 
 
-async def attach(
-    socket: Path, container: str, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None
+async def attach_program(
+    socket: Path, container: str, container_id: ContainerId, argv: Sequence[str], terminal: TerminalSize | None
 ) -> AttachedSession:
-    """Run ``argv`` in the container with that ID, at ``place``. Raises EngineError."""
+    """Run ``argv`` in the container with that ID, at ``container_id``. Raises EngineError."""
     client = PodmanClient(socket)
     try:
         async with asyncio.timeout(_SECONDS):
-            session = read(await client.post(f"containers/{container}/exec", _command(argv, terminal)), Created).id
-            link = await _upgrade(socket, f"exec/{session}/start", _start(terminal))
+            session = decode_answer(
+                await client.post(f"containers/{container}/exec", _build_command(argv, terminal)), Created
+            ).id
+            link = await _upgrade_connection(socket, f"exec/{session}/start", _build_start(terminal))
     except (OSError, ValueError, asyncio.IncompleteReadError, EngineError) as error:
         await client.close()
         if isinstance(error, EngineError):
             raise
-        message = f"cannot run a program in {place.container}: Podman does not answer at {socket}"
+        message = f"cannot run a program in {container_id.container}: Podman does not answer at {socket}"
         raise EngineError(message, reason=Reason.EXEC_FAILED) from error
-    return AttachedSession(client, _Program(container, session), place, link, terminal is not None)
+    return AttachedSession(client, _Program(container, session), container_id, link, terminal is not None)
 
 
-def _command(argv: Sequence[str], terminal: TerminalSize | None) -> dict[str, object]:
+def _build_command(argv: Sequence[str], terminal: TerminalSize | None) -> dict[str, object]:
     streams = {"AttachStdin": True, "AttachStdout": True, "AttachStderr": True, "Tty": terminal is not None}
     return {**streams, "Cmd": list(argv), "Env": [_TERM] if terminal else []}
 
 
-def _start(terminal: TerminalSize | None) -> bytes:
+def _build_start(terminal: TerminalSize | None) -> bytes:
     size = {"h": terminal.rows, "w": terminal.columns} if terminal else {}
     return msgspec.json.encode({"Detach": False, "Tty": terminal is not None, **size})
 
 
-async def _upgrade(socket: Path, path: str, body: bytes) -> _Link:
+async def _upgrade_connection(socket: Path, path: str, body: bytes) -> _Link:
     """A connection that is a stream after its request. Raises OSError, ValueError, IncompleteReadError."""
     reader, writer = await asyncio.open_unix_connection(str(socket))
     try:
@@ -106,11 +108,11 @@ class AttachedSession:
     """A program that Podman runs (see ExecSession for the methods). It closes ``client`` too."""
 
     def __init__(
-        self, client: PodmanClient, program: _Program, place: ContainerId, link: _Link, on_terminal: bool
+        self, client: PodmanClient, program: _Program, container_id: ContainerId, link: _Link, on_terminal: bool
     ) -> None:
         self._client = client
         self._container, self._session = program
-        self._place = place
+        self._place = container_id
         self._link = link
         self._on_terminal = on_terminal
         self._size: TerminalSize | None = None
@@ -170,26 +172,26 @@ class AttachedSession:
         return True
 
     async def _has_ended(self) -> bool:
-        found = await self._inspect()
-        return found is None or (found.can_remove and not found.running)
+        session = await self._inspect()
+        return session is None or (session.can_remove and not session.running)
 
     async def wait(self) -> int:
         """Wait until Podman has the exit code. Raises EngineError if the container, or the connection, is gone."""
         deadline = asyncio.get_running_loop().time() + _NOTICE_SECONDS
-        while (found := await self._inspect()) is not None and found.running:
+        while (session := await self._inspect()) is not None and session.running:
             if self._link.reader.at_eof() and asyncio.get_running_loop().time() > deadline:
                 raise EngineError("the connection to Podman is lost; the program goes on", reason=Reason.EXEC_FAILED)
             await asyncio.sleep(_PAUSE)
-        if found is None or (found.exit_code == _KILLED and await self._has_container_ended()):
+        if session is None or (session.exit_code == _KILLED and await self._has_container_ended()):
             message = f"container {self._place.container} of {self._place.replica} has ended, and the program with it"
             raise EngineError(message, reason=Reason.NOT_RUNNING)
-        return found.exit_code & 0xFF
+        return session.exit_code & 0xFF
 
     async def close(self) -> None:
         """Close the connection, and send SIGHUP to the program if it still runs and we may."""
         with contextlib.suppress(PodmanError):
-            if (found := await self._inspect()) is not None and found.running:
-                signal_program(self._container, found.pid, signal.SIGHUP)
+            if (session := await self._inspect()) is not None and session.running:
+                signal_program(self._container, session.pid, signal.SIGHUP)
         self._link.writer.close()
         await self._client.close()
 
@@ -203,7 +205,7 @@ class AttachedSession:
                 if error.missing:
                     return True
                 raise
-            if not read(content, Inspected).running:
+            if not decode_answer(content, Inspected).running:
                 return True
             await asyncio.sleep(_PAUSE)
         return False
@@ -211,7 +213,7 @@ class AttachedSession:
     async def _inspect(self) -> Session | None:
         """The program as Podman knows it; None if its container is gone."""
         try:
-            return read(await self._client.get(f"exec/{self._session}/json"), Session)
+            return decode_answer(await self._client.get(f"exec/{self._session}/json"), Session)
         except PodmanError as error:
             if error.missing:
                 return None

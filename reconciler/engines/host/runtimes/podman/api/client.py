@@ -58,7 +58,7 @@ class Request(msgspec.Struct, frozen=True):
         return f"http://podman{API}{self.path}" + (f"?{urlencode(self.query)}" if self.query else "")
 
 
-def segment(name: str) -> str:
+def encode_segment(name: str) -> str:
     """``name`` as one part of a path, whatever it contains."""
     return quote(name, safe="")
 
@@ -115,9 +115,9 @@ class PodmanClient:
     async def send(self, request: Request, *, safe: bool = False) -> bytes:
         """The content of the answer. ``safe``: the request may be repeated. Raises PodmanError."""
         deadline = time.monotonic() + PATIENCE
-        for pause in _pauses():
+        for pause in _iterate_pauses():
             try:
-                answer = await self._http.request(request.method, request.url, **_content(request))
+                answer = await self._http.request(request.method, request.url, **_build_content(request))
             except httpx2.TransportError as error:
                 self.interruptions += 1
                 again = safe or request.method == "GET" or isinstance(error, _UNSENT)
@@ -126,7 +126,7 @@ class PodmanClient:
                     lost = not isinstance(error, _UNSENT) and request.method != "GET"
                     raise self._unanswered(error, lost=lost) from error
             else:
-                _check(answer.status_code, answer.content)
+                _check_answer(answer.status_code, answer.content)
                 return answer.content
             await asyncio.sleep(pause)
         raise AssertionError("the pauses never end")
@@ -136,9 +136,11 @@ class PodmanClient:
         """The parts of a long answer, as they arrive, without a time limit. Raises PodmanError."""
         timeout = httpx2.Timeout(_SECONDS, read=None)
         try:
-            async with self._http.stream(request.method, request.url, timeout=timeout, **_content(request)) as answer:
+            async with self._http.stream(
+                request.method, request.url, timeout=timeout, **_build_content(request)
+            ) as answer:
                 if answer.status_code >= 300:
-                    _check(answer.status_code, await answer.aread())
+                    _check_answer(answer.status_code, await answer.aread())
                 yield answer.aiter_bytes()
         except httpx2.TransportError as error:
             raise self._unanswered(error, lost=True) from error
@@ -148,13 +150,13 @@ class PodmanClient:
         return PodmanError(f"Podman does not answer at {self.socket}: {why}", lost=lost)
 
 
-def _pauses() -> Any:
+def _iterate_pauses() -> Any:
     yield from _PAUSES
     while True:
         yield _PAUSES[-1]
 
 
-def _content(request: Request) -> dict[str, Any]:
+def _build_content(request: Request) -> dict[str, Any]:
     if request.body is None:
         return {"headers": request.headers}
     if isinstance(request.body, bytes):
@@ -162,7 +164,7 @@ def _content(request: Request) -> dict[str, Any]:
     return {"content": msgspec.json.encode(request.body), "headers": {**request.headers, "Content-Type": JSON}}
 
 
-def _check(status: int, content: bytes) -> None:
+def _check_answer(status: int, content: bytes) -> None:
     """Raise PodmanError unless the answer is good. 304: it is already as requested."""
     if status < 300 or status == 304:
         return

@@ -8,8 +8,8 @@ from __future__ import annotations
 import io
 import tarfile
 
-from reconciler.engines.host.runtimes.podman.api.answers import ImageInfo, PodmanError, read
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, segment
+from reconciler.engines.host.runtimes.podman.api.answers import ImageInfo, PodmanError, decode_answer
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, encode_segment
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 
@@ -35,10 +35,10 @@ class ImageUsers:
         """The user of an image of which ``container`` was made. Raises EngineError."""
         if reference in self._by_digest:
             return self._by_digest[reference]
-        image = read(await self._client.get(f"images/{segment(reference)}/json"), ImageInfo)
+        image = decode_answer(await self._client.get(f"images/{encode_segment(reference)}/json"), ImageInfo)
         if image.id not in self._by_image:
             name = (image.config.user if image.config else "").partition(":")[0]
-            number = _number(name)
+            number = _parse_user_number(name)
             self._by_image[image.id] = number if number is not None else await self._resolve(name, container)
         if _DIGEST in reference:
             # It never means another image.
@@ -76,11 +76,11 @@ def user_number(archive: bytes, name: str) -> int:
         message = f"the user {name[:_SHOWN]!r} of the image is unknown: its {_PASSWD} is not a file of at most 1 MiB"
         raise EngineError(message, reason=Reason.USER_NOT_FOUND)
     fields = (line.split(":") for line in content.decode(errors="replace").splitlines())
-    found = next((each[2] for each in fields if len(each) > 2 and each[0] == name), "")
-    return _number(found) or 0
+    text = next((field[2] for field in fields if len(field) > 2 and field[0] == name), "")
+    return _parse_user_number(text) or 0
 
 
-def _number(text: str) -> int | None:
+def _parse_user_number(text: str) -> int | None:
     """The number of a user; None if ``text`` is not a number. Raises EngineError if no user can have it."""
     if not (text.isascii() and text.isdecimal()):
         return None

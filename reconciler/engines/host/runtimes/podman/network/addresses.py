@@ -28,7 +28,7 @@ def addresses_in_network(
     if sandbox is not None:
         address = sandbox.network.address
         return {declared: f"{address}:{declared}" for declared in ports} if address else {}
-    gateway = next(filter(None, (each.network.gateway for each in containers.sandboxes())), "")
+    gateway = next(filter(None, (sandbox.network.gateway for sandbox in containers.sandboxes())), "")
     if rootless or not gateway or not ports:
         return {}
     listened = set(_listened_everywhere())
@@ -39,7 +39,7 @@ def _listened_everywhere() -> Iterator[int]:
     """The ports of this host on which programs listen at every address, the gateways of networks included."""
     for table in _TABLES:
         with suppress(OSError):
-            for line in procfs.read(table).splitlines()[1:]:
+            for line in procfs.read_kernel_file(table).splitlines()[1:]:
                 _, local, _, state, *_ = line.split()
                 address, _, port = local.partition(b":")
                 if state == _LISTENING and not address.strip(b"0"):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.disk.atomic import write_atomic
@@ -25,7 +25,7 @@ from reconciler.engines.host.runtimes.podman.network.name_servers import (
     AnswerReader,
     name_servers,
     read_answer,
-    resolve,
+    resolve_host_name,
 )
 from reconciler.engines.host.runtimes.podman.programs import INTERFACES, find_tool, run_nft
 from reconciler.engines.host.runtimes.protocol import ContainerId
@@ -90,11 +90,11 @@ class Firewall:
         self._sandboxes = {}
         with suppress(OSError, msgspec.DecodeError):
             stored = _decoder.decode(self._path.read_bytes())
-            self._policies = {each.key: each.policy for each in stored} | self._policies
+            self._policies = {stored_policy.key: stored_policy.policy for stored_policy in stored} | self._policies
             # Programs may use an address longer than the name server allows.
             until = self._clock.monotonic() + _EXPIRY_SECONDS
-            learned = {name: found for each in stored for name, found in each.learned.items()}
-            self._hosts = {name: dict.fromkeys(found, until) for name, found in learned.items()} | self._hosts
+            learned = {name: texts for stored_policy in stored for name, texts in stored_policy.learned.items()}
+            self._hosts = {name: dict.fromkeys(texts, until) for name, texts in learned.items()} | self._hosts
         self._resolvers = tuple(sorted(set(name_servers())))
 
     def set_policy(self, key: Key, policy: Policy) -> None:
@@ -124,24 +124,24 @@ class Firewall:
         async with self._writing:
             if not self._bridge:
                 return
-            wanted = table_rules(self._table, self._bridge, self._known())
-            if wanted != self._written or not self._isolated:
+            rules = table_rules(self._table, self._bridge, self._known())
+            if rules != self._written or not self._isolated:
                 self._written, self._isolated = None, True
-                await asyncio.to_thread(self._apply, wanted)
-                self._written = wanted
+                await asyncio.to_thread(self._apply, rules)
+                self._written = rules
 
     async def restore(self) -> bool:
         """Write the table again if another program changed or removed it, and return whether. Raises EngineError."""
         async with self._writing:
             if not self._bridge or self._written is None:
                 return False
-            found = await asyncio.to_thread(self._list)
-            if found is None or found == self._listing:
+            text = await asyncio.to_thread(self._list)
+            if text is None or text == self._listing:
                 return False
             # After a write of ours the listing is not known yet: writing the same again shows it.
             await asyncio.to_thread(self._apply, self._written)
             self._listing = await asyncio.to_thread(self._list) or ""
-            return found != self._listing
+            return text != self._listing
 
     async def refresh_hosts(self) -> None:
         """Write changed policies; look up the allowed host names that are due, and write again. Raises EngineError.
@@ -155,15 +155,15 @@ class Firewall:
         now = self._clock.monotonic()
         learned = {name: self._hosts.get(name, {}) for name in self.patterns}
         current = {
-            name: {each: until for each, until in found.items() if until > now} for name, found in learned.items()
+            name: {text: until for text, until in resolved.items() if until > now} for name, resolved in learned.items()
         }
         self._hosts = {name: self._hosts.get(name, {}) for name in names} | current
         self._due = {name: self._due.get(name, 0.0) for name in names}
-        for name in sorted(each for each in names if self._due[each] <= self._clock.monotonic()):
-            found = {address for address in await resolve(name) if not is_internal(address)}
+        for name in sorted(name for name in names if self._due[name] <= self._clock.monotonic()):
+            resolved = {address for address in await resolve_host_name(name) if not is_internal(address)}
             now = self._clock.monotonic()
-            valid = {address: until for address, until in self._hosts[name].items() if until > now or not found}
-            self._hosts[name] = valid | dict.fromkeys(found, now + _EXPIRY_SECONDS)
+            valid = {address: until for address, until in self._hosts[name].items() if until > now or not resolved}
+            self._hosts[name] = valid | dict.fromkeys(resolved, now + _EXPIRY_SECONDS)
             self._due[name] = now + CHECK_SECONDS
             await self.write()
 
@@ -178,13 +178,13 @@ class Firewall:
         if answer is None:
             return False
         until = self._clock.monotonic() + min(max(answer.seconds, _EXPIRY_SECONDS), _MOST_SECONDS)
-        known = [self._hosts.setdefault(name, {}) for name in answer.patterns]
+        caches = [self._hosts.setdefault(name, {}) for name in answer.patterns]
         addresses = [address for address in answer.addresses if not is_internal(address)]
-        fresh = any(address not in found for found in known for address in addresses)
-        for found in known:
-            found.update(dict.fromkeys(addresses, until))
-            for oldest in sorted(found, key=found.__getitem__)[:-_MOST_ADDRESSES]:
-                del found[oldest]
+        fresh = any(address not in cache for cache in caches for address in addresses)
+        for cache in caches:
+            cache.update(dict.fromkeys(addresses, until))
+            for oldest in sorted(cache, key=cache.__getitem__)[:-_MOST_ADDRESSES]:
+                del cache[oldest]
         return fresh
 
     async def remove(self) -> None:
@@ -197,21 +197,23 @@ class Firewall:
             )
 
     def _known(self) -> Known:
-        keys = {each.key for each in self._sandboxes}
+        keys = {sandbox.key for sandbox in self._sandboxes}
         policies = {key: self._policies[key] for key in keys if key in self._policies}
-        sandboxes = {address: each.key for each, address in self._sandboxes.items()}
-        return Known(sandboxes, policies, {name: list(found) for name, found in self._hosts.items()}, self._resolvers)
+        sandboxes = {address: container_id.key for container_id, address in self._sandboxes.items()}
+        return Known(
+            sandboxes, policies, {name: list(addresses) for name, addresses in self._hosts.items()}, self._resolvers
+        )
 
-    def _apply(self, wanted: Collection[str]) -> None:
-        known = self._known()
+    def _apply(self, rules: Collection[str]) -> None:
+        state = self._known()
         stored = [
-            _Stored(key, policy, {name: sorted(known.hosts.get(name, ())) for name in policy.patterns})
-            for key, policy in sorted(known.policies.items())
+            _Stored(key, policy, {name: sorted(state.hosts.get(name, ())) for name in policy.patterns})
+            for key, policy in sorted(state.policies.items())
         ]
         with suppress(EngineError):
             # On a full disk, the next daemon allows less until it has read its records.
             write_atomic(self._path, msgspec.json.encode(stored), 0o600)
-        run_nft(wanted, "the firewall of containers cannot be written")
+        run_nft(rules, "the firewall of containers cannot be written")
         try:
             isolate_sandboxes(self._bridge)
         except OSError as error:
@@ -256,7 +258,9 @@ class FirewallKeeper:
         self._events: list[tuple[Reason, str]] = []
         self._learned = asyncio.Event()
         self._answers = AnswerReader(self._learn)
-        self._tasks = [asyncio.create_task(each) for each in (self._follow(), self._check(), self._allow_learned())]
+        self._tasks = [
+            asyncio.create_task(coroutine) for coroutine in (self._follow(), self._check(), self._allow_learned())
+        ]
 
     def wake(self) -> None:
         """Apply changed policies soon."""
@@ -264,16 +268,16 @@ class FirewallKeeper:
 
     def take_events(self) -> list[tuple[Reason, str]]:
         """What others did to the table since the last call."""
-        found, self._events = self._events, []
-        return found
+        events, self._events = self._events, []
+        return events
 
     async def close(self) -> None:
         """Watch no more; the table stays."""
-        self._answers.read(wanted=False)
+        self._answers.read(enabled=False)
         await cancel_and_wait(self._tasks, "the firewall")
 
     def _learn(self, interface: str, packet: bytes) -> None:
-        with contained("the firewall"):
+        with contain_bugs("the firewall"):
             if self._firewall.learn(interface, packet):
                 self._learned.set()
 
@@ -282,13 +286,13 @@ class FirewallKeeper:
         while True:
             await self._learned.wait()
             self._learned.clear()
-            with contained("the firewall"), suppress(EngineError):
+            with contain_bugs("the firewall"), suppress(EngineError):
                 await self._firewall.write()
 
     async def _follow(self) -> None:
         while True:
-            self._answers.read(wanted=bool(self._firewall.patterns))
-            with contained("the firewall"), suppress(EngineError):
+            self._answers.read(enabled=bool(self._firewall.patterns))
+            with contain_bugs("the firewall"), suppress(EngineError):
                 await self._firewall.refresh_hosts()
             await event_or_time(self._woken, self._clock, self._clock.monotonic() + CHECK_SECONDS)
             self._woken.clear()
@@ -296,6 +300,6 @@ class FirewallKeeper:
     async def _check(self) -> None:
         while True:
             await self._clock.sleep(CHECK_SECONDS)
-            with contained("the firewall"), suppress(EngineError):
+            with contain_bugs("the firewall"), suppress(EngineError):
                 if await self._firewall.restore():
                     self._events.append((Reason.FIREWALL_RESTORED, _RESTORED))

@@ -58,21 +58,21 @@ class HostNames:
         for path in list_paths(self._directory, "*/*.json"):
             with suppress(OSError, msgspec.DecodeError):
                 file = msgspec.json.decode(path.read_bytes(), type=_File, strict=False)
-                ready = {each.name: each.ports for each in file.replicas}
+                ready = {replica.name: replica.ports for replica in file.replicas}
                 self.set(Key(Kind.WORKLOAD, path.parent.name, path.stem), ready)
 
     def set(self, key: Key, ready: Mapping[str, Mapping[int, str]]) -> None:
         """Set the ready replicas of ``key``, each with the ``address:port`` of each declared port."""
-        found = {name: address for name, ports in sorted(ready.items()) if (address := _own_address(ports))}
-        if found != self._ready.get(key, {}):
-            self._ready[key] = found
+        addresses = {name: address for name, ports in sorted(ready.items()) if (address := _own_address(ports))}
+        if addresses != self._ready.get(key, {}):
+            self._ready[key] = addresses
             self._lines = {}
 
     def lines(self, gvc: str) -> tuple[HostName, ...]:
         """The lines for the containers of a GVC."""
         if gvc not in self._lines:
             self._lines[gvc] = tuple(
-                HostName(address, tuple(_names(key, replica, gvc)))
+                HostName(address, tuple(_list_names(key, replica, gvc)))
                 for key, ready in sorted(self._ready.items())
                 for replica, address in ready.items()
             )
@@ -80,38 +80,42 @@ class HostNames:
 
     def outdated(self, places: Collection[ContainerId]) -> list[ContainerId]:
         """Those of the running containers ``places`` whose file has to change; forgets all other containers."""
-        self._written = {place: lines for place, lines in self._written.items() if place in places}
-        return [place for place in places if self._written.get(place) != self.lines(place.key.gvc)]
+        self._written = {container_id: lines for container_id, lines in self._written.items() if container_id in places}
+        return [
+            container_id
+            for container_id in places
+            if self._written.get(container_id) != self.lines(container_id.key.gvc)
+        ]
 
-    def create(self, path: Path, place: ContainerId, own: str) -> None:
+    def create(self, path: Path, container_id: ContainerId, own: str) -> None:
         """Write the file of a container that starts: its ``own`` names, and those of workloads. Raises OSError."""
-        lines = self.lines(place.key.gvc)
+        lines = self.lines(container_id.key.gvc)
         with self._files:
-            path.write_text(_with_lines(own, lines, place), encoding="utf-8")
+            path.write_text(_with_lines(own, lines, container_id), encoding="utf-8")
             path.chmod(0o644)
-            self._written[place] = lines
+            self._written[container_id] = lines
 
-    def update(self, path: Path, place: ContainerId) -> None:
+    def update(self, path: Path, container_id: ContainerId) -> None:
         """Write the file of a running container anew, in place since it is mounted. Blocks. Raises OSError."""
-        lines = self.lines(place.key.gvc)
+        lines = self.lines(container_id.key.gvc)
         with self._files:
             with suppress(FileNotFoundError):
                 own, _, _ = path.read_text(encoding="utf-8", errors="replace").partition(_MARK)
                 if own.startswith(_LOCALHOST):
-                    _overwrite(path, _with_lines(own, lines, place).encode())
-            self._written[place] = lines
+                    _overwrite_file(path, _with_lines(own, lines, container_id).encode())
+            self._written[container_id] = lines
 
 
-def _with_lines(own: str, lines: Collection[HostName], place: ContainerId) -> str:
+def _with_lines(own: str, lines: Collection[HostName], container_id: ContainerId) -> str:
     """A file; names in ``own`` have precedence, as those of the other containers of the replica."""
     taken = {name for line in own.splitlines() for name in line.split()[1:]}
-    wanted = [(line.address, [name for name in line.names if name not in taken]) for line in lines]
-    texts = [f"{address} {' '.join(names)}" for address, names in wanted if names]
-    first = crc32(f"{place.key} {place.replica}".encode()) % max(1, len(texts))
+    entries = [(line.address, [name for name in line.names if name not in taken]) for line in lines]
+    texts = [f"{address} {' '.join(names)}" for address, names in entries if names]
+    first = crc32(f"{container_id.key} {container_id.replica}".encode()) % max(1, len(texts))
     return "\n".join([own.rstrip("\n"), *([_MARK, *texts[first:], *texts[:first]] if texts else []), ""])
 
 
-def _names(key: Key, replica: str, gvc: str) -> Iterator[str]:
+def _list_names(key: Key, replica: str, gvc: str) -> Iterator[str]:
     """The names of a replica of ``key`` for the containers of ``gvc``."""
     if key.gvc == gvc:
         yield key.name
@@ -122,12 +126,12 @@ def _names(key: Key, replica: str, gvc: str) -> Iterator[str]:
 
 def _own_address(ports: Mapping[int, str]) -> str:
     """The address of a replica that has its declared ports there; "" for a program of this host, which has others."""
-    found = {at.removesuffix(f":{declared}") for declared, at in ports.items()}
-    address = found.pop() if len(found) == 1 else ""
+    names = {at.removesuffix(f":{declared}") for declared, at in ports.items()}
+    address = names.pop() if len(names) == 1 else ""
     return address if ":" not in address else ""
 
 
-def _overwrite(path: Path, content: bytes) -> None:
+def _overwrite_file(path: Path, content: bytes) -> None:
     """Replace the content by a single write: a reader sees no half of a line. Raises OSError."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:

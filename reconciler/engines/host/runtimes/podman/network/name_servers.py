@@ -65,18 +65,18 @@ def read_answer(packet: bytes, servers: Collection[str], patterns: Collection[st
         return None
     try:
         message = from_wire(packet[start + 8 :], ignore_trailing=True)
-        found = message.resolve_chaining()  # type: ignore[attr-defined]
+        chain = message.resolve_chaining()  # type: ignore[attr-defined]
     except (DNSException, AttributeError, ValueError, struct.error):
         # An update, for example, has no answer.
         return None
     [question] = message.question[:1]
-    matching = tuple(each for each in patterns if _matches(question.name, each))
-    if found.answer is None or found.answer.rdtype != A or not matching:
+    matching = tuple(pattern for pattern in patterns if _matches_domain(question.name, pattern))
+    if chain.answer is None or chain.answer.rdtype != A or not matching:
         return None
-    return Answer(matching, tuple(str(each.address) for each in found.answer), float(found.minimum_ttl))
+    return Answer(matching, tuple(str(value.address) for value in chain.answer), float(chain.minimum_ttl))
 
 
-def _matches(name: Name, pattern: str) -> bool:
+def _matches_domain(name: Name, pattern: str) -> bool:
     """Whether ``name`` is below the domain of ``pattern``, at any depth; by labels, which may have dots in them."""
     from dns.exception import DNSException
     from dns.name import from_text
@@ -95,13 +95,13 @@ class AnswerReader:
         self._on_packet = on_packet
         self._socket: socket.socket | None = None
 
-    def read(self, *, wanted: bool) -> None:
+    def read(self, *, enabled: bool) -> None:
         """Begin or end to read. Without the right to read packets, there are none."""
-        if wanted and self._socket is None:
+        if enabled and self._socket is None:
             with suppress(OSError):
                 self._socket = _packet_socket()
                 asyncio.get_running_loop().add_reader(self._socket, self._receive, self._socket)
-        elif not wanted and self._socket is not None:
+        elif not enabled and self._socket is not None:
             asyncio.get_running_loop().remove_reader(self._socket)
             self._socket.close()
             self._socket = None
@@ -110,8 +110,8 @@ class AnswerReader:
         # An interface that is removed is an error once, and the others go on.
         with suppress(OSError):
             for _ in range(_MOST_PACKETS):
-                packet, place = at.recvfrom(_MOST_BYTES)
-                self._on_packet(place[0], packet)
+                packet, sender = at.recvfrom(_MOST_BYTES)
+                self._on_packet(sender[0], packet)
 
 
 def may_read_answers() -> bool:
@@ -125,16 +125,16 @@ def may_read_answers() -> bool:
 
 def _packet_socket() -> socket.socket:
     """A socket for packets of all interfaces: the bridge comes and goes with its sandboxes. Raises OSError."""
-    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in _FILTER))
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in _FILTER))
     program = struct.pack("HL", len(_FILTER), ctypes.addressof(code))
     kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-    made = socket.socket(socket.AF_PACKET, kind, socket.htons(_EVERY_PROTOCOL))
+    packet_socket = socket.socket(socket.AF_PACKET, kind, socket.htons(_EVERY_PROTOCOL))
     try:
-        made.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
+        packet_socket.setsockopt(socket.SOL_SOCKET, _ATTACH_FILTER, program)
     except OSError:
-        made.close()
+        packet_socket.close()
         raise
-    return made
+    return packet_socket
 
 
 def name_servers() -> Iterator[str]:
@@ -148,7 +148,7 @@ def name_servers() -> Iterator[str]:
                         yield address.strip()
 
 
-async def resolve(name: str) -> set[str]:
+async def resolve_host_name(name: str) -> set[str]:
     """The IPv4 addresses of a host name; none if it has none now.
 
     In a thread that the end of the daemon does not wait for: servers that do not answer take half a minute.
@@ -156,18 +156,18 @@ async def resolve(name: str) -> set[str]:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[set[str]] = loop.create_future()
 
-    def report(found: set[str]) -> None:
+    def report(names: set[str]) -> None:
         if not answer.done():
-            answer.set_result(found)
+            answer.set_result(names)
 
     def ask() -> None:
-        found: set[str] = set()
+        addresses: set[str] = set()
         with suppress(OSError, UnicodeError):
             infos = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-            found = {str(address[0]) for *_, address in infos}
+            addresses = {str(address[0]) for *_, address in infos}
         # The loop may be closed meanwhile.
         with suppress(RuntimeError):
-            loop.call_soon_threadsafe(report, found)
+            loop.call_soon_threadsafe(report, addresses)
 
     Thread(target=ask, daemon=True).start()
     return await answer

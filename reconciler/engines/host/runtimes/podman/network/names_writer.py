@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 
-from reconciler.bugs import contained
+from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
@@ -45,15 +45,15 @@ class NamesWriter:
     async def _run(self) -> None:
         while self._due:
             self._due = False
-            running = {each.running.place for each in self._containers.all() if each.running.alive}
+            running = {container.running.place for container in self._containers.all() if container.running.alive}
             outdated = self._names.outdated(running)
             if outdated:
-                with contained("the names of workloads"):
+                with contain_bugs("the names of workloads"):
                     await asyncio.to_thread(self._update, outdated)
             await self._clock.sleep(_PAUSE_SECONDS)
 
     def _update(self, places: Collection[ContainerId]) -> None:
-        for place in places:
+        for container_id in places:
             # The next change tries again, as does the next daemon.
             with suppress(OSError):
-                self._names.update(self._folders.hosts(place), place)
+                self._names.update(self._folders.hosts(container_id), container_id)

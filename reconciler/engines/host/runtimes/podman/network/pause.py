@@ -58,9 +58,11 @@ class PauseImage(msgspec.Struct, frozen=True):
 def pause_image(architecture: str, ports: Iterable[int]) -> PauseImage | None:
     """The image for ``architecture`` (as Podman spells it); None if this host has no program for it."""
     if occupies_ports(architecture):
-        return _image(_elf(sorted(ports)), [f"/{_PROGRAM}"], architecture)
-    found = next((path for path in CATATONIT if path.is_file()), None)
-    return _image(found.read_bytes(), [f"/{_PROGRAM}", "-P"], architecture) if found is not None else None
+        return _build_pause_image(_build_elf_program(sorted(ports)), [f"/{_PROGRAM}"], architecture)
+    program = next((path for path in CATATONIT if path.is_file()), None)
+    return (
+        _build_pause_image(program.read_bytes(), [f"/{_PROGRAM}", "-P"], architecture) if program is not None else None
+    )
 
 
 def occupies_ports(architecture: str) -> bool:
@@ -68,7 +70,7 @@ def occupies_ports(architecture: str) -> bool:
     return architecture in ("amd64", "x86_64")
 
 
-def _elf(ports: Iterable[int]) -> bytes:
+def _build_elf_program(ports: Iterable[int]) -> bytes:
     """A static program of one segment."""
     body = _CODE + b"".join(struct.pack("!H", port) for port in ports) + b"\0\0"
     size = _HEADERS + len(body)
@@ -78,9 +80,9 @@ def _elf(ports: Iterable[int]) -> bytes:
     return magic + head + segment + body
 
 
-def _image(program: bytes, entrypoint: list[str], architecture: str) -> PauseImage:
+def _build_pause_image(program: bytes, entrypoint: list[str], architecture: str) -> PauseImage:
     """An OCI archive with one layer, the same bytes each time."""
-    layer = _tar({_PROGRAM: program}, mode=0o755)
+    layer = _build_tar_archive({_PROGRAM: program}, mode=0o755)
     blobs: dict[str, bytes] = {}
 
     def add(content: bytes, kind: str) -> dict[str, Any]:
@@ -105,7 +107,7 @@ def _image(program: bytes, entrypoint: list[str], architecture: str) -> PauseIma
     entry["annotations"] = {"org.opencontainers.image.ref.name": reference}
     index = {"schemaVersion": 2, "manifests": [entry]}
     files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": json.dumps(index).encode()}
-    return PauseImage(reference, _tar(files | blobs, mode=0o644))
+    return PauseImage(reference, _build_tar_archive(files | blobs, mode=0o644))
 
 
 def _seccomp_profile() -> str:
@@ -114,7 +116,7 @@ def _seccomp_profile() -> str:
     return json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [denied]})
 
 
-def _tar(files: dict[str, bytes], *, mode: int) -> bytes:
+def _build_tar_archive(files: dict[str, bytes], *, mode: int) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar:
         for name, content in files.items():

@@ -28,7 +28,7 @@ def port_rules() -> list[str]:
     if iptables is None:
         return []
     with suppress(OSError, subprocess.TimeoutExpired):
-        return _run([iptables, "-w", "-t", "nat", "-S"]).splitlines()
+        return _run_command([iptables, "-w", "-t", "nat", "-S"]).splitlines()
     return []
 
 
@@ -37,33 +37,33 @@ def remove_lost_rules(listing: Collection[str], network: str, containers: Collec
 
     Does nothing if some of them are gone meanwhile.
     """
-    _delete(lost_rules(listing, network, containers))
+    _delete_rules(lost_rules(listing, network, containers))
 
 
 def remove_network_rules(network: str) -> None:
     """Remove all rules and chains of a network that was deleted. Blocks."""
     listing = port_rules()
-    chains = [name for name in _chains(network) if f"-N {name}" in listing]
+    chains = [name for name in _get_chain_names(network) if f"-N {name}" in listing]
     jumps = [rule for rule in listing if rule.startswith("-A ") and rule.rpartition(" -j ")[2] in chains]
     # A chain is empty, and nothing jumps to it, before it is deleted.
-    _delete([*jumps, *(f"-F {name}" for name in chains), *(f"-X {name}" for name in chains)])
+    _delete_rules([*jumps, *(f"-F {name}" for name in chains), *(f"-X {name}" for name in chains)])
 
 
 def lost_rules(listing: Collection[str], network: str, containers: Collection[str]) -> list[str]:
     """The rules in ``listing`` (of ``iptables -S``) of ``network`` whose container is not one of ``containers``."""
-    chain, owned = _chains(network)[1], dict(_owned(listing, network))
+    chain, owned = _get_chain_names(network)[1], dict(_list_owned_rules(listing, network))
     lost = [rule for rule, (_, container) in owned.items() if container not in containers]
     living = {port for port, container in owned.values() if container in containers}
-    found = list(lost)
+    texts = list(lost)
     for port in {owned[rule][0] for rule in lost}:
         rules = [rule for rule in listing if rule.startswith(f"-A {chain} ") and f" --dport {port} " in f"{rule} "]
         addresses = [rule for rule in rules if _ADDRESS in rule]
         # The newest rule is that of the container that exists.
-        found += addresses[:-1] if port in living else rules
-    return found
+        texts += addresses[:-1] if port in living else rules
+    return texts
 
 
-def _owned(listing: Collection[str], network: str) -> Iterator[tuple[str, tuple[str, str]]]:
+def _list_owned_rules(listing: Collection[str], network: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """The rules that name a container of ``network``, each with its port and the ID of the container."""
     for rule in listing:
         port, owner = _PORT.search(rule), _OWNER.search(rule)
@@ -71,22 +71,22 @@ def _owned(listing: Collection[str], network: str) -> Iterator[tuple[str, tuple[
             yield rule, (port[1], owner[2])
 
 
-def _chains(network: str) -> tuple[str, str]:
+def _get_chain_names(network: str) -> tuple[str, str]:
     """The names of the chains of a network: for what leaves it, and for ports that lead into it."""
     part = sha512(network.encode()).hexdigest().upper()[:_HASH_LENGTH]
     return f"NETAVARK-{part}", f"NETAVARK-DN-{part}"
 
 
-def _delete(rules: Collection[str]) -> None:
+def _delete_rules(rules: Collection[str]) -> None:
     """Delete rules as in a list, all or none; what begins with another command than -A is carried out as it is."""
     restore = shutil.which("iptables-restore", path=_PATH)
     if not rules or restore is None:
         return
     lines = [f"-D{rule[2:]}" if rule.startswith("-A ") else rule for rule in rules]
     with suppress(OSError, subprocess.TimeoutExpired):
-        _run([restore, "-w", "--noflush"], "\n".join(["*nat", *lines, "COMMIT", ""]))
+        _run_command([restore, "-w", "--noflush"], "\n".join(["*nat", *lines, "COMMIT", ""]))
 
 
-def _run(command: list[str], text: str = "") -> str:
+def _run_command(command: list[str], text: str = "") -> str:
     done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, text=True, input=text)
     return done.stdout

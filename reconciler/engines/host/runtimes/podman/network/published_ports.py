@@ -68,7 +68,7 @@ class PublishedPorts:
         bound = self._sockets[sandbox] = []
         for port in ports:
             try:
-                bound.append(_bind(port))
+                bound.append(_bind_port(port))
             except OSError as error:
                 self.release(sandbox)
                 message = f"the port {port} of this host cannot be used: {error.strerror}"
@@ -84,17 +84,17 @@ class PublishedPorts:
     def release(self, sandbox: ContainerId) -> None:
         """Lead nothing to a sandbox after the next ``write``, and let others have its ports."""
         self._targets.pop(sandbox, None)
-        for each in self._sockets.pop(sandbox, ()):
-            each.close()
+        for listener in self._sockets.pop(sandbox, ()):
+            listener.close()
 
     async def write(self) -> None:
         """Make the table what it has to be; those that wait have it written together. Raises EngineError."""
         async with self._writing:
-            wanted = {port: target for ports in self._targets.values() for port, target in ports.items()}
-            if self._bridge and wanted != self._written:
+            targets = {port: target for ports in self._targets.values() for port, target in ports.items()}
+            if self._bridge and targets != self._written:
                 before, self._written = self._written, None
-                await asyncio.to_thread(self._apply, before, wanted)
-                self._written = wanted
+                await asyncio.to_thread(self._apply, before, targets)
+                self._written = targets
 
     async def restore(self) -> None:
         """Write the table again: whoever loads a firewall may have flushed it. Raises EngineError."""
@@ -114,14 +114,14 @@ class PublishedPorts:
             lines = [f"add table ip {self._table}", f"delete table ip {self._table}"]
             await asyncio.to_thread(run_nft, lines, _FAILURE)
 
-    def _apply(self, before: Mapping[int, str] | None, wanted: Mapping[int, str]) -> None:
+    def _apply(self, before: Mapping[int, str] | None, targets: Mapping[int, str]) -> None:
         if before is not None:
             with suppress(EngineError):
-                lines = [*self._delete(before.items() - wanted.items()), *self._add(wanted.items() - before.items())]
+                lines = [*self._delete(before.items() - targets.items()), *self._add(targets.items() - before.items())]
                 run_nft(lines, _FAILURE)
                 return
         frame = _FRAME.format(table=self._table, bridge=self._bridge)
-        run_nft([*frame.splitlines(), *self._add(wanted.items())], _FAILURE)
+        run_nft([*frame.splitlines(), *self._add(targets.items())], _FAILURE)
 
     def _add(self, targets: Collection[tuple[int, str]]) -> Iterator[str]:
         if targets:
@@ -134,12 +134,12 @@ class PublishedPorts:
             yield f"delete element ip {self._table} ports {{ {elements} }}"
 
 
-def _bind(port: int) -> socket.socket:
+def _bind_port(port: int) -> socket.socket:
     """A socket that occupies ``port`` and does not listen. Raises OSError."""
-    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        made.bind((_HOST, port))
+        listener.bind((_HOST, port))
     except OSError:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener

@@ -12,8 +12,8 @@ from contextlib import suppress
 from ipaddress import IPv4Network
 from typing import Any
 
-from reconciler.engines.host.runtimes.podman.api.answers import Inspected, NetworkInfo, PodmanError, read
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, segment
+from reconciler.engines.host.runtimes.podman.api.answers import Inspected, NetworkInfo, PodmanError, decode_answer
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, encode_segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import LOCATION, OWNER, PodmanLabels
 from reconciler.engines.host.runtimes.podman.network.firewall import Firewall
@@ -63,42 +63,42 @@ class SandboxMaker:
     async def make(self, launch: ContainerStart) -> Inspected:
         """Start the sandbox of the replica that ``launch`` belongs to. Raises EngineError."""
         image = await self._provide()
-        place = sandbox_place(launch)
+        container_id = sandbox_place(launch)
         if self._ports.active:
-            self._ports.occupy(place, launch.replica_ports.values())
+            self._ports.occupy(container_id, launch.replica_ports.values())
         try:
             return await self._start(launch, image)
         except BaseException:
-            self._ports.release(place)
+            self._ports.release(container_id)
             raise
 
     async def publish(self, launch: ContainerStart, address: str) -> None:
         """Let a sandbox have connections, and lead the replica's ports to it, unless Podman did. Raises EngineError."""
-        place = sandbox_place(launch)
+        container_id = sandbox_place(launch)
         if self._firewall.active and address:
-            self._firewall.admit(place, address)
+            self._firewall.admit(container_id, address)
         if self._ports.active and address:
-            self._ports.lead(place, launch.replica_ports, address)
+            self._ports.lead(container_id, launch.replica_ports, address)
         await asyncio.gather(self._ports.write(), self._firewall.write())
 
-    async def adopt(self, found: Iterable[Tracked]) -> None:
-        """Lead the ports of running sandboxes among ``found`` to them, as before. Raises PodmanError."""
-        sandboxes = [each for each in found if each.network.address and not each.running.place.container]
+    async def adopt(self, trackeds: Iterable[Tracked]) -> None:
+        """Lead the ports of running sandboxes among ``trackeds`` to them, as before. Raises PodmanError."""
+        sandboxes = [tracked for tracked in trackeds if tracked.network.address and not tracked.running.place.container]
         if not sandboxes or not self._capabilities.publishes_ports:
             return
-        for each in sandboxes:
+        for sandbox in sandboxes:
             with suppress(EngineError):
                 # The monitor of a sandbox whose ports Podman published occupies them itself.
-                self._ports.occupy(each.running.place, each.labelled.ports.values())
-            self._ports.lead(each.running.place, each.labelled.ports, each.network.address)
-            self._firewall.admit(each.running.place, each.network.address)
+                self._ports.occupy(sandbox.running.place, sandbox.labelled.ports.values())
+            self._ports.lead(sandbox.running.place, sandbox.labelled.ports, sandbox.network.address)
+            self._firewall.admit(sandbox.running.place, sandbox.network.address)
         await self._open_ports()
 
     async def _start(self, launch: ContainerStart, image: str) -> Inspected:
         try:
             return await self._run(launch, image)
         except PodmanError as error:
-            if not any(each in str(error) for each in _LACKING):
+            if not any(text in str(error) for text in _LACKING):
                 raise
         # Somebody has removed the image or the network since.
         self._image = ""
@@ -122,20 +122,20 @@ class SandboxMaker:
         """The reference of the image; image and network exist. Raises EngineError."""
         async with self._making:
             if not self._image:
-                made = await asyncio.to_thread(pause_image, self._capabilities.architecture, BLOCKED_PORTS)
-                if made is None:
+                image = await asyncio.to_thread(pause_image, self._capabilities.architecture, BLOCKED_PORTS)
+                if image is None:
                     message = "no program for sandboxes: install catatonit, which Podman recommends"
                     raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE)
-                await self._load(made)
+                await self._load(image)
                 await self._make_network()
                 if self._capabilities.publishes_ports:
                     await self._open_ports()
-                self._image = made.reference
+                self._image = image.reference
         return self._image
 
-    async def _load(self, made: PauseImage) -> None:
-        if not await self._exists(f"images/{segment(made.reference)}"):
-            await self._client.send(Request("POST", "images/load", body=made.archive), safe=True)
+    async def _load(self, image: PauseImage) -> None:
+        if not await self._exists(f"images/{encode_segment(image.reference)}"):
+            await self._client.send(Request("POST", "images/load", body=image.archive), safe=True)
 
     async def _make_network(self) -> None:
         body: dict[str, Any] = {
@@ -146,7 +146,7 @@ class SandboxMaker:
             "labels": {OWNER: self._labels.owner, LOCATION: self._labels.location},
         }
         for attempt in range(_ATTEMPTS):
-            if await self._exists(f"networks/{segment(self._labels.network)}"):
+            if await self._exists(f"networks/{encode_segment(self._labels.network)}"):
                 return
             try:
                 await self._create_network(body)
@@ -157,9 +157,9 @@ class SandboxMaker:
 
     async def _create_network(self, body: dict[str, Any]) -> None:
         """Create a network with more addresses than Podman would give it, near those. Raises PodmanError."""
-        chosen = read(await self._client.post("networks/create", body), NetworkInfo)
-        for wider in _wider([each.subnet for each in chosen.subnets or ()]):
-            await self._client.delete(f"networks/{segment(self._labels.network)}")
+        chosen = decode_answer(await self._client.post("networks/create", body), NetworkInfo)
+        for wider in _list_wider_subnets([subnet.subnet for subnet in chosen.subnets or ()]):
+            await self._client.delete(f"networks/{encode_segment(self._labels.network)}")
             try:
                 await self._client.post("networks/create", body | {"subnets": [{"subnet": wider}]})
             except PodmanError as error:
@@ -174,11 +174,13 @@ class SandboxMaker:
 
         If the kernel refuses the ports, Podman publishes them.
         """
-        found = read(await self._client.get(f"networks/{segment(self._labels.network)}/json"), NetworkInfo)
+        network_info = decode_answer(
+            await self._client.get(f"networks/{encode_segment(self._labels.network)}/json"), NetworkInfo
+        )
         with suppress(EngineError):
-            await self._ports.open(found.network_interface)
+            await self._ports.open(network_info.network_interface)
         # Without the table no sandbox starts: it would reach everything.
-        await self._firewall.open(found.network_interface)
+        await self._firewall.open(network_info.network_interface)
 
     async def _exists(self, path: str) -> bool:
         try:
@@ -190,13 +192,13 @@ class SandboxMaker:
         return True
 
 
-def _wider(subnets: Sequence[str]) -> Iterator[str]:
+def _list_wider_subnets(subnets: Sequence[str]) -> Iterator[str]:
     """Networks to try in place of the one with ``subnets`` that Podman has chosen; none in place of an unusual one."""
-    found = [IPv4Network(each) for each in subnets if ":" not in each]
-    if len(subnets) != 1 or not any(each.subnet_of(pool) for each in found for pool in _POOLS):
+    networks = [IPv4Network(subnet) for subnet in subnets if ":" not in subnet]
+    if len(subnets) != 1 or not any(network.subnet_of(pool) for network in networks for pool in _POOLS):
         return
-    first = int(found[0].network_address) >> (32 - _WIDTH)
-    for number in range(first, first + _TRIES if found[0].prefixlen > _WIDTH else first):
+    first = int(networks[0].network_address) >> (32 - _WIDTH)
+    for number in range(first, first + _TRIES if networks[0].prefixlen > _WIDTH else first):
         wider = IPv4Network((number << (32 - _WIDTH), _WIDTH))
-        if any(wider.subnet_of(each) for each in _POOLS):
+        if any(wider.subnet_of(network) for network in _POOLS):
             yield str(wider)

@@ -44,7 +44,7 @@ _kernel = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def mapped(mounts: tuple[Mount, ...], folder: Path, pid: int, podman: int = 0) -> Iterator[tuple[Mount, ...]]:
+def map_mounts(mounts: tuple[Mount, ...], folder: Path, pid: int, podman: int = 0) -> Iterator[tuple[Mount, ...]]:
     """``mounts``, those to write to through mounts below ``folder`` for the user namespace of the process ``pid``.
 
     These mounts end with the block. ``podman`` is a process of the mount namespace of Podman, 0 if it is that of this
@@ -59,8 +59,10 @@ def mapped(mounts: tuple[Mount, ...], folder: Path, pid: int, podman: int = 0) -
         raise
     try:
         yield tuple(
-            each if each.read_only else replace(each, source=_mount(each.source, top / str(number), namespace, podman))
-            for number, each in enumerate(mounts)
+            mount
+            if mount.read_only
+            else replace(mount, source=_mount_mapped_tree(mount.source, top / str(number), namespace, podman))
+            for number, mount in enumerate(mounts)
         )
     finally:
         os.close(namespace)
@@ -71,14 +73,14 @@ def unmount_mapped(folder: Path, podman: int, name: str = "*") -> None:
     """End the mounts below ``folder``, those of all starts or of one; containers that run keep theirs. Blocks.
 
     Nothing but mount points and empty directories is ever removed there: below may be volumes. ``podman`` is as in
-    ``mapped``.
+    ``map_mounts``.
     """
     tops = list(list_paths(folder, name))
     for path in [*list_paths(folder, f"{name}/*"), *tops]:
         _kernel.umount2(os.fsencode(path), _DETACH_NOFOLLOW)
         if podman and path not in tops:
             with suppress(OSError, subprocess.SubprocessError):
-                _run_there(podman, [_tool("umount"), "--lazy", "--no-canonicalize", str(path)])
+                _run_there(podman, [_find_tool("umount"), "--lazy", "--no-canonicalize", str(path)])
         with suppress(OSError):
             path.rmdir() if path.is_dir() else path.unlink()
 
@@ -90,10 +92,10 @@ def lacks_for_namespaces(*, mounts: bool) -> str:
     that is confined, unlike Podman, cannot know.
     """
     try:
-        with _namespace() as namespace:
+        with _create_trial_namespace() as namespace:
             if not mounts:
                 return ""
-            command = [_tool("nsenter"), f"--user=/proc/self/fd/{namespace}", *_TRIAL]
+            command = [_find_tool("nsenter"), f"--user=/proc/self/fd/{namespace}", *_TRIAL]
             done = subprocess.run(
                 command, capture_output=True, check=False, timeout=_SECONDS, text=True, pass_fds=[namespace]
             )
@@ -108,16 +110,16 @@ def lacks_for_namespaces(*, mounts: bool) -> str:
 def lacks_for_mapped_mounts(folder: Path, podman: int = 0) -> str:
     """Why what is in ``folder`` cannot be mounted for a user namespace; "" if it can. Nothing is mounted. Blocks.
 
-    ``podman`` is as in ``mapped``.
+    ``podman`` is as in ``map_mounts``.
     """
     try:
-        with _namespace() as namespace:
-            os.close(_clone(folder, namespace))
+        with _create_trial_namespace() as namespace:
+            os.close(_clone_mount_tree(folder, namespace))
     except (OSError, subprocess.SubprocessError) as error:
         return f"the file system of {folder} has no idmapped mounts ({error})"
     try:
         own = f"{folder.stat().st_dev}:{folder.stat().st_ino}\n"
-        same = not podman or _run_there(podman, [_tool("stat"), "--format=%d:%i", str(folder)]) == own
+        same = not podman or _run_there(podman, [_find_tool("stat"), "--format=%d:%i", str(folder)]) == own
     except (OSError, subprocess.SubprocessError):
         same = False
     return "" if same else "this daemon cannot mount them where Podman sees them"
@@ -125,7 +127,7 @@ def lacks_for_mapped_mounts(folder: Path, podman: int = 0) -> str:
 
 def _run_there(podman: int, command: Sequence[str], descriptor: int | None = None) -> str:
     """The output of a program in the mount namespace of the process ``podman``. Raises OSError, SubprocessError."""
-    whole = [_tool("nsenter"), f"--mount=/proc/{podman}/ns/mnt", *command]
+    whole = [_find_tool("nsenter"), f"--mount=/proc/{podman}/ns/mnt", *command]
     inherited = [descriptor] if descriptor is not None else []
     done = subprocess.run(
         whole,
@@ -139,17 +141,19 @@ def _run_there(podman: int, command: Sequence[str], descriptor: int | None = Non
     return done.stdout
 
 
-def _mount(source: Path, target: Path, namespace: int, podman: int) -> Path:
+def _mount_mapped_tree(source: Path, target: Path, namespace: int, podman: int) -> Path:
     if source.is_dir():
         target.mkdir(mode=0o700)
     else:
         target.touch(mode=0o600)
-    tree = _clone(source, namespace)
+    tree = _clone_mount_tree(source, namespace)
     try:
         if podman:
             _run_there(podman, [sys.executable, "-I", "-S", "-c", _MOVER, str(tree), str(target)], tree)
         else:
-            _check(_kernel.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_EMPTY_PATH), target)
+            _check_syscall_result(
+                _kernel.syscall(_MOVE_MOUNT, tree, b"", _HERE, os.fsencode(target), _FROM_EMPTY_PATH), target
+            )
     except subprocess.SubprocessError as error:
         raise OSError(0, f"it cannot be mounted where Podman sees it: {error}", str(source)) from None
     finally:
@@ -157,25 +161,27 @@ def _mount(source: Path, target: Path, namespace: int, podman: int) -> Path:
     return target
 
 
-def _clone(source: Path, namespace: int) -> int:
+def _clone_mount_tree(source: Path, namespace: int) -> int:
     """A mount of ``source`` that is nowhere yet, with the ids of a user namespace. Raises OSError."""
     path = os.fsencode(source)
-    tree = int(_check(_kernel.syscall(_OPEN_TREE, _HERE, path, _CLONE | _NOFOLLOW | os.O_CLOEXEC), source))
+    tree = int(
+        _check_syscall_result(_kernel.syscall(_OPEN_TREE, _HERE, path, _CLONE | _NOFOLLOW | os.O_CLOEXEC), source)
+    )
     try:
         attributes = struct.pack("=4Q", _NOSUID_NODEV | _IDMAP, 0, _PRIVATE, namespace)
         done = _kernel.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH, attributes, ctypes.c_size_t(len(attributes)))
-        _check(done, source)
+        _check_syscall_result(done, source)
     except OSError:
         os.close(tree)
         raise
     return tree
 
 
-def _tool(name: str) -> str:
+def _find_tool(name: str) -> str:
     return shutil.which(name, path=_PATH) or name
 
 
-def _check(result: int, path: Path) -> int:
+def _check_syscall_result(result: int, path: Path) -> int:
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code), str(path))
@@ -183,9 +189,9 @@ def _check(result: int, path: Path) -> int:
 
 
 @contextmanager
-def _namespace() -> Iterator[int]:
+def _create_trial_namespace() -> Iterator[int]:
     """A user namespace for a trial, which ends with the block. Raises OSError and SubprocessError."""
-    command = [_tool("unshare"), "--user", "cat"]
+    command = [_find_tool("unshare"), "--user", "cat"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         assert program.stdin is not None
         assert program.stdout is not None

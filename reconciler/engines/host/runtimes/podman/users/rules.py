@@ -37,20 +37,20 @@ def id_range(owner: str, first: int | None) -> IdRange:
     return IdRange(first if first is not None else FIRST + int(owner, 16) % _RANGES * IDS)
 
 
-def lacks_for_users(wanted: WorkloadSpec, known: Capabilities) -> str:
-    """Why containers of ``wanted`` are in no user namespace, although no setting denies it; "" if they are in one."""
-    if wanted.host_users or known.rootless:
+def lacks_for_users(spec: WorkloadSpec, capabilities: Capabilities) -> str:
+    """Why containers of ``spec`` are in no user namespace, although no setting denies it; "" if they are in one."""
+    if spec.host_users or capabilities.rootless:
         return ""
-    if known.lacks_for_namespaces:
-        return known.lacks_for_namespaces
-    if wanted.writes_volumes and known.lacks_for_mapped_mounts:
-        return f"its volumes need one for their owners, and {known.lacks_for_mapped_mounts}"
+    if capabilities.lacks_for_namespaces:
+        return capabilities.lacks_for_namespaces
+    if spec.writes_volumes and capabilities.lacks_for_mapped_mounts:
+        return f"its volumes need one for their owners, and {capabilities.lacks_for_mapped_mounts}"
     return ""
 
 
-def has_namespace(wanted: WorkloadSpec, known: Capabilities) -> bool:
-    """Whether new containers of ``wanted`` get a user namespace of their replica."""
-    return not (wanted.host_users or known.rootless or lacks_for_users(wanted, known))
+def has_namespace(spec: WorkloadSpec, capabilities: Capabilities) -> bool:
+    """Whether new containers of ``spec`` get a user namespace of their replica."""
+    return not (spec.host_users or capabilities.rootless or lacks_for_users(spec, capabilities))
 
 
 def check_users(settings: Settings, proc: Path, etc: Path = Path("/etc")) -> Iterator[HostProblem]:
@@ -58,10 +58,10 @@ def check_users(settings: Settings, proc: Path, etc: Path = Path("/etc")) -> Ite
     chosen = settings.podman.user_namespaces
     if chosen.mode == "host":
         return
-    if _number(proc / "sys/user/max_user_namespaces") == 0:
+    if _read_number(proc / "sys/user/max_user_namespaces") == 0:
         advice = "sysctl user.max_user_namespaces=10000, or set podman.userNamespaces.mode to host"
         yield HostProblem("this host allows no user namespaces: root of a container is root of this host", advice)
-    instances = _number(proc / "sys/fs/inotify/max_user_instances")
+    instances = _read_number(proc / "sys/fs/inotify/max_user_instances")
     if instances is not None and instances < _FEW_INSTANCES:
         message = f"all containers in user namespaces share {instances} inotify instances with root"
         advice = f"sysctl fs.inotify.max_user_instances={_ENOUGH_INSTANCES}, in a file below /etc/sysctl.d to keep it"
@@ -69,13 +69,13 @@ def check_users(settings: Settings, proc: Path, etc: Path = Path("/etc")) -> Ite
     for location, bound in sorted(settings.locations.items()):
         if bound.engine == ENGINE and bound.runtime in ("podman", "auto"):
             owner = labels_of(find_directory(settings.state, location), location).owner
-            yield from _conflicts(location, id_range(owner, chosen.first_id), etc)
+            yield from _check_id_conflicts(location, id_range(owner, chosen.first_id), etc)
 
 
-def _conflicts(location: str, ids: IdRange, etc: Path) -> Iterator[HostProblem]:
+def _check_id_conflicts(location: str, ids: IdRange, etc: Path) -> Iterator[HostProblem]:
     """Who else has ids that the containers of a location use."""
-    names = [f"the user {each.pw_name}" for each in pwd.getpwall() if ids.overlaps(each.pw_uid, 1)]
-    names += [f"the group {each.gr_name}" for each in grp.getgrall() if ids.overlaps(each.gr_gid, 1)]
+    names = [f"the user {passwd.pw_name}" for passwd in pwd.getpwall() if ids.overlaps(passwd.pw_uid, 1)]
+    names += [f"the group {group.gr_name}" for group in grp.getgrall() if ids.overlaps(group.gr_gid, 1)]
     for path in (etc / "subuid", etc / "subgid"):
         lines = list(_subordinate_ids(path))
         others = (name for name, own in lines if name != _RESERVED_FOR and ids.overlaps(own.first, own.count))
@@ -99,11 +99,11 @@ def _subordinate_ids(path: Path) -> Iterator[tuple[str, IdRange]]:
         return
     for line in lines:
         name, *numbers = line.strip().split(":")
-        if len(numbers) == 2 and all(each.isdecimal() for each in numbers):
+        if len(numbers) == 2 and all(number.isdecimal() for number in numbers):
             yield name, IdRange(int(numbers[0]), int(numbers[1]))
 
 
-def _number(path: Path) -> int | None:
+def _read_number(path: Path) -> int | None:
     try:
         return int(path.read_text(encoding="ascii"))
     except (OSError, ValueError):
