@@ -93,11 +93,11 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
         return path
 
 
-def host_secret_directories(settings: Settings) -> set[Path]:
+def list_host_directories(settings: Settings) -> set[Path]:
     """The directories with all that manifests may refer to, of every source."""
     permissions = [HostSecretDirectory.of(settings, source) for source in settings.sources]
-    own = {each.directory for each in permissions if each.directory is not None}
-    return own | {Path(each.credentials) for each in permissions if each.credentials and each.allowed != ()}
+    own = {granted.directory for granted in permissions if granted.directory is not None}
+    return own | {Path(granted.credentials) for granted in permissions if granted.credentials and granted.allowed != ()}
 
 
 def read_private_file(path: Path, name: str) -> str:
