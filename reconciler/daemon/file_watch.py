@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -128,13 +128,19 @@ class _Follower:
         former, self._versions = self._versions, {path: _read_version(path) for path in self.watched.list_files()}
         return self._versions != former
 
-    def handle_events(self, paths: Collection[str]) -> bool:
+    def handle_events(self, paths: Set[str]) -> bool:
         """Return whether a file changed, after events of ``paths`` in a directory of it.
 
         An event of a file itself always counts: its version stays the same if it is written twice within a tick.
         """
-        is_named = any(str(path) in paths for path in self._versions)
-        return self.find_change() or is_named
+        named = [path for path in self._versions if str(path) in paths]
+        self._versions |= {path: _read_version(path) for path in named}
+        # Who writes the same file again and again does not cost a look at all others each time.
+        return bool(named) or self.find_change()
+
+    def are_files(self, paths: Set[str]) -> bool:
+        """Whether ``paths`` are files that are compared, so that their events are of no directory."""
+        return paths <= {str(path) for path in self._versions}
 
     def recheck(self) -> bool:
         """Return whether a file changed without an event, as far as a cheap look shows it."""
@@ -216,13 +222,14 @@ class FileWatch:
                 else:
                     are_others = self._recheck()
 
-    def _handle_events(self, paths: Collection[str], changed: Set[_Identity | None]) -> bool:
+    def _handle_events(self, paths: Set[str], changed: Set[_Identity | None]) -> bool:
         """Compare files in the directories ``changed``; return whether other directories exist than before."""
         concerned = [it for it in self._followers if not changed.isdisjoint(it.directories)]
         for follower in concerned:
             if follower.handle_events(paths):
                 self._call(follower)
-        return sum(follower.list_directories() for follower in concerned) > 0  # every one, unlike any()
+        others = [follower for follower in concerned if not follower.are_files(paths)]
+        return sum(follower.list_directories() for follower in others) > 0  # every one, unlike any()
 
     def _recheck(self) -> bool:
         """Compare what can have changed without an event; return whether other directories exist than before."""
