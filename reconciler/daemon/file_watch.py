@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -49,7 +49,7 @@ class _Version(NamedTuple):
     changed: int
 
 
-class Watched(NamedTuple):
+class WatchedFiles(NamedTuple):
     """Files whose change causes ``call`` on the event loop; the kernel watches the directories that have them.
 
     Both lists are of absolute paths, and may name what does not exist. A change of another file in these directories
@@ -61,24 +61,24 @@ class Watched(NamedTuple):
     call: Callable[[], None]
 
 
-def watched_ref(directory: Path, ref: str, call: Callable[[], None]) -> Watched:
+def watch_ref(directory: Path, ref: str, call: Callable[[], None]) -> WatchedFiles:
     """The ref ``ref`` of the Git directory ``directory``, loose or packed; no other ref, and no object."""
     directory = directory.absolute()
     above = [directory, *(directory / parent for parent in Path(ref).parents if parent.name), directory / "reftable"]
     files = [directory / ref, directory / "packed-refs", directory / "reftable" / "tables.list"]
-    return Watched(lambda: above, lambda: files, call)
+    return WatchedFiles(lambda: above, lambda: files, call)
 
 
-def watched_file(file: Path, call: Callable[[], None]) -> Watched:
+def watch_file(file: Path, call: Callable[[], None]) -> WatchedFiles:
     """One file, and the file that it links to."""
     file = file.absolute()
-    return Watched(lambda: [link.parent for link in _follow_links(file)], lambda: [file], call)
+    return WatchedFiles(lambda: [link.parent for link in _follow_links(file)], lambda: [file], call)
 
 
-def watched_tree(directory: Path, call: Callable[[], None]) -> Watched:
+def watch_tree(directory: Path, call: Callable[[], None]) -> WatchedFiles:
     """All files below ``directory``, and the files that they link to."""
     directory = directory.absolute()
-    return Watched(lambda: _directories_below(directory), lambda: _files_below(directory), call)
+    return WatchedFiles(lambda: _list_directories(directory), lambda: _list_files(directory), call)
 
 
 class _Pace:
@@ -101,9 +101,9 @@ class _Pace:
 
 
 class _Follower:
-    """One ``Watched`` as it was seen last."""
+    """One ``WatchedFiles`` as it was seen last."""
 
-    def __init__(self, watched: Watched) -> None:
+    def __init__(self, watched: WatchedFiles) -> None:
         self.watched = watched
         self.directories: dict[_Identity, str] = {}
         self._times: dict[_Identity, int] = {}
@@ -116,25 +116,31 @@ class _Follower:
         former, self.directories, self._times = self.directories, {}, {}
         for path in self.watched.list_directories():
             with suppress(OSError, UnicodeEncodeError):
-                stat, name = path.stat(), str(path)
+                status, name = path.stat(), str(path)
                 name.encode()  # watchfiles takes no other name
-                self._times[stat.st_dev, stat.st_ino] = stat.st_mtime_ns
+                self._times[status.st_dev, status.st_ino] = status.st_mtime_ns
                 if os.access(path, os.R_OK):  # one that cannot be watched would end the watch of the others
-                    self.directories.setdefault((stat.st_dev, stat.st_ino), name)
+                    self.directories.setdefault((status.st_dev, status.st_ino), name)
         return self.directories.keys() != former.keys()
 
     def find_change(self) -> bool:
         """Read the versions of the files; return whether one is another than before."""
-        former, self._versions = self._versions, {path: _get_file_version(path) for path in self.watched.list_files()}
+        former, self._versions = self._versions, {path: _read_version(path) for path in self.watched.list_files()}
         return self._versions != former
 
-    def handle_events(self, paths: Collection[str]) -> bool:
+    def handle_events(self, paths: Set[str]) -> bool:
         """Return whether a file changed, after events of ``paths`` in a directory of it.
 
         An event of a file itself always counts: its version stays the same if it is written twice within a tick.
         """
-        is_named = any(str(path) in paths for path in self._versions)
-        return self.find_change() or is_named
+        named = [path for path in self._versions if str(path) in paths]
+        self._versions |= {path: _read_version(path) for path in named}
+        # Who writes the same file again and again does not cost a look at all others each time.
+        return bool(named) or self.find_change()
+
+    def are_files(self, paths: Set[str]) -> bool:
+        """Whether ``paths`` are files that are compared, so that their events are of no directory."""
+        return paths <= {str(path) for path in self._versions}
 
     def recheck(self) -> bool:
         """Return whether a file changed without an event, as far as a cheap look shows it."""
@@ -153,10 +159,10 @@ class FileWatch:
         self._has_failed = False
         self._followers: list[_Follower] = []
 
-    async def open(self, watched: Sequence[Watched]) -> None:
+    async def open(self, watched: Sequence[WatchedFiles]) -> None:
         """Watch for changes from now on; their calls are made on this event loop."""
         self._loop = asyncio.get_running_loop()
-        self._followers = await asyncio.to_thread(lambda: [_Follower(one) for one in watched])
+        self._followers = await asyncio.to_thread(lambda: [_Follower(files) for files in watched])
         self._thread.start()
 
     def close(self) -> None:
@@ -187,7 +193,9 @@ class FileWatch:
 
     def _watch(self) -> None:
         """Watch the directories that exist, until others do. Raises OSError and WatchfilesRustInternalError."""
-        directories = {identity: path for one in self._followers for identity, path in one.directories.items()}
+        directories = {
+            identity: path for follower in self._followers for identity, path in follower.directories.items()
+        }
         if not directories:
             self._compare_for(RECHECK_SECONDS)
             return
@@ -214,19 +222,20 @@ class FileWatch:
                 else:
                     are_others = self._recheck()
 
-    def _handle_events(self, paths: Collection[str], changed: Set[_Identity | None]) -> bool:
+    def _handle_events(self, paths: Set[str], changed: Set[_Identity | None]) -> bool:
         """Compare files in the directories ``changed``; return whether other directories exist than before."""
-        concerned = [one for one in self._followers if not changed.isdisjoint(one.directories)]
+        concerned = [it for it in self._followers if not changed.isdisjoint(it.directories)]
         for follower in concerned:
             if follower.handle_events(paths):
                 self._call(follower)
-        return sum(follower.list_directories() for follower in concerned) > 0  # every one, unlike any()
+        others = [follower for follower in concerned if not follower.are_files(paths)]
+        return sum(follower.list_directories() for follower in others) > 0  # every one, unlike any()
 
     def _recheck(self) -> bool:
         """Compare what can have changed without an event; return whether other directories exist than before."""
-        before = [one.directories.keys() for one in self._followers]
+        before = [follower.directories.keys() for follower in self._followers]
         self._compare(_Follower.recheck)
-        return before != [one.directories.keys() for one in self._followers]
+        return before != [follower.directories.keys() for follower in self._followers]
 
     def _compare(self, find_change: Callable[[_Follower], bool]) -> None:
         for follower in self._followers:
@@ -260,13 +269,13 @@ class FileWatch:
         )
 
 
-def _get_file_version(path: Path) -> _Version | None:
+def _read_version(path: Path) -> _Version | None:
     """The version of a file; None if there is none."""
     try:
-        stat = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return _Version(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    return _Version(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _follow_links(file: Path) -> Iterator[Path]:
@@ -279,14 +288,14 @@ def _follow_links(file: Path) -> Iterator[Path]:
             return
 
 
-def _directories_below(directory: Path) -> Iterator[Path]:
+def _list_directories(directory: Path) -> Iterator[Path]:
     for count, (folder, _, _) in enumerate(os.walk(directory)):
         if count >= _MOST_DIRECTORIES:
             return
         yield Path(folder)
 
 
-def _files_below(directory: Path) -> Iterator[Path]:
+def _list_files(directory: Path) -> Iterator[Path]:
     files = (Path(folder, name) for folder, _, names in os.walk(directory) for name in sorted(names))
     for _, file in zip(range(_MOST_FILES), files, strict=False):
         yield file

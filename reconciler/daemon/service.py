@@ -13,7 +13,7 @@ from reconciler import logs, tracing
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock, SystemClock
 from reconciler.daemon.api_process import ApiProcess
-from reconciler.daemon.file_watch import FileWatch, Watched, watched_file, watched_ref, watched_tree
+from reconciler.daemon.file_watch import FileWatch, WatchedFiles, watch_file, watch_ref, watch_tree
 from reconciler.daemon.lock import StateLock
 from reconciler.daemon.loop import SIGHUP, Daemon
 from reconciler.daemon.measurements import collect_measurements
@@ -27,7 +27,7 @@ from reconciler.errors import SourceError, StateLostError
 from reconciler.logs import log
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
-from reconciler.secrets.host_files import host_secret_directories
+from reconciler.secrets.host_files import list_host_directories
 from reconciler.settings import Settings
 from reconciler.source.signing import check_signing_key
 from reconciler.source.url import wanted_ref
@@ -109,11 +109,11 @@ class Service:
     def _make_daemon(self, runner: Runner) -> Daemon:
         return Daemon(runner, self._clock, SchedulerTimers(), self._notifier, self._over, self._is_state_lost)
 
-    def _list_settings(self) -> Iterator[Watched]:
+    def _list_settings(self) -> Iterator[WatchedFiles]:
         if self._reload is not None:
             # It may have changed before it is watched.
             self._on_settings_event()
-            yield watched_file(self._reload.file, self._on_settings_event)
+            yield watch_file(self._reload.file, self._on_settings_event)
 
     def _on_settings_event(self) -> None:
         if self._reload is not None:
@@ -186,7 +186,7 @@ def _on_loop_error(_loop: asyncio.AbstractEventLoop, context: dict[str, Any]) ->
         log().warning("event_loop", message=str(context.get("message", "")))
 
 
-def _list_watched(daemon: Daemon) -> Iterator[Watched]:
+def _list_watched(daemon: Daemon) -> Iterator[WatchedFiles]:
     """What can change without a commit that is pushed elsewhere, and the wake-ups for it; polls go on.
 
     The ref of a source on this host counts at once. Other files count once nobody writes them any more.
@@ -201,16 +201,16 @@ def _list_watched(daemon: Daemon) -> Iterator[Watched]:
         except SourceError as error:
             log().warning("watch_failed", source=name, message=str(error))
             continue
-        yield watched_ref(directory, wanted_ref(line.source.settings), partial(wakes.add, name, "ref"))
+        yield watch_ref(directory, wanted_ref(line.source.settings), partial(wakes.add, name, "ref"))
     check_secrets = partial(timers.after, "secrets", QUIET_SECONDS, partial(wakes.add, DRIFT, "secret"))
     if settings.drift.interval:
-        for directory in sorted(host_secret_directories(settings)):
-            yield watched_tree(directory, check_secrets)
+        for directory in sorted(list_host_directories(settings)):
+            yield watch_tree(directory, check_secrets)
         if settings.secrets.identity is not None:
-            yield watched_file(settings.secrets.identity, check_secrets)
+            yield watch_file(settings.secrets.identity, check_secrets)
     read_certificates = partial(
         timers.after, "certificates", QUIET_SECONDS, partial(wakes.add, CERTIFICATES, "changed")
     )
-    ingresses = [bound.ingress for bound in settings.locations.values() if bound.ingress is not None]
+    ingresses = [location.ingress for location in settings.locations.values() if location.ingress is not None]
     for directory in sorted({ingress.certificates for ingress in ingresses if ingress.certificates is not None}):
-        yield watched_tree(directory, read_certificates)
+        yield watch_tree(directory, read_certificates)

@@ -93,15 +93,11 @@ class HostSecretDirectory(msgspec.Struct, frozen=True):
         return path
 
 
-def host_secret_directories(settings: Settings) -> set[Path]:
+def list_host_directories(settings: Settings) -> set[Path]:
     """The directories with all that manifests may refer to, of every source."""
     permissions = [HostSecretDirectory.of(settings, source) for source in settings.sources]
-    own = {permission.directory for permission in permissions if permission.directory is not None}
-    return own | {
-        Path(permission.credentials)
-        for permission in permissions
-        if permission.credentials and permission.allowed != ()
-    }
+    own = {granted.directory for granted in permissions if granted.directory is not None}
+    return own | {Path(granted.credentials) for granted in permissions if granted.credentials and granted.allowed != ()}
 
 
 def read_private_file(path: Path, name: str) -> str:

@@ -18,12 +18,12 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.daemon import file_watch
-from reconciler.daemon.file_watch import FileWatch, Watched, watched_file, watched_ref, watched_tree
+from reconciler.daemon.file_watch import FileWatch, WatchedFiles, watch_file, watch_ref, watch_tree
 from tests.support.programs import only_root, tool
 
 MAIN = "refs/heads/main"
 
-MakeWatched = Callable[[Callable[[], None]], Watched]
+MakeWatchedFiles = Callable[[Callable[[], None]], WatchedFiles]
 
 
 def git(directory: Path, *words: str) -> str:
@@ -45,7 +45,7 @@ def commit_to(repository: Path, ref: str = MAIN) -> None:
 
 
 @asynccontextmanager
-async def watching(*makers: MakeWatched) -> AsyncIterator[list[int]]:
+async def watching(*makers: MakeWatchedFiles) -> AsyncIterator[list[int]]:
     """A watch; yields the list of calls, each as the number of what changed."""
     calls: list[int] = []
     watch = FileWatch()
@@ -70,8 +70,8 @@ async def change(calls: list[int], make_change: Callable[[], object]) -> None:
     await until(lambda: bool(calls))
 
 
-def ref(directory: Path, name: str = MAIN) -> MakeWatched:
-    return partial(watched_ref, directory, name)
+def ref(directory: Path, name: str = MAIN) -> MakeWatchedFiles:
+    return partial(watch_ref, directory, name)
 
 
 @pytest.mark.parametrize("bare", [True, False])
@@ -184,7 +184,7 @@ def test_what_is_not_there_yet_is_watched_from_when_it_is(tmp_path: Path) -> Non
         file.write_text("first")
 
     async def scenario() -> None:
-        async with watching(ref(directory), partial(watched_file, file), partial(watched_tree, tree)) as calls:
+        async with watching(ref(directory), partial(watch_file, file), partial(watch_tree, tree)) as calls:
             await change(calls, lambda: new_repository(tmp_path / "r"))
             await change(calls, lambda: commit_to(directory))
             assert set(calls) == {0}
@@ -225,7 +225,7 @@ def test_each_way_to_write_a_file_is_seen(tmp_path: Path) -> None:
     file.write_text("first")
 
     async def scenario() -> None:
-        async with watching(partial(watched_file, file)) as calls:
+        async with watching(partial(watch_file, file)) as calls:
             await change(calls, lambda: file.write_text("second"))
             await change(calls, lambda: file.write_text("second"))
             await change(calls, lambda: replace(file, "third"))
@@ -244,7 +244,7 @@ def test_a_relative_path_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("settings.yaml").write_text("first")
 
     async def scenario() -> None:
-        async with watching(partial(watched_file, Path("settings.yaml"))) as calls:
+        async with watching(partial(watch_file, Path("settings.yaml"))) as calls:
             await change(calls, lambda: Path("settings.yaml").write_text("second"))
 
     asyncio.run(scenario())
@@ -253,8 +253,8 @@ def test_a_relative_path_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("form", ["file", "tree"])
 def test_files_behind_links_are_seen_when_the_link_changes(tmp_path: Path, form: str) -> None:
     link = mounted(tmp_path / "secret")
-    whole = partial(watched_file, tmp_path / "secret" / "password")
-    watched = whole if form == "file" else partial(watched_tree, tmp_path / "secret")
+    whole = partial(watch_file, tmp_path / "secret" / "password")
+    watched = whole if form == "file" else partial(watch_tree, tmp_path / "secret")
 
     async def scenario() -> None:
         async with watching(watched) as calls:
@@ -271,7 +271,7 @@ def test_a_link_to_another_directory_is_followed(tmp_path: Path) -> None:
     (tmp_path / "etc" / "settings.yaml").symlink_to("../real/settings.yaml")
 
     async def scenario() -> None:
-        async with watching(partial(watched_file, tmp_path / "etc" / "settings.yaml")) as calls:
+        async with watching(partial(watch_file, tmp_path / "etc" / "settings.yaml")) as calls:
             await change(calls, lambda: (tmp_path / "real" / "settings.yaml").write_text("second"))
 
     asyncio.run(scenario())
@@ -286,7 +286,7 @@ def test_new_files_in_new_folders_are_seen(tmp_path: Path) -> None:
         (folder / "fullchain.pem").write_text("first")
 
     async def scenario() -> None:
-        async with watching(partial(watched_tree, tmp_path / "live")) as calls:
+        async with watching(partial(watch_tree, tmp_path / "live")) as calls:
             await change(calls, create)
             await change(calls, lambda: (folder / "fullchain.pem").write_text("second"))
             await change(calls, lambda: shutil.rmtree(folder))
@@ -300,7 +300,7 @@ def test_two_names_of_one_directory_are_both_served(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         places = (tmp_path / "real", tmp_path / "link")
-        async with watching(*(partial(watched_tree, place) for place in places)) as calls:
+        async with watching(*(partial(watch_tree, place) for place in places)) as calls:
             await change(calls, lambda: (tmp_path / "real" / "one").write_text("first"))
             await until(lambda: set(calls) == {0, 1})
 
@@ -313,7 +313,7 @@ def test_a_file_name_that_watchfiles_cannot_read_ends_no_watch(tmp_path: Path) -
     with capture_logs() as logged:
 
         async def scenario() -> None:
-            async with watching(partial(watched_file, file)) as calls:
+            async with watching(partial(watch_file, file)) as calls:
                 await asyncio.sleep(0.1)
                 Path(os.fsdecode(bytes(tmp_path) + b"/\xff")).touch()
                 await until(lambda: bool(logged))
@@ -332,12 +332,12 @@ def test_a_file_name_that_watchfiles_cannot_read_ends_no_watch(tmp_path: Path) -
 OUTSIDE = """
 import asyncio, concurrent.futures.thread, os, sys
 from pathlib import Path
-from reconciler.daemon.file_watch import FileWatch, watched_file, watched_tree
+from reconciler.daemon.file_watch import FileWatch, watch_file, watch_tree
 
 async def main(file):
     seen = asyncio.Event()
     watch = FileWatch()
-    await watch.open([watched_tree(file.parent / "closed", print), watched_file(file, seen.set)])
+    await watch.open([watch_tree(file.parent / "closed", print), watch_file(file, seen.set)])
     for text in ("second", "third"):
         await asyncio.sleep(0.1)
         file.write_text(text)
@@ -375,7 +375,7 @@ def test_a_watch_that_is_closed_ends_soon_and_makes_no_call(tmp_path: Path) -> N
 
     async def scenario() -> None:
         former = set(threading.enumerate())
-        async with watching(partial(watched_file, file)) as calls:
+        async with watching(partial(watch_file, file)) as calls:
             [thread] = [one for one in set(threading.enumerate()) - former if one.name == "file watch"]
             await change(calls, lambda: file.write_text("first"))
             calls.clear()
