@@ -72,7 +72,8 @@ class Mortal(RecordedEngine):
 
 def mortal(site: EngineContext) -> Engine:
     """Makes them."""
-    return Mortal(site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
+    assert site.tables is not None
+    return Mortal(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
 
 class Operating(RuleBasedStateMachine):
