@@ -44,8 +44,11 @@ def open_editor(name: str, text: bytes) -> Iterator[Iterator[bytes]]:
 def open_text_editor(name: str) -> Iterator[Callable[[str], str]]:
     """Yield a function that shows a text in an editor, and returns what a person makes of it.
 
-    It raises UsageError where no editor starts, and RefusedError where it fails.
+    It raises UsageError where no editor starts, and RefusedError where it fails. Raises UsageError without a terminal
+    for an editor that nobody has named.
     """
+    if not sys.stdout.isatty() and not any(map(os.environ.get, EDITORS)):
+        raise UsageError("there is no terminal for an editor: set EDITOR, or use `reconciler patch`")
     with _room() as room:
         path = room / name
 

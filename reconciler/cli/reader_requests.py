@@ -67,14 +67,14 @@ def _show(overview: Overview, api: ApiClient, parameters: Parameters) -> None:
             click.echo(api.read(overview.notes_path, {}, TEXT), nl=False, err=True)
 
 
-def _show_logs(api: ApiClient, wanted: Parameters) -> None:
-    query = _only(wanted, "follow", "location", "replica")
-    query |= {"query": wanted["query_text"], "lines": wanted["limit"]}
+def _show_logs(api: ApiClient, parameters: Parameters) -> None:
+    query = _only(parameters, "follow", "location", "replica")
+    query |= {"query": parameters["query_text"], "lines": parameters["limit"]}
     for name in ("since", "until"):
-        query[name] = None if wanted[name] is None else iso_milliseconds(round(wanted[name] * 1000))
+        query[name] = None if parameters[name] is None else iso_milliseconds(round(parameters[name] * 1000))
     show = line_form("text")
     for line in api.stream("-log", query, LINES):
-        write_unguarded(sys.stdout, line.decode() if wanted["output"] == "json" else f"{show(_line(line))}\n")
+        write_unguarded(sys.stdout, line.decode() if parameters["output"] == "json" else f"{show(_line(line))}\n")
 
 
 def _line(encoded: bytes) -> LogLine:
@@ -83,11 +83,11 @@ def _line(encoded: bytes) -> LogLine:
     return LogLine(ms, LogStream(**fields), text.encode())
 
 
-def _show_plans(api: ApiClient, settings: Settings, wanted: Parameters) -> int:
-    if wanted["out"] is not None:
+def _show_plans(api: ApiClient, settings: Settings, parameters: Parameters) -> int:
+    if parameters["out"] is not None:
         raise RefusedError("plan: --out may not be used by readers; redirect the output of --format json")
-    sources, form = select_sources(settings, wanted["name"]), wanted["form"]
-    query = _only(wanted, "revision") | {"blame": {True: "true", False: "false"}.get(wanted["blame"])}
+    sources, form = select_sources(settings, parameters["name"]), parameters["form"]
+    query = _only(parameters, "revision") | {"blame": {True: "true", False: "false"}.get(parameters["blame"])}
     failed: dict[str, ReconcilerError] = {}
     plans: list[RenderedPlan] = []
     for source in sources:
@@ -97,11 +97,11 @@ def _show_plans(api: ApiClient, settings: Settings, wanted: Parameters) -> int:
             document = msgspec.json.decode(shown) if form == "json" else None
             plans.append(RenderedPlan(changes, has_errors, shown, document=document))
     print_plans(plans, failed, form, several=len(sources) > 1)
-    return choose_exit_code(plans, failed, is_detailed=wanted["detailed_exitcode"])
+    return choose_exit_code(plans, failed, is_detailed=parameters["detailed_exitcode"])
 
 
-def _only(wanted: Parameters, *names: str) -> dict[str, object]:
-    return {name: wanted[name] for name in names}
+def _only(parameters: Parameters, *names: str) -> dict[str, object]:
+    return {name: parameters[name] for name in names}
 
 
 COMMANDS = (*OVERVIEWS, "logs", "plan")

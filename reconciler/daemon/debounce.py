@@ -9,6 +9,7 @@ from reconciler.clock import Timers
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import EngineError
 from reconciler.logs import log
+from reconciler.model.key import Key
 
 
 class Debounce:
@@ -31,11 +32,12 @@ class Debounce:
         self._call()
 
 
-async def watch_engine(engine: SupportsWatch, noticed: Debounce) -> None:
-    """Trigger ``noticed`` whenever ``engine`` notices a change; when watching fails, the intervals remain."""
+async def watch_engine(engine: SupportsWatch, notice: Callable[[frozenset[Key]], None], noticed: Debounce) -> None:
+    """Call ``notice`` and trigger ``noticed`` whenever ``engine`` notices changes; if that fails, intervals remain."""
     try:
         with contained("watching an engine"):
-            async for _ in engine.changes():
+            async for keys in engine.changes():
+                notice(keys)
                 noticed.trigger()
     except EngineError as error:
         log().warning("watch_failed", message=str(error))

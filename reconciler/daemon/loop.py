@@ -19,7 +19,7 @@ from reconciler.daemon.schedule_timer import ScheduleTimer
 from reconciler.daemon.secret_monitor import HostSecretMonitor
 from reconciler.daemon.systemd import SystemdNotifier, Watchdog
 from reconciler.daemon.upkeep import Upkeep
-from reconciler.daemon.wake import CERTIFICATES, DRIFT, LOCATIONS_ALONE, REFRESH, STATUS, WakeQueue
+from reconciler.daemon.wake import CERTIFICATES, DRIFT, LOCATIONS_ALONE, NOTICED, REFRESH, STATUS, WakeQueue
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.errors import RecordsError
 from reconciler.logs import log
@@ -174,14 +174,18 @@ class Daemon:
         if every:
             self.timers.every("drift", every, every * JITTER, partial(self.wakes.add, DRIFT, "drift"))
             self.wakes.add(DRIFT, "start")
-        drifting = [engine for engine in self.runner.drift_monitor.engines.values() if engine.can_drift]
-        watched = [engine for engine in drifting if isinstance(engine, SupportsWatch)]
-        noticed = Debounce(self.timers, PAUSE, partial(self.wakes.add, DRIFT, "noticed"))
-        self._watching = [asyncio.create_task(watch_engine(engine, noticed)) for engine in watched]
+        monitor = self.runner.drift_monitor
+        noticed = Debounce(self.timers, PAUSE, partial(self.wakes.add, DRIFT, NOTICED))
+        self._watching = [
+            asyncio.create_task(watch_engine(engine, partial(monitor.notice, place), noticed))
+            for place, engine in monitor.engines.items()
+            if engine.can_drift and isinstance(engine, SupportsWatch)
+        ]
 
     async def _check_drift(self, reasons: set[str]) -> None:
         """Check the locations, and for most ``reasons`` the secrets on this host; a difference causes a run."""
-        for name in sorted(await self.runner.drift_monitor.check()):
+        monitor = self.runner.drift_monitor
+        for name in sorted(await (monitor.check_noticed() if reasons == {NOTICED} else monitor.check())):
             self.wakes.add(name, "drift")
         if self.runner.drift_monitor.health_changed:
             for name in self.runner.sources_to_repoll():

@@ -14,7 +14,9 @@ STATUS = "/status"
 """Wake-up name, in place of a source (whose name has no slash), that only writes status."""
 DRIFT = "/drift"
 """Wake-up name, in place of a source, that checks the locations and the secrets on this host."""
-LOCATIONS_ALONE = frozenset({"noticed", "command"})
+NOTICED = "noticed"
+"""Reason for ``DRIFT``: an engine has noticed changes, and only what has changed is observed."""
+LOCATIONS_ALONE = frozenset({NOTICED, "command"})
 """Reasons for ``DRIFT`` that no secret changes with: a health change must not cost a read of every secret."""
 CERTIFICATES = "/certificates"
 """Wake-up name, in place of a source, that makes the engines reread their files."""

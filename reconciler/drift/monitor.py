@@ -12,10 +12,11 @@ from reconciler.bugs import internal_error
 from reconciler.clock import Clock
 from reconciler.drift.observations import ObservationRecorder
 from reconciler.engines.calls import EngineCall
-from reconciler.engines.protocol import Engine, Observation
+from reconciler.engines.protocol import Engine, Observation, SupportsWatch
 from reconciler.engines.registry import engines_for
 from reconciler.errors import EngineError, RecordsError, RefusedError
 from reconciler.model.drift_policy import Ignore
+from reconciler.model.key import Key
 from reconciler.planning.drift import (
     Drift,
     DriftKind,
@@ -28,6 +29,7 @@ from reconciler.planning.drift import (
 )
 from reconciler.reasons import Reason
 from reconciler.records.store import Records
+from reconciler.records.tables.applied import VersionRow
 from reconciler.records.tables.drift import DriftCheck, DriftRow
 from reconciler.records.tables.events import NewEvent
 from reconciler.secrets.store import SecretStore
@@ -37,6 +39,9 @@ OBSERVE_TIMEOUT_SECONDS = 60.0
 """Seconds that an engine may take to observe its location."""
 
 
+Parts = Mapping[str, frozenset[Key]]
+"""Resources by location."""
+
 MAX_EVENTS = 100
 """The most events of one scan; of the rest only the number is reported."""
 
@@ -45,7 +50,8 @@ class DriftScan(msgspec.Struct, frozen=True):
     """The drifts found by a scan, each with the source that owns it (``""``: none).
 
     ``seen`` are the observed locations, ``unreachable`` the others, each with the reason; ``answers`` contains what
-    each location returned.
+    each location returned. ``parts`` are the resources that were observed where not all were. Of a scan that is not
+    ``complete``, nothing follows for other locations.
     """
 
     drifts: list[tuple[Drift, str]]
@@ -53,13 +59,27 @@ class DriftScan(msgspec.Struct, frozen=True):
     unreachable: dict[str, str]
     answers: dict[str, list[Observation]] = {}
     calls: tuple[EngineCall, ...] = ()
+    parts: Parts = {}
+    complete: bool = True
+
+    def covers(self, key: str, location: str) -> bool:
+        """Whether a drift of ``key`` at ``location`` that was not found is over."""
+        if location in self.parts:
+            return Key.parse(key) in self.parts[location]
+        return location not in self.unreachable if self.complete else location in self.seen
 
 
-async def scan(settings: Settings, records: Records, engines: Mapping[str, Engine]) -> DriftScan:
-    """Observe every location whose resources can drift; changes nothing. Raises RecordsError."""
-    places = [place for place, engine in engines.items() if engine.can_drift]
+async def scan(
+    settings: Settings, records: Records, engines: Mapping[str, Engine], only: Parts | None = None
+) -> DriftScan:
+    """Observe every location whose resources can drift; changes nothing. Raises RecordsError.
+
+    ``only`` names locations, and resources there: without any, the location is observed as a whole.
+    """
+    places = [place for place, engine in engines.items() if engine.can_drift and (only is None or place in only)]
+    parts = {place: keys for place, keys in (only or {}).items() if keys and place in places}
     calls: list[EngineCall] = []
-    answers = await asyncio.gather(*(_observed(place, engines[place], calls) for place in places))
+    answers = await asyncio.gather(*(_observed(place, engines[place], calls, parts.get(place)) for place in places))
     found: list[tuple[Drift, str]] = []
     unseen, shown = {}, {}
     for place, answer in zip(places, answers, strict=True):
@@ -67,14 +87,16 @@ async def scan(settings: Settings, records: Records, engines: Mapping[str, Engin
             unseen[place] = answer
             continue
         try:
-            found += await asyncio.to_thread(_compared, settings, records, place, answer)
+            found += await asyncio.to_thread(_compared, settings, records, place, answer, parts.get(place))
             shown[place] = answer
         except RecordsError:
             raise
         except Exception as error:  # noqa: BLE001 - nothing is concluded about this location; the others are compared
             bug = internal_error(error, f"drift at {place}")
             unseen[place] = f"{bug.reason}: {bug}"
-    return DriftScan(sorted(found), frozenset(shown), unseen, shown, tuple(calls))
+    parts = {place: keys for place, keys in parts.items() if place in shown}
+    seen = frozenset(shown.keys() - parts.keys())
+    return DriftScan(sorted(found), seen, unseen, shown, tuple(calls), parts, only is None)
 
 
 async def check_now(settings: Settings, records: Records, clock: Clock) -> DriftCheck:
@@ -98,11 +120,16 @@ def _row(drift: Drift, source: str, old: DriftRow | None, now: float) -> DriftRo
     return DriftRow(str(drift.key), drift.location, source, since, encode(drift), in_conflict)
 
 
-async def _observed(place: str, engine: Engine, calls: list[EngineCall]) -> list[Observation] | str:
-    """The observed resources, or the reason of a failure, after which the location counts as unknown."""
+async def _observed(
+    place: str, engine: Engine, calls: list[EngineCall], keys: frozenset[Key] | None
+) -> list[Observation] | str:
+    """The observed resources, of ``keys`` or all, or why that failed, after which the location counts as unknown."""
     try:
         async with asyncio.timeout(OBSERVE_TIMEOUT_SECONDS):
-            seen = await engine.observe()
+            if keys is not None and isinstance(engine, SupportsWatch):
+                seen = await engine.observe_some(keys)
+            else:
+                seen = await engine.observe()
         calls.append(EngineCall(place, "observe"))
         return seen
     except EngineError as error:
@@ -119,10 +146,12 @@ async def _observed(place: str, engine: Engine, calls: list[EngineCall]) -> list
         return f"{bug.reason}: {bug}"
 
 
-def _compared(settings: Settings, records: Records, place: str, seen: Iterable[Observation]) -> list[tuple[Drift, str]]:
-    there = {str(each.key): each for each in seen if each.location == place}
+def _compared(
+    settings: Settings, records: Records, place: str, seen: Iterable[Observation], keys: frozenset[Key] | None
+) -> list[tuple[Drift, str]]:
+    there = {str(each.key): each for each in seen if each.location == place and (keys is None or each.key in keys)}
     suspects: dict[str, Observation | None] = {}
-    for key, digest, version in records.applied.scan_at(place, settings.locations[place].engine):
+    for key, digest, version in _recorded_at(records, place, settings.locations[place].engine, keys):
         each = there.pop(key, None)
         if each is None or each.digest != digest or each.version != version:
             suspects[key] = each
@@ -131,6 +160,16 @@ def _compared(settings: Settings, records: Records, place: str, seen: Iterable[O
         *_drifted(records, place, suspects, ignores),
         *(_unmanaged(settings, records, there.values(), ignores) if there else ()),
     ]
+
+
+def _recorded_at(records: Records, place: str, engine: str, keys: frozenset[Key] | None) -> Iterator[VersionRow]:
+    """What ``engine`` has at ``place``, of ``keys`` or all."""
+    if keys is None:
+        yield from records.applied.scan_at(place, engine)
+        return
+    for key, found in records.applied.get_many(keys, bodies=False).items():
+        at_place = (record for record in found if (record.location, record.engine) == (place, engine))
+        yield from ((key, record.digest, record.version) for record in at_place)
 
 
 def _drifted(
@@ -184,10 +223,26 @@ class DriftMonitor:
         """Whether the last scan found any change of health."""
         self.calls: Counter[EngineCall] = Counter()
         self._notes = ObservationRecorder(records, settings)
+        self._noticed: dict[str, frozenset[Key]] = {}
+
+    def notice(self, place: str, keys: frozenset[Key]) -> None:
+        """Resources may have changed at ``place``; without ``keys``, any of them may have."""
+        known = self._noticed.get(place)
+        self._noticed[place] = keys if known is None else known | keys if known and keys else frozenset()
 
     async def check(self) -> set[str]:
         """Scan all locations and record the drifts; returns the names of the sources that have something to heal."""
-        found = await scan(self._settings, self._records, self.engines)
+        self._noticed = {}
+        return await self._check(None)
+
+    async def check_noticed(self) -> set[str]:
+        """As ``check``, of what was noticed since the last one. A location that is not known yet is observed whole."""
+        noticed, self._noticed = self._noticed, {}
+        unknown = {place for place in noticed if place in self.unreachable or not self._notes.has_observed(place)}
+        return await self._check({place: frozenset() if place in unknown else noticed[place] for place in noticed})
+
+    async def _check(self, only: Parts | None) -> set[str]:
+        found = await scan(self._settings, self._records, self.engines, only)
         self.calls.update(found.calls)
         self._append_location_events(found)
         # A single failure of a location that was observed a moment ago says nothing about what runs there.
@@ -196,11 +251,14 @@ class DriftMonitor:
             for place, why in found.unreachable.items()
             if place in self.unreachable or not self._notes.has_observed(place)
         }
-        self.unreachable = found.unreachable
-        self.health_changed = await asyncio.to_thread(self._notes.record, found.answers, self.engines)
+        others = {place: why for place, why in self.unreachable.items() if only is not None and place not in only}
+        self.unreachable = others | found.unreachable
+        drifting = {place: engine for place, engine in self.engines.items() if engine.can_drift}
+        reachable = {place: engine for place, engine in drifting.items() if place not in self.unreachable}
+        self.health_changed = await asyncio.to_thread(self._notes.record, found.answers, reachable, found.parts)
         if lost:
             self.health_changed |= await asyncio.to_thread(self._notes.record_unknown, lost)
-        if not found.seen and not self._records.drifts.all():
+        if not (found.seen or found.parts) and not self._records.drifts.all():
             return set()
         return await asyncio.to_thread(self._keep, found)
 
@@ -218,7 +276,7 @@ class DriftMonitor:
                 events += self._drift_events(drift, row, old)
             if self._worth_a_run(row, old):
                 to_heal.add(source)
-        over = [row for row in known.values() if row.location not in found.unreachable]
+        over = [row for row in known.values() if found.covers(row.key, row.location)]
         events += [
             NewEvent(row.key, Reason.DRIFT_RESOLVED, f"nothing differs{location_suffix(row.location)}", row.location)
             for row in over

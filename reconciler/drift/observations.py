@@ -33,16 +33,24 @@ class ObservationRecorder:
         self._unknown: set[str] = set()
         self._domains: set[Key] | None = None
 
-    def record(self, answers: Mapping[str, Sequence[Observation]], engines: Mapping[str, Engine]) -> bool:
+    def record(
+        self,
+        answers: Mapping[str, Sequence[Observation]],
+        engines: Mapping[str, Engine],
+        parts: Mapping[str, frozenset[Key]],
+    ) -> bool:
         """Record changed observations; returns whether the health of any resource changed, or any resource is gone.
+
+        ``engines`` are all that can be observed; what they report about domains is recorded. Where ``parts`` has keys
+        for a location, only these were asked for.
 
         Only events require a sync to disk: health is observed again after a power cut. Raises RecordsError.
         """
         self._unknown -= answers.keys()
-        turned = self._record_domains({place: engines[place] for place in answers})
-        gone = turned | any(self._gone(place, seen) for place, seen in answers.items())
+        turned = self._record_domains(engines)
+        gone = turned | any(self._gone(place, seen, parts.get(place)) for place, seen in answers.items())
         news = [(place, each) for place in answers for each in self._news(engines[place])]
-        fresh = [each for place, seen in answers.items() for each in self._fresh(place, seen)]
+        fresh = [each for place, seen in answers.items() for each in self._fresh(place, seen, parts.get(place))]
         if not (news or fresh):
             return gone
         records = self._records
@@ -129,15 +137,19 @@ class ObservationRecorder:
             self._records.events.append_many(events)
         return any(record.health is not found_health[str(record.key)] for record, _ in changed)
 
-    def _gone(self, place: str, answer: Sequence[Observation]) -> bool:
-        return bool(self._known.get(place, {}).keys() - {str(each.key) for each in answer})
+    def _gone(self, place: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> bool:
+        known = self._known.get(place, {}).keys()
+        asked = known if part is None else known & set(map(str, part))
+        return bool(asked - {str(each.key) for each in answer})
 
-    def _fresh(self, place: str, answer: Sequence[Observation]) -> list[Observation]:
+    def _fresh(self, place: str, answer: Sequence[Observation], part: frozenset[Key] | None) -> list[Observation]:
         """New or changed observations; those of resources without a record yet count as new every time."""
         known = self._known.get(place, {})
         fresh = [each for each in answer if known.get(str(each.key)) != each]
         there = {str(each.key): each for each in answer}
-        self._known[place] = {
+        asked = set(map(str, part)) if part is not None else known.keys()
+        others = {key: each for key, each in known.items() if key not in asked}
+        self._known[place] = others | {
             key: each for key, each in there.items() if key in known or self._records.applied.exists(key)
         }
         return fresh

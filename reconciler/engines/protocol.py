@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
@@ -52,6 +52,8 @@ class Observation(msgspec.Struct, frozen=True, gc=False):
 class Outcome(msgspec.Struct, frozen=True, gc=False):
     """The end of one step. ``seen`` is the resource (None after a delete); ``also`` are other changed resources.
 
+    Digest, version and health of ``seen`` are enough: with an empty ``state``, the recorded one stays until an engine
+    that watches its location is observed, which follows at once.
     For a waiting step, ``seen`` contains what has changed already, such as the health of an ending resource.
     """
 
@@ -173,5 +175,11 @@ class SupportsDomains(Protocol):
 class SupportsWatch(Protocol):
     """An engine that detects changes at its location by itself, so that drift is found before the next check."""
 
-    def changes(self) -> AsyncIterator[None]:
-        """Yields whenever something at the location may have changed, by a step or without one."""
+    def changes(self) -> AsyncIterator[frozenset[Key]]:
+        """Yields the resources that may have changed, by a step or without one; empty: any of the location may have."""
+
+    async def observe_some(self, keys: Collection[Key]) -> list[Observation]:
+        """The resources that ``keys`` name, as ``observe`` has them; it may add others. Changes nothing.
+
+        One of ``keys`` that is not in the answer does not exist. Raises EngineError.
+        """

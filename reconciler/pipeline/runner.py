@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -14,7 +14,13 @@ from reconciler.drift.monitor import DriftMonitor
 from reconciler.engines.execution.command_queue import CommandQueue
 from reconciler.engines.execution.executor import Executor
 from reconciler.engines.execution.retry import RetryPolicy
-from reconciler.engines.protocol import ReplicaCounts, SupportsLifecycle, SupportsReplicas, SupportsSchedules
+from reconciler.engines.protocol import (
+    ReplicaCounts,
+    SupportsLifecycle,
+    SupportsReplicas,
+    SupportsSchedules,
+    SupportsWatch,
+)
 from reconciler.engines.registry import MakeEngine, decommissioned_engines, engines_for
 from reconciler.engines.target_metrics import SupportsMetrics, TargetMetrics
 from reconciler.errors import EngineError, RecordsError, SourceError
@@ -28,7 +34,7 @@ from reconciler.pipeline.secret_filler import SecretFiller
 from reconciler.pipeline.source_conditions import MAX_EVENTS, REACHABLE, SourceConditions
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.pipeline.source_state import SourceState
-from reconciler.planning.plan import Plan
+from reconciler.planning.plan import Plan, Step
 from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import Records
 from reconciler.records.tables.events import NewEvent
@@ -209,12 +215,24 @@ class Runner:
         prepared = prepared.without_resources()
         ended, self.states[name] = await execution
         steps = prepared.plan.steps if prepared.plan is not None else ()
+        await self._observe_steps(steps)
         if any(step.key.kind in ORG_SCOPED_FOR_WORKLOADS for step in steps):
             self._secrets.forget_old(step.key for step in steps if step.key.kind is Kind.SECRET)
             self.refresh_engines()
         self.conditions.after_run(name, prepared, ended, reason)
         self._requeue_dependents(name, prepared.plan, ended, changed=changed)
         return ended
+
+    async def _observe_steps(self, steps: Sequence[Step]) -> None:
+        """Observe what ``steps`` changed where an engine watches: its ``perform`` returns no full state."""
+        monitor = self.drift_monitor
+        places = {step.location for step in steps if isinstance(monitor.engines.get(step.location), SupportsWatch)}
+        for place in places:
+            monitor.notice(place, frozenset(step.key for step in steps if step.location == place))
+        if places:
+            await monitor.check_noticed()
+            if monitor.health_changed:
+                self.sources_to_requeue.update(self.sources_to_repoll())
 
     def _requeue_dependents(self, name: str, plan: Plan | None, ended: Report, *, changed: bool) -> None:
         """Requeue other sources that the run of ``name`` may affect; ``changed``: its revision changed resources.

@@ -13,7 +13,9 @@ HERE = {
 """Command of `reconciler` → the one of `platform` that takes the same words."""
 ON_FILES = frozenset({"convert", "diff", "explain", "import", "rules", "secret", "validate"})
 """Commands of `reconciler` that need no daemon: they work on the files of whoever calls them."""
-ON_THE_HOST = frozenset({"adopt", "apply", "backup", "command", "doctor", "orphan", "restore", "run"})
+ON_THE_HOST = frozenset(
+    {"adopt", "apply", "backup", "command", "doctor", "edit", "orphan", "patch", "restore", "run", "volume"}
+)
 """Commands of `reconciler` that only the host of the daemon has."""
 
 _COMMAND = re.compile(

@@ -13,7 +13,9 @@ import pytest
 from reconciler.access.rules import VIEWERS, Caller
 from reconciler.api import service
 from reconciler.api.routes import overviews, streams
+from reconciler.cli.overview_commands import Display, make_command
 from reconciler.model.key import Key, Kind
+from reconciler.overviews import table
 from reconciler.printable import printable_lines
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
@@ -21,6 +23,7 @@ from tests.api.conftest import FILES
 from tests.support.api import ORG, READER_PEER, ROOT_PEER, ApiSite, ApiStream, api_site
 
 OVERVIEWS = ("-status", "-describe?key=gvc/shop", "-events", "-runs", "-top", "-snapshot", "source/main/-plan")
+OPERATION = "/org/{org}"
 TEXTS = ("text/plain", "text/markdown")
 PARTIAL = """kind: serviceaccount
 name: partial
@@ -45,6 +48,18 @@ def text(site: ApiSite, path: str, media: str = "text/plain") -> str:
     found = site.client().request("GET", f"{ORG}/{path}", headers={"Accept": media})
     assert (found.status_code, found.headers["content-type"].partition(";")[0]) == (200, media), found.text
     return found.text
+
+
+def test_no_overview_is_left_out_here() -> None:
+    assert {row.path for row in table.OVERVIEWS.values()} <= {path.partition("?")[0] for path in OVERVIEWS}
+
+
+@pytest.mark.parametrize("name", table.OVERVIEWS)
+def test_an_operation_has_the_parameters_of_its_command(name: str) -> None:
+    row = table.OVERVIEWS[name]
+    [operation] = [one for one in overviews.OPERATIONS if one.path == f"{OPERATION}/{row.path}"]
+    of_display = {"settings_file", *Display._fields} - {"follow"}
+    assert {*operation.parameters} == {str(param.name) for param in make_command(row).params} - of_display
 
 
 @pytest.mark.parametrize("path", OVERVIEWS)

@@ -12,7 +12,7 @@ import pytest
 from reconciler.daemon.lock import StateLock
 from reconciler.engines.context import EngineContext
 from reconciler.engines.protocol import Engine
-from reconciler.engines.recorded.engine import RecordedEngine
+from reconciler.engines.recorded.plugin import RecordedPlugin
 from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
@@ -33,8 +33,7 @@ def desk(tmp_path: Path) -> Desk:
     def make(site: EngineContext) -> Engine:
         if site.location == "there":
             return ledger
-        assert site.tables is not None
-        return RecordedEngine(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
+        return RecordedPlugin().make(site)
 
     clock = FakeClock(auto=True)
     records = Records.open(desk.state / FILE, clock_now=clock.now)

@@ -223,6 +223,8 @@ def test_an_editor_that_fails_changes_nothing(desk: Desk) -> None:
     ended = desk.run("edit", WEB, EDITOR="no-such-editor", VISUAL="")
     assert ended.code == 2
     assert "the editor no-such-editor does not start" in ended.err
+    ended = desk.run("edit", WEB, EDITOR="", VISUAL="")
+    assert (ended.code, "there is no terminal for an editor: set EDITOR" in ended.err) == (2, True)
 
 
 def test_who_changed_a_manifest_does_not_approve_that(desk: Desk) -> None:

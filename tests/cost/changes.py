@@ -16,6 +16,7 @@ from reconciler.daemon.loop import Daemon
 from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.daemon.wake import DRIFT
 from reconciler.engines.registry import engine_makers
+from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.settings import LocationSettings, SecretSettings
 from tests.cost.shop import FAR, NEAR, Files, gvc, identity, location, policy, reached_by_others, secret, shop, workload
@@ -121,6 +122,7 @@ def _health_change(path: Path, count: int, durable: bool) -> Scene:
         engine.meddle("workload/shop/shop-3", health=health, state=json.dumps(state))
 
     def follow() -> None:
+        site.runner.drift_monitor.notice(NEAR, frozenset({Key.parse("workload/shop/shop-3")}))
         check("noticed")
         assert site.runner.flush("main", force=True)
 

@@ -122,9 +122,7 @@ def main(ledger: Path, wish: str) -> None:
     lay_mines(death)
 
     def make(site: EngineContext) -> Engine:
-        inner = RecordedEngine(
-            site.records, site.location, site.settings.org, site.settings.endpoint_domain, site.clock
-        )
+        inner = RecordedEngine(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
         return LedgerEngine(ledger, inner, site.location, death)
 
     asyncio.run(serve(settings, {"recorded": make}))

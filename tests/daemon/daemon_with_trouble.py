@@ -44,7 +44,6 @@ def main(directory: Path) -> None:
 
     def make(site: EngineContext) -> Engine:
         kind = TroubledEngine if site.location == "there" else RecordedEngine
-        assert site.tables is not None
         return kind(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
     asyncio.run(serve(settings, {"recorded": make}))

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 from reconciler import logs
 from reconciler.daemon.service import serve
 from reconciler.engines.context import EngineContext
-from reconciler.engines.protocol import Engine
-from reconciler.engines.recorded.engine import RecordedEngine
+from reconciler.engines.protocol import Engine, Observation
+from reconciler.engines.recorded.plugin import RecordedPlugin
+from reconciler.model.key import Key
 from reconciler.settings import load_settings, settings_path
 from tests.support.engines import LedgerEngine
 
@@ -22,14 +23,20 @@ from tests.support.engines import LedgerEngine
 class WatchedLedger(LedgerEngine):
     """Notices when its world is another."""
 
-    async def changes(self) -> AsyncIterator[None]:
-        """Yields at every change of the world."""
-        known = self.touched()
+    async def changes(self) -> AsyncIterator[frozenset[Key]]:
+        """Yields at every change of the world what differs, or nothing where only its time does."""
+        known, world = self.touched(), self.world()
         while True:
             await asyncio.sleep(0.02)
             if (now := self.touched()) != known:
-                known = now
-                yield
+                known, before, world = now, world, self.world()
+                yield frozenset(
+                    Key.parse(key) for key in before.keys() | world.keys() if before.get(key) != world.get(key)
+                )
+
+    async def observe_some(self, keys: Collection[Key]) -> list[Observation]:
+        """What the map contains of ``keys``."""
+        return [seen for seen in await self.observe() if seen.key in keys]
 
 
 def main(directory: Path, watched: bool) -> None:
@@ -41,8 +48,7 @@ def main(directory: Path, watched: bool) -> None:
     def make(site: EngineContext) -> Engine:
         if site.location == "there":
             return kind(directory, site.location)
-        assert site.tables is not None
-        return RecordedEngine(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
+        return RecordedPlugin().make(site)
 
     asyncio.run(serve(settings, {"recorded": make}, settings_path(None)))
 

@@ -226,10 +226,10 @@ def test_a_bug_at_one_location_leaves_the_drift_of_the_others_to_be_seen(
 
     whole = monitor._compared
 
-    def compare(settings: Any, records: Any, place: str, seen: Any) -> Any:
+    def compare(settings: Any, records: Any, place: str, seen: Any, keys: Any) -> Any:
         if place == "here":
             raise KeyError(SECRET)
-        return whole(settings, records, place, seen)
+        return whole(settings, records, place, seen, keys)
 
     monkeypatch.setattr(monitor, "_compared", compare)
     for engine in stage.runner.drift_monitor.engines.values():

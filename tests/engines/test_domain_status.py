@@ -56,7 +56,7 @@ class World:
         """The record once the locations have reported; others do not answer."""
         for name, each in reports.items():
             self.engines[name].reports = each
-        self.recorder.record({name: [] for name in reports}, self.engines)
+        self.recorder.record({name: [] for name in reports}, {name: self.engines[name] for name in reports}, {})
         return self.now
 
     @property
@@ -117,7 +117,7 @@ def test_a_domain_that_a_location_no_longer_serves_is_reported_no_more(world: Wo
     world.report({"here": served("here", MISSING), "there": served("there")})
     assert [each.location for each in read_domain_state(world.report({"here": {}}).state).locations] == ["there"]
     world.recorder = ObservationRecorder(world.records, msgspec.structs.replace(SETTINGS, locations={}))
-    world.recorder.record({}, world.engines)
+    world.recorder.record({}, {}, {})
     assert world.now.state == b"{}"
 
 

@@ -72,7 +72,6 @@ class Mortal(RecordedEngine):
 
 def mortal(site: EngineContext) -> Engine:
     """Makes them."""
-    assert site.tables is not None
     return Mortal(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
 
 

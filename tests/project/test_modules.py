@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from functools import cache
 from pathlib import PurePath
@@ -9,7 +10,7 @@ from pathlib import PurePath
 import grimp
 
 from tests.project.to_do import FOLDERS_TO_DO, MERGES_TO_DO
-from tests.project.tree import ROOT, modules
+from tests.project.tree import ROOT, modules, walk
 
 LINES_FOR_A_MODULE_OF_ITS_OWN = 80
 LINES_IN_A_MERGED_MODULE = 300
@@ -62,6 +63,28 @@ def small() -> dict[str, str]:
         ):
             found[path] = importer
     return found
+
+
+HOST_IN_OTHER_WORDS = {
+    "reconciler/convert/kamal/convert.py": "a field",
+    "reconciler/convert/kubernetes/ingress.py": "a field",
+    "reconciler/convert/quadlet/convert.py": "a network",
+    "reconciler/engines/host/probes/http.py": "a header",
+    "reconciler/engines/host/runtimes/podman/users/rules.py": "where ids are those of this machine",
+    "reconciler/engines/workload/template.py": "where ids are those of this machine",
+    "reconciler/settings/types.py": "where ids are those of this machine",
+}
+"""Module with the text "host" → what else that is there."""
+
+
+def test_the_name_of_the_host_engine_is_written_once() -> None:
+    found = {
+        path
+        for path, module in modules().items()
+        if any(isinstance(node, ast.Constant) and node.value == "host" for node in walk(module))
+    }
+    home = {"reconciler/engines/host/paths.py"}
+    assert found - HOST_IN_OTHER_WORDS.keys() == home, "ask the plugin of an engine, not its name"
 
 
 RUNTIMES = "reconciler.engines.host.runtimes."

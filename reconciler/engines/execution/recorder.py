@@ -131,7 +131,7 @@ class Recorder:
         if outcome.seen is None:
             batch.removed.append((key, step.location))
         else:
-            batch.records.append(record_of(job, outcome.seen, now))
+            batch.records.append(record_of(job, self._with_state(outcome.seen), now))
             if step.location and step.key.kind in PLACED:
                 # The resource now has a location, so its record without one is obsolete.
                 batch.removed.append((key, ""))
@@ -143,6 +143,13 @@ class Recorder:
         reason = messages.APPLIED_REASON[step.action]
         message = messages.applied_message(step)
         batch.events.append(NewEvent(key, reason, message, step.location, job.run))
+
+    def _with_state(self, seen: Observation) -> Observation:
+        """``seen`` with the state of its record, if the engine leaves that to the next observation."""
+        if seen.state:
+            return seen
+        record = self._records.applied.at(seen.key, seen.location)
+        return msgspec.structs.replace(seen, state=record.state if record is not None else b"{}")
 
     def _add_failure(self, batch: _RecordBatch, job: StepRun, outcome: Outcome, now: float) -> None:
         step, key = job.step, str(job.step.key)

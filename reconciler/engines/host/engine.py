@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +117,26 @@ class HostEngine:
         """The last scrape of each running container that declares metrics."""
         return self.location.scraper.results()
 
-    def changes(self) -> AsyncIterator[None]:
-        """Yields whenever anything here has changed."""
+    def changes(self) -> AsyncIterator[frozenset[Key]]:
+        """Yields the workloads that have changed; empty: anything here has."""
         return self.location.signals.changes()
 
     async def observe(self) -> list[Observation]:
         """Observe all workloads, those being deleted included, and all volume sets. Raises EngineError."""
+        return await self._observe(None)
+
+    async def observe_some(self, keys: Collection[Key]) -> list[Observation]:
+        """Observe the workloads among ``keys``, and all volume sets, which change with them. Raises EngineError."""
+        return await self._observe(keys)
+
+    async def _observe(self, keys: Collection[Key] | None) -> list[Observation]:
         if self._open_requested:
             await self.open()
         self._domains = self.location.publisher.domains() if self.location.works else None
         if not self.location.works:
             return [as_recorded(record) for record in self._records_here()]
-        return [*self._observer.observe_all(), *self.location.volumes.observations()]
+        workloads = self._observer.observe_all() if keys is None else self._observer.observe_some(keys)
+        return [*workloads, *self.location.volumes.observations()]
 
     async def perform(self, step: Step) -> Outcome:
         """Set the desired state of ``step``. Raises EngineError."""

@@ -10,9 +10,11 @@ from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.probes.state import Verdict
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.workload.template import ReplicaTemplate
-from reconciler.model.key import Key
+from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 
+OBSERVED = (Kind.WORKLOAD, Kind.VOLUMESET)
+"""Kinds that are observed one by one; what is reported of another concerns all."""
 MAX_EVENTS = 1000
 """The number of events that wait for the daemon; the oldest ones are dropped."""
 
@@ -28,6 +30,8 @@ class LocationSignals:
         self._runs_schedules = False
         self._events: deque[EngineEvent] = deque(maxlen=MAX_EVENTS)
         self._change = asyncio.Event()
+        self._changed: set[Key] = set()
+        self._all_changed = False
         self._parts: Sequence[LocationPart] = ()
 
     def connect(self, parts: Sequence[LocationPart]) -> None:
@@ -51,7 +55,7 @@ class LocationSignals:
     def report(self, key: Key, reason: Reason, message: str) -> None:
         """Report an event that no step caused."""
         self._events.append(EngineEvent(key, reason, message))
-        self.changed()
+        self.changed(key if key.kind in OBSERVED else None)
 
     def take_events(self) -> list[EngineEvent]:
         """The events since the last call, oldest first."""
@@ -59,16 +63,23 @@ class LocationSignals:
         self._events.clear()
         return events
 
-    def changed(self) -> None:
-        """Report that an observation of the location may differ from the last one."""
+    def changed(self, key: Key | None = None) -> None:
+        """Report that an observation of ``key``, or (None) of anything here, may differ from the last one."""
+        if key is None:
+            self._all_changed = True
+        else:
+            self._changed.add(key)
         self._change.set()
 
-    async def changes(self) -> AsyncIterator[None]:
-        """Yields after each call of ``changed``, once for those that come together."""
+    async def changes(self) -> AsyncIterator[frozenset[Key]]:
+        """Yields what has changed since the last time, once for calls that come together; empty: anything has."""
         while True:
             await self._change.wait()
             self._change.clear()
-            yield
+            keys = frozenset() if self._all_changed else frozenset(self._changed)
+            self._changed.clear()
+            self._all_changed = False
+            yield keys
 
     # To other parts
 

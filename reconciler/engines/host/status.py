@@ -133,6 +133,12 @@ def health_of(wanted: WorkloadSpec, replicas: Sequence[Replica], current: Progre
     return Health.UNHEALTHY if error or failing else Health.LOADING
 
 
+def workload_health(wanted: WorkloadSpec, replicas: Sequence[Replica], error: str, now: float) -> Health:
+    """The health of a wanted workload, as ``workload_status`` has it."""
+    counted = () if wanted.type is Type.CRON else replicas
+    return health_of(wanted, counted, progress(wanted, counted, now), error, now)
+
+
 def ending_message(error: str, location: str = "") -> str:
     """The message of a workload that is being deleted, with the error that delays it."""
     return f"replicas are ending{f' at {location}' if location else ''}" + (f": {error}" if error else "")

@@ -22,6 +22,7 @@ from tests.engines.host.kit import Host
 from tests.engines.host.test_words import scaled_by_cpu
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
+OTHER = Key(Kind.WORKLOAD, "shop", "api")
 HOOKS = [name for name, _ in inspect.getmembers(LocationPart, inspect.isfunction) if not name.startswith("_")]
 
 
@@ -115,3 +116,20 @@ def test_events_wait_for_the_daemon_and_the_oldest_of_too_many_are_dropped() -> 
         assert signals.take_events() == []
 
     asyncio.run(story())
+
+
+def test_changes_name_what_has_changed_and_nothing_where_anything_has() -> None:
+    async def story() -> list[frozenset[Key]]:
+        signals, found = LocationSignals(), list[frozenset[Key]]()
+        changes = signals.changes()
+        signals.changed(KEY)
+        signals.changed(OTHER)
+        found.append(await anext(changes))
+        signals.changed(KEY)
+        signals.report(Key(Kind.DOMAIN, "", "example.com"), Reason.ROUTE_NOT_SERVED, "twice")
+        found.append(await anext(changes))
+        signals.report(KEY, Reason.SCALED, "more")
+        found.append(await anext(changes))
+        return found
+
+    assert asyncio.run(story()) == [{KEY, OTHER}, frozenset(), {KEY}]

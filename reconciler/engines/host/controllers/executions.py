@@ -139,7 +139,7 @@ class Executions:
             write_atomic(self._path, msgspec.json.encode(log), 0o600)
             _flush(self._path)
             self._log = log
-            self._context.signals.changed()
+            self._context.signals.changed(self._key)
         for reason, message in events:
             self._context.signals.report(self._key, reason, message)
 

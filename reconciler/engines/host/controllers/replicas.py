@@ -7,6 +7,7 @@ disk too.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -39,7 +40,7 @@ class WorkloadReplicas:
         self._endpoints = context.endpoints
         self._errors = errors
         self._wake = wake
-        self._changed = context.signals.changed
+        self._changed = partial(context.signals.changed, key)
         self._unwritten: set[str] = set()
 
     def decide(self, wanted: WorkloadSpec | None) -> Decision:

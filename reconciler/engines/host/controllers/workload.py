@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from reconciler.bugs import internal_error
 from reconciler.engines.host.controllers.action_errors import DECIDE, ActionErrors, action_name
@@ -57,7 +58,7 @@ class WorkloadController:
         self.wanted: WorkloadSpec | None = None
         self.busy = True
         self._context = context
-        self._errors = ActionErrors(context.clock, self._report_error, context.signals.changed)
+        self._errors = ActionErrors(context.clock, self._report_error, partial(context.signals.changed, key))
         self._members = WorkloadReplicas(key, context, self._errors, self.wake)
         self.replicas = self._members.by_name
         self._restarts: list[StopReplica] = []
@@ -153,7 +154,7 @@ class WorkloadController:
             # A replica becomes available as time passes, which changes its status. That moment may have passed during
             # another await, so every turn counts as a change.
             if self.executions is None:
-                self._context.signals.changed()
+                self._context.signals.changed(self.key)
 
     async def close(self) -> None:
         """Stop running hooks; containers are not affected."""

@@ -49,7 +49,7 @@ class DesiredWorkloads(LocationPart):
         record = self._claims.record(key)
         if record is not None:
             self.want_existing(record)
-        self._signals.changed()
+        self._signals.changed(key)
 
     def want_again(self, template: ReplicaTemplate) -> None:
         """Want the replicas of a template, as many as scaling wants."""
@@ -102,7 +102,7 @@ class DesiredWorkloads(LocationPart):
         revision = self._claims.revision(past.source) if past is not None else ""
         location.read_manifest(key, step.body, revision)
         location.want(self._template(key, spec, step.version, step.digest, step.body))
-        seen = self._observer.observe(key)
+        seen = self._observer.observe_health(key)
         return Outcome(step.id, Result.APPLIED, seen=seen, also=location.volume_sets.update(also))
 
     def _terminating(self, step: Step) -> Outcome:

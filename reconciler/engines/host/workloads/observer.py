@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from reconciler.bugs import contained
 from reconciler.engines.host.decisions.execution_results import ExecutionCondition
 from reconciler.engines.host.location import Location
-from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_status
+from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_health, workload_status
 from reconciler.engines.protocol import Observation
 from reconciler.engines.workload.deployment import DeploymentTarget, Execution
 from reconciler.engines.workload.template import ReplicaTemplate
@@ -23,8 +25,24 @@ class WorkloadObserver:
 
     def observe_all(self) -> list[Observation]:
         """All workloads, those being deleted included."""
-        found = [self.observe(key) for key in sorted(self._location.controller.workloads)]
+        return self.observe_some(self._location.controller.workloads)
+
+    def observe_some(self, keys: Iterable[Key]) -> list[Observation]:
+        """Those of ``keys`` that exist."""
+        found = map(self.observe, sorted(keys))
         return [observation for observation in found if observation is not None]
+
+    def observe_health(self, key: Key) -> Observation | None:
+        """The workload ``key`` without its state, which costs more: that is observed afterwards."""
+        location, name = self._location, self._location.context.location
+        template, controller = location.templates.newest.get(key), location.controller.workloads.get(key)
+        if template is None or controller is None or controller.wanted is None:
+            return self.observe(key)
+        health, made = Health.UNKNOWN, template.desired
+        with contained(f"health of {key}"):
+            replicas, now = tuple(controller.replicas.values()), location.context.clock.monotonic()
+            health = workload_health(controller.wanted, replicas, location.error(key), now)
+        return Observation(key, name, health, b"", made.digest, made.version)
 
     def observe(self, key: Key) -> Observation | None:
         """The workload ``key``; None if there is none."""
