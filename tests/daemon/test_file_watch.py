@@ -75,86 +75,66 @@ def ref(directory: Path, name: str = MAIN) -> MakeWatchedFiles:
 
 
 @pytest.mark.parametrize("bare", [True, False])
-def test_a_commit_is_seen(tmp_path: Path, bare: bool) -> None:
+async def test_a_commit_is_seen(tmp_path: Path, bare: bool) -> None:
     repository = new_repository(tmp_path / "r")
     directory = repository / ".git"
     if bare:
         git(tmp_path, "clone", "--quiet", "--bare", str(repository), "b.git")
         directory = tmp_path / "b.git"
-
-    async def scenario() -> None:
-        async with watching(ref(directory)) as calls:
-            for _ in range(3):
-                git(repository, "commit", "--quiet", "--allow-empty", "-m", "next")
-                if bare:
-                    await change(calls, lambda: git(repository, "push", "--quiet", str(directory), "main"))
-                await until(lambda: bool(calls))
-                calls.clear()
-
-    asyncio.run(scenario())
-
-
-def test_packing_refs_and_the_end_of_a_packed_branch_are_seen(tmp_path: Path) -> None:
-    directory = new_repository(tmp_path / "r") / ".git"
-
-    async def scenario() -> None:
-        async with watching(ref(directory)) as calls:
-            await change(calls, lambda: git(directory, "pack-refs", "--all"))
-            await change(calls, lambda: git(directory, "update-ref", "-d", MAIN))
-            await change(calls, lambda: commit_to(directory))
-
-    asyncio.run(scenario())
-
-
-def test_other_branches_and_new_objects_cause_no_call(tmp_path: Path) -> None:
-    directory = new_repository(tmp_path / "r") / ".git"
-
-    async def scenario() -> None:
-        async with watching(ref(directory)) as calls:
-            for name in ("refs/heads/reconciler/status", "refs/heads/other", "refs/tags/v1", "refs/heads/main2"):
-                commit_to(directory, name)
-                git(directory, "update-ref", "-d", name)
-            (directory / "refs" / "heads" / "main.lock").touch()
-            (directory / "COMMIT_EDITMSG").write_text("words")
-            git(directory, "symbolic-ref", "HEAD", "refs/heads/other")
-            (directory / "refs" / "heads" / "main.lock").unlink()
-            await asyncio.sleep(4 * file_watch.STEP_SECONDS)
-            assert calls == []
-            commit_to(directory)
+    async with watching(ref(directory)) as calls:
+        for _ in range(3):
+            git(repository, "commit", "--quiet", "--allow-empty", "-m", "next")
+            if bare:
+                await change(calls, lambda: git(repository, "push", "--quiet", str(directory), "main"))
             await until(lambda: bool(calls))
-            await asyncio.sleep(4 * file_watch.STEP_SECONDS)
-            assert calls == [0], "one commit is one call"
-
-    asyncio.run(scenario())
+            calls.clear()
 
 
-def test_a_branch_in_new_folders_is_seen(tmp_path: Path) -> None:
+async def test_packing_refs_and_the_end_of_a_packed_branch_are_seen(tmp_path: Path) -> None:
+    directory = new_repository(tmp_path / "r") / ".git"
+    async with watching(ref(directory)) as calls:
+        await change(calls, lambda: git(directory, "pack-refs", "--all"))
+        await change(calls, lambda: git(directory, "update-ref", "-d", MAIN))
+        await change(calls, lambda: commit_to(directory))
+
+
+async def test_other_branches_and_new_objects_cause_no_call(tmp_path: Path) -> None:
+    directory = new_repository(tmp_path / "r") / ".git"
+    async with watching(ref(directory)) as calls:
+        for name in ("refs/heads/reconciler/status", "refs/heads/other", "refs/tags/v1", "refs/heads/main2"):
+            commit_to(directory, name)
+            git(directory, "update-ref", "-d", name)
+        (directory / "refs" / "heads" / "main.lock").touch()
+        (directory / "COMMIT_EDITMSG").write_text("words")
+        git(directory, "symbolic-ref", "HEAD", "refs/heads/other")
+        (directory / "refs" / "heads" / "main.lock").unlink()
+        await asyncio.sleep(4 * file_watch.STEP_SECONDS)
+        assert calls == []
+        commit_to(directory)
+        await until(lambda: bool(calls))
+        await asyncio.sleep(4 * file_watch.STEP_SECONDS)
+        assert calls == [0], "one commit is one call"
+
+
+async def test_a_branch_in_new_folders_is_seen(tmp_path: Path) -> None:
     directory = new_repository(tmp_path / "r") / ".git"
     name = "refs/heads/feature/deep/er"
-
-    async def scenario() -> None:
-        async with watching(ref(directory, name)) as calls:
-            for _ in range(2):
-                await change(calls, lambda: git(directory, "update-ref", name, "HEAD"))
-                await change(calls, lambda: git(directory, "update-ref", "-d", name))
-                git(directory, "pack-refs", "--all", "--prune")
-                for folder in ("feature/deep", "feature"):
-                    shutil.rmtree(directory / "refs" / "heads" / folder, ignore_errors=True)
-
-    asyncio.run(scenario())
+    async with watching(ref(directory, name)) as calls:
+        for _ in range(2):
+            await change(calls, lambda: git(directory, "update-ref", name, "HEAD"))
+            await change(calls, lambda: git(directory, "update-ref", "-d", name))
+            git(directory, "pack-refs", "--all", "--prune")
+            for folder in ("feature/deep", "feature"):
+                shutil.rmtree(directory / "refs" / "heads" / folder, ignore_errors=True)
 
 
-def test_the_watch_names_what_changed(tmp_path: Path) -> None:
+async def test_the_watch_names_what_changed(tmp_path: Path) -> None:
     first, second = (new_repository(tmp_path / name) / ".git" for name in ("one", "two"))
-
-    async def scenario() -> None:
-        async with watching(ref(first), ref(second), ref(second, "refs/heads/other")) as calls:
-            await change(calls, lambda: commit_to(second))
-            assert set(calls) == {1}
-            await change(calls, lambda: commit_to(second, "refs/heads/other"))
-            assert set(calls) == {2}
-
-    asyncio.run(scenario())
+    async with watching(ref(first), ref(second), ref(second, "refs/heads/other")) as calls:
+        await change(calls, lambda: commit_to(second))
+        assert set(calls) == {1}
+        await change(calls, lambda: commit_to(second, "refs/heads/other"))
+        assert set(calls) == {2}
 
 
 @pytest.fixture
@@ -163,38 +143,31 @@ def quick_recheck(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick_recheck")
-def test_a_repository_that_goes_and_comes_again_is_watched_again(tmp_path: Path) -> None:
+async def test_a_repository_that_goes_and_comes_again_is_watched_again(tmp_path: Path) -> None:
     directory = new_repository(tmp_path / "r") / ".git"
-
-    async def scenario() -> None:
-        async with watching(ref(directory)) as calls:
-            await change(calls, lambda: shutil.rmtree(tmp_path / "r"))
-            await change(calls, lambda: new_repository(tmp_path / "r"))
-            await change(calls, lambda: commit_to(directory))
-
-    asyncio.run(scenario())
+    async with watching(ref(directory)) as calls:
+        await change(calls, lambda: shutil.rmtree(tmp_path / "r"))
+        await change(calls, lambda: new_repository(tmp_path / "r"))
+        await change(calls, lambda: commit_to(directory))
 
 
 @pytest.mark.usefixtures("quick_recheck")
-def test_what_is_not_there_yet_is_watched_from_when_it_is(tmp_path: Path) -> None:
+async def test_what_is_not_there_yet_is_watched_from_when_it_is(tmp_path: Path) -> None:
     directory, file, tree = tmp_path / "r" / ".git", tmp_path / "a" / "b" / "settings.yaml", tmp_path / "certificates"
 
     def create_file() -> None:
         file.parent.mkdir(parents=True)
         file.write_text("first")
 
-    async def scenario() -> None:
-        async with watching(ref(directory), partial(watch_file, file), partial(watch_tree, tree)) as calls:
-            await change(calls, lambda: new_repository(tmp_path / "r"))
-            await change(calls, lambda: commit_to(directory))
-            assert set(calls) == {0}
-            await change(calls, create_file)
-            assert set(calls) == {1}
-            tree.mkdir()
-            await change(calls, lambda: (tree / "one").write_text("first"))
-            assert set(calls) == {2}
-
-    asyncio.run(scenario())
+    async with watching(ref(directory), partial(watch_file, file), partial(watch_tree, tree)) as calls:
+        await change(calls, lambda: new_repository(tmp_path / "r"))
+        await change(calls, lambda: commit_to(directory))
+        assert set(calls) == {0}
+        await change(calls, create_file)
+        assert set(calls) == {1}
+        tree.mkdir()
+        await change(calls, lambda: (tree / "one").write_text("first"))
+        assert set(calls) == {2}
 
 
 def replace(file: Path, text: str) -> None:
@@ -220,64 +193,48 @@ def mounted(directory: Path) -> Path:
     return directory / "..data"
 
 
-def test_each_way_to_write_a_file_is_seen(tmp_path: Path) -> None:
+async def test_each_way_to_write_a_file_is_seen(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("first")
-
-    async def scenario() -> None:
-        async with watching(partial(watch_file, file)) as calls:
-            await change(calls, lambda: file.write_text("second"))
-            await change(calls, lambda: file.write_text("second"))
-            await change(calls, lambda: replace(file, "third"))
-            await change(calls, file.unlink)
-            await change(calls, lambda: file.write_text("fourth"))
-            calls.clear()
-            (tmp_path / "other").write_text("another file")
-            await asyncio.sleep(4 * file_watch.STEP_SECONDS)
-            assert calls == []
-
-    asyncio.run(scenario())
+    async with watching(partial(watch_file, file)) as calls:
+        await change(calls, lambda: file.write_text("second"))
+        await change(calls, lambda: file.write_text("second"))
+        await change(calls, lambda: replace(file, "third"))
+        await change(calls, file.unlink)
+        await change(calls, lambda: file.write_text("fourth"))
+        calls.clear()
+        (tmp_path / "other").write_text("another file")
+        await asyncio.sleep(4 * file_watch.STEP_SECONDS)
+        assert calls == []
 
 
-def test_a_relative_path_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_relative_path_is_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("settings.yaml").write_text("first")
-
-    async def scenario() -> None:
-        async with watching(partial(watch_file, Path("settings.yaml"))) as calls:
-            await change(calls, lambda: Path("settings.yaml").write_text("second"))
-
-    asyncio.run(scenario())
+    async with watching(partial(watch_file, Path("settings.yaml"))) as calls:
+        await change(calls, lambda: Path("settings.yaml").write_text("second"))
 
 
 @pytest.mark.parametrize("form", ["file", "tree"])
-def test_files_behind_links_are_seen_when_the_link_changes(tmp_path: Path, form: str) -> None:
+async def test_files_behind_links_are_seen_when_the_link_changes(tmp_path: Path, form: str) -> None:
     link = mounted(tmp_path / "secret")
     whole = partial(watch_file, tmp_path / "secret" / "password")
     watched = whole if form == "file" else partial(watch_tree, tmp_path / "secret")
-
-    async def scenario() -> None:
-        async with watching(watched) as calls:
-            for target in ("..second", "..first"):
-                await change(calls, lambda: swap_link(link, target))  # noqa: B023 - waited for at once
-
-    asyncio.run(scenario())
+    async with watching(watched) as calls:
+        for target in ("..second", "..first"):
+            await change(calls, lambda: swap_link(link, target))  # noqa: B023 - waited for at once
 
 
-def test_a_link_to_another_directory_is_followed(tmp_path: Path) -> None:
+async def test_a_link_to_another_directory_is_followed(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "real").mkdir()
     (tmp_path / "real" / "settings.yaml").write_text("first")
     (tmp_path / "etc" / "settings.yaml").symlink_to("../real/settings.yaml")
-
-    async def scenario() -> None:
-        async with watching(partial(watch_file, tmp_path / "etc" / "settings.yaml")) as calls:
-            await change(calls, lambda: (tmp_path / "real" / "settings.yaml").write_text("second"))
-
-    asyncio.run(scenario())
+    async with watching(partial(watch_file, tmp_path / "etc" / "settings.yaml")) as calls:
+        await change(calls, lambda: (tmp_path / "real" / "settings.yaml").write_text("second"))
 
 
-def test_new_files_in_new_folders_are_seen(tmp_path: Path) -> None:
+async def test_new_files_in_new_folders_are_seen(tmp_path: Path) -> None:
     (tmp_path / "live").mkdir()
     folder = tmp_path / "live" / "example.com"
 
@@ -285,29 +242,22 @@ def test_new_files_in_new_folders_are_seen(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "fullchain.pem").write_text("first")
 
-    async def scenario() -> None:
-        async with watching(partial(watch_tree, tmp_path / "live")) as calls:
-            await change(calls, create)
-            await change(calls, lambda: (folder / "fullchain.pem").write_text("second"))
-            await change(calls, lambda: shutil.rmtree(folder))
-
-    asyncio.run(scenario())
+    async with watching(partial(watch_tree, tmp_path / "live")) as calls:
+        await change(calls, create)
+        await change(calls, lambda: (folder / "fullchain.pem").write_text("second"))
+        await change(calls, lambda: shutil.rmtree(folder))
 
 
-def test_two_names_of_one_directory_are_both_served(tmp_path: Path) -> None:
+async def test_two_names_of_one_directory_are_both_served(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-
-    async def scenario() -> None:
-        places = (tmp_path / "real", tmp_path / "link")
-        async with watching(*(partial(watch_tree, place) for place in places)) as calls:
-            await change(calls, lambda: (tmp_path / "real" / "one").write_text("first"))
-            await until(lambda: set(calls) == {0, 1})
-
-    asyncio.run(scenario())
+    places = (tmp_path / "real", tmp_path / "link")
+    async with watching(*(partial(watch_tree, place) for place in places)) as calls:
+        await change(calls, lambda: (tmp_path / "real" / "one").write_text("first"))
+        await until(lambda: set(calls) == {0, 1})
 
 
-def test_a_file_name_that_watchfiles_cannot_read_ends_no_watch(tmp_path: Path) -> None:
+async def test_a_file_name_that_watchfiles_cannot_read_ends_no_watch(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("first")
     with capture_logs() as logged:
@@ -324,7 +274,7 @@ def test_a_file_name_that_watchfiles_cannot_read_ends_no_watch(tmp_path: Path) -
                 await change(calls, lambda: file.write_text("third"))
                 assert time.monotonic() - began < 1.0, "the kernel watches it again"
 
-        asyncio.run(scenario())
+        await scenario()
     assert [line["event"] for line in logged] == ["watch_failed"]
     assert "Unable to decode path" in logged[0]["message"]
 
@@ -370,21 +320,17 @@ def test_where_the_kernel_permits_no_watch_files_are_compared(tmp_path: Path, li
     assert "raise fs.inotify.max_user_instances or max_user_watches" in line
 
 
-def test_a_watch_that_is_closed_ends_soon_and_makes_no_call(tmp_path: Path) -> None:
+async def test_a_watch_that_is_closed_ends_soon_and_makes_no_call(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
-
-    async def scenario() -> None:
-        former = set(threading.enumerate())
-        async with watching(partial(watch_file, file)) as calls:
-            [thread] = [one for one in set(threading.enumerate()) - former if one.name == "file watch"]
-            await change(calls, lambda: file.write_text("first"))
-            calls.clear()
-            file.write_text("second")
-        assert not thread.is_alive()
-        await asyncio.sleep(0.05)
-        assert calls == []
-
-    asyncio.run(scenario())
+    former = set(threading.enumerate())
+    async with watching(partial(watch_file, file)) as calls:
+        [thread] = [one for one in set(threading.enumerate()) - former if one.name == "file watch"]
+        await change(calls, lambda: file.write_text("first"))
+        calls.clear()
+        file.write_text("second")
+    assert not thread.is_alive()
+    await asyncio.sleep(0.05)
+    assert calls == []
 
 
 @only_root("no other user can become one who may not read a directory")
@@ -401,12 +347,12 @@ def test_a_directory_that_cannot_be_read_ends_no_watch_of_others(tmp_path: Path)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "seen\nseen\n", "")
 
 
-def test_nothing_to_watch_is_no_error() -> None:
+async def test_nothing_to_watch_is_no_error() -> None:
     async def scenario() -> None:
         async with watching() as calls:
             await asyncio.sleep(0.1)
             assert calls == []
 
     with capture_logs() as logged:
-        asyncio.run(scenario())
+        await scenario()
     assert logged == []

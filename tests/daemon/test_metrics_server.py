@@ -162,23 +162,19 @@ def test_a_client_that_stops_reading_is_cut(monkeypatch: pytest.MonkeyPatch) -> 
     play(story, server)
 
 
-def test_an_address_that_is_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_address_that_is_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "RETRY", 0.02)
-
-    async def whole() -> None:
-        other = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
-        port = other.sockets[0].getsockname()[1]
-        server = MetricsServer()
-        await server.open(f"127.0.0.1:{port}", list)
-        await asyncio.sleep(0.1)
-        other.close()
-        await until(lambda: server._listening is not None and not server._listening.done())
-        async with asyncio.timeout(30):
-            while not await listening(port):
-                await asyncio.sleep(0.01)
-            head, _ = await ask(port, "HEAD /metrics HTTP/1.1\r\n\r\n")
-        assert head.startswith("HTTP/1.1 200 OK")
-        await server.open("", list)
-        assert not await listening(port)
-
-    asyncio.run(whole())
+    other = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    server = MetricsServer()
+    await server.open(f"127.0.0.1:{port}", list)
+    await asyncio.sleep(0.1)
+    other.close()
+    await until(lambda: server._listening is not None and not server._listening.done())
+    async with asyncio.timeout(30):
+        while not await listening(port):
+            await asyncio.sleep(0.01)
+        head, _ = await ask(port, "HEAD /metrics HTTP/1.1\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 OK")
+    await server.open("", list)
+    assert not await listening(port)

@@ -89,14 +89,14 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, log: io.StringIO) 
     return seen
 
 
-def test_a_day_without_the_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_day_without_the_remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     repo = GitRepo.create(tmp_path / "served" / "main.git", SHOP)
     log = io.StringIO()
     logs.configure_logging("json", "info", log)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with HttpsServer(tmp_path / "served", tmp_path, TOKEN) as server:
         monkeypatch.setenv("GIT_SSL_CAINFO", str(server.certificate))
-        seen = asyncio.run(day(tmp_path, server, repo, log))
+        seen = await day(tmp_path, server, repo, log)
     assert (seen["begun"], seen["retained"]) == (3, 3), "nothing is lost"
     assert 24 * HOUR / CAP <= seen["polls"] <= 24 * HOUR / CAP + 8, "twice as long each time, up to the cap"
     assert 2 <= len(seen["log"]) <= 25, "one line for the change, and one an hour"

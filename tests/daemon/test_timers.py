@@ -47,90 +47,75 @@ both = pytest.mark.parametrize("form", [scheduled, faked])
 
 
 @both
-def test_a_call_is_made_again_and_again_until_it_is_cancelled(form: Callable[[], Passage]) -> None:
-    async def scenario() -> None:
-        time, calls, later = form(), [], []
-        time.timers.every("poll", 0.01, 0.005, lambda: calls.append(1))
-        await time.let_pass(0.03)
-        assert calls == [], "nothing is called before the start"
-        time.timers.start()
-        await time.until(lambda: len(calls) >= 3)
-        time.timers.cancel("poll")
-        time.timers.cancel("poll")
-        seen = len(calls)
-        time.timers.after("later", 0.05, lambda: later.append(1))
-        await time.until(lambda: bool(later))
-        assert len(calls) == seen
-        time.timers.stop()
-
-    asyncio.run(scenario())
+async def test_a_call_is_made_again_and_again_until_it_is_cancelled(form: Callable[[], Passage]) -> None:
+    time, calls, later = form(), [], []
+    time.timers.every("poll", 0.01, 0.005, lambda: calls.append(1))
+    await time.let_pass(0.03)
+    assert calls == [], "nothing is called before the start"
+    time.timers.start()
+    await time.until(lambda: len(calls) >= 3)
+    time.timers.cancel("poll")
+    time.timers.cancel("poll")
+    seen = len(calls)
+    time.timers.after("later", 0.05, lambda: later.append(1))
+    await time.until(lambda: bool(later))
+    assert len(calls) == seen
+    time.timers.stop()
 
 
 @both
-def test_a_later_call_is_made_once_and_on_the_loop_itself(form: Callable[[], Passage]) -> None:
-    async def scenario() -> None:
-        time, loops, beats = form(), [], []
-        time.timers.start()
-        time.timers.after("once", 0.01, lambda: loops.append(asyncio.get_running_loop()))
-        time.timers.every("beat", 0.01, 0.0, lambda: beats.append(1))
-        await time.until(lambda: len(beats) >= 5)
-        assert loops == [asyncio.get_running_loop()]
-        time.timers.stop()
-
-    asyncio.run(scenario())
+async def test_a_later_call_is_made_once_and_on_the_loop_itself(form: Callable[[], Passage]) -> None:
+    time, loops, beats = form(), [], []
+    time.timers.start()
+    time.timers.after("once", 0.01, lambda: loops.append(asyncio.get_running_loop()))
+    time.timers.every("beat", 0.01, 0.0, lambda: beats.append(1))
+    await time.until(lambda: len(beats) >= 5)
+    assert loops == [asyncio.get_running_loop()]
+    time.timers.stop()
 
 
 @both
-def test_a_name_stands_for_its_newest_call_alone(form: Callable[[], Passage]) -> None:
-    async def scenario() -> None:
-        time, calls = form(), []
-        time.timers.start()
-        time.timers.after("retry", 0.01, lambda: calls.append("old"))
-        time.timers.after("retry", 0.02, lambda: calls.append("new"))
-        await time.until(lambda: bool(calls))
-        time.timers.every("retry", 30.0, 0.0, lambda: calls.append("poll"))
-        time.timers.after("retry", 0.01, lambda: calls.append("newest"))
-        await time.until(lambda: len(calls) == 2)
-        assert calls == ["new", "newest"]
-        time.timers.stop()
-
-    asyncio.run(scenario())
+async def test_a_name_stands_for_its_newest_call_alone(form: Callable[[], Passage]) -> None:
+    time, calls = form(), []
+    time.timers.start()
+    time.timers.after("retry", 0.01, lambda: calls.append("old"))
+    time.timers.after("retry", 0.02, lambda: calls.append("new"))
+    await time.until(lambda: bool(calls))
+    time.timers.every("retry", 30.0, 0.0, lambda: calls.append("poll"))
+    time.timers.after("retry", 0.01, lambda: calls.append("newest"))
+    await time.until(lambda: len(calls) == 2)
+    assert calls == ["new", "newest"]
+    time.timers.stop()
 
 
 @both
-def test_a_call_that_sets_its_own_timer_anew_goes_on(form: Callable[[], Passage]) -> None:
-    async def scenario() -> None:
-        time, calls = form(), []
+async def test_a_call_that_sets_its_own_timer_anew_goes_on(form: Callable[[], Passage]) -> None:
+    time, calls = form(), []
 
-        def again() -> None:
-            calls.append(1)
-            time.timers.after("again", 0.005, again)
-
-        time.timers.start()
+    def again() -> None:
+        calls.append(1)
         time.timers.after("again", 0.005, again)
-        await time.until(lambda: len(calls) >= 4)
-        time.timers.stop()
 
-    asyncio.run(scenario())
+    time.timers.start()
+    time.timers.after("again", 0.005, again)
+    await time.until(lambda: len(calls) >= 4)
+    time.timers.stop()
 
 
 @both
-def test_nothing_is_called_after_the_stop(form: Callable[[], Passage]) -> None:
-    async def scenario() -> None:
-        time, calls = form(), []
-        time.timers.start()
-        time.timers.every("poll", 0.01, 0.0, lambda: calls.append(1))
-        await time.until(lambda: bool(calls))
-        time.timers.stop()
-        time.timers.stop()
-        seen = len(calls)
-        await time.let_pass(0.05)
-        assert len(calls) == seen
-
-    asyncio.run(scenario())
+async def test_nothing_is_called_after_the_stop(form: Callable[[], Passage]) -> None:
+    time, calls = form(), []
+    time.timers.start()
+    time.timers.every("poll", 0.01, 0.0, lambda: calls.append(1))
+    await time.until(lambda: bool(calls))
+    time.timers.stop()
+    time.timers.stop()
+    seen = len(calls)
+    await time.let_pass(0.05)
+    assert len(calls) == seen
 
 
-def test_a_call_that_fails_is_logged_and_called_again() -> None:
+async def test_a_call_that_fails_is_logged_and_called_again() -> None:
     async def scenario() -> None:
         time, calls = scheduled(), []
 
@@ -145,88 +130,73 @@ def test_a_call_that_fails_is_logged_and_called_again() -> None:
 
     forget_logged()
     with capture_logs() as logged:
-        asyncio.run(scenario())
+        await scenario()
     assert [(each["part"], each["error"]) for each in logged] == [("timer poll", "ValueError")]
     assert "secret" not in str(logged[0]["error"])
 
 
-def test_calls_that_were_missed_become_one() -> None:
-    async def scenario() -> None:
-        passage, calls = scheduled(), []
-        passage.timers.start()
-        passage.timers.every("poll", 0.05, 0.0, lambda: calls.append(1))
-        time.sleep(0.5)
-        await passage.until(lambda: bool(calls))
-        await asyncio.sleep(0)
-        assert len(calls) == 1
-        passage.timers.stop()
-
-    asyncio.run(scenario())
+async def test_calls_that_were_missed_become_one() -> None:
+    passage, calls = scheduled(), []
+    passage.timers.start()
+    passage.timers.every("poll", 0.05, 0.0, lambda: calls.append(1))
+    time.sleep(0.5)
+    await passage.until(lambda: bool(calls))
+    await asyncio.sleep(0)
+    assert len(calls) == 1
+    passage.timers.stop()
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e17])
-def test_any_interval_can_be_set(seconds: float) -> None:
-    async def scenario() -> None:
-        passage, calls = scheduled(), []
-        passage.timers.start()
-        passage.timers.every("poll", seconds, seconds / 10, lambda: calls.append("poll"))
-        passage.timers.after("once", seconds, lambda: calls.append("once"))
-        passage.timers.after("end", 0.05, lambda: calls.append("end"))
-        await passage.until(lambda: "end" in calls)
-        assert set(calls) == ({"end"} if seconds else {"poll", "once", "end"})
-        passage.timers.stop()
-
-    asyncio.run(scenario())
+async def test_any_interval_can_be_set(seconds: float) -> None:
+    passage, calls = scheduled(), []
+    passage.timers.start()
+    passage.timers.every("poll", seconds, seconds / 10, lambda: calls.append("poll"))
+    passage.timers.after("once", seconds, lambda: calls.append("once"))
+    passage.timers.after("end", 0.05, lambda: calls.append("end"))
+    await passage.until(lambda: "end" in calls)
+    assert set(calls) == ({"end"} if seconds else {"poll", "once", "end"})
+    passage.timers.stop()
 
 
-def test_a_timer_that_is_set_after_the_stop_is_never_called() -> None:
-    async def scenario() -> None:
-        passage, calls = scheduled(), []
-        passage.timers.start()
-        passage.timers.after("status", 30.0, lambda: calls.append(1))
-        passage.timers.stop()
-        for _ in range(3):
-            passage.timers.after("status", 0.01, lambda: calls.append(1))
-            await passage.let_pass(0.02)
-        passage.timers.stop()
-        assert calls == []
-
-    asyncio.run(scenario())
+async def test_a_timer_that_is_set_after_the_stop_is_never_called() -> None:
+    passage, calls = scheduled(), []
+    passage.timers.start()
+    passage.timers.after("status", 30.0, lambda: calls.append(1))
+    passage.timers.stop()
+    for _ in range(3):
+        passage.timers.after("status", 0.01, lambda: calls.append(1))
+        await passage.let_pass(0.02)
+    passage.timers.stop()
+    assert calls == []
 
 
-def test_a_call_cancels_another_one_that_is_due_at_the_same_time() -> None:
-    async def scenario() -> None:
-        passage, calls = scheduled(), []
+async def test_a_call_cancels_another_one_that_is_due_at_the_same_time() -> None:
+    passage, calls = scheduled(), []
 
-        def call(name: str, other: str) -> None:
-            calls.append(name)
-            passage.timers.cancel(other)
+    def call(name: str, other: str) -> None:
+        calls.append(name)
+        passage.timers.cancel(other)
 
-        passage.timers.start()
-        passage.timers.after("one", 0.01, partial(call, "one", "two"))
-        passage.timers.after("two", 0.01, partial(call, "two", "one"))
-        time.sleep(0.05)
-        await passage.let_pass(0.05)
-        assert calls == ["one"]
-        passage.timers.stop()
-
-    asyncio.run(scenario())
+    passage.timers.start()
+    passage.timers.after("one", 0.01, partial(call, "one", "two"))
+    passage.timers.after("two", 0.01, partial(call, "two", "one"))
+    time.sleep(0.05)
+    await passage.let_pass(0.05)
+    assert calls == ["one"]
+    passage.timers.stop()
 
 
-def test_a_call_that_sets_its_own_timer_at_once_is_called_again() -> None:
-    async def scenario() -> None:
-        passage, calls = scheduled(), []
+async def test_a_call_that_sets_its_own_timer_at_once_is_called_again() -> None:
+    passage, calls = scheduled(), []
 
-        def call_again() -> None:
-            calls.append(1)
-            passage.timers.after("again", 0.0, call_again)
-
-        passage.timers.start()
+    def call_again() -> None:
+        calls.append(1)
         passage.timers.after("again", 0.0, call_again)
-        await passage.until(lambda: len(calls) >= 50)
-        passage.timers.stop()
 
-    asyncio.run(scenario())
+    passage.timers.start()
+    passage.timers.after("again", 0.0, call_again)
+    await passage.until(lambda: len(calls) >= 50)
+    passage.timers.stop()
 
 
 class Clocks:
@@ -254,73 +224,61 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 
 @pytest.mark.parametrize("years", [54, -10])
-def test_a_wall_clock_that_is_set_costs_nothing_and_moves_no_call(clocks: Clocks, years: int) -> None:
-    async def scenario() -> None:
-        passage, calls = scheduled(), []
-        passage.timers.start()
-        passage.timers.every("poll", 0.02, 0.0, lambda: calls.append("poll"))
-        passage.timers.every("drift", 3600.0, 0.0, lambda: calls.append("drift"))
-        passage.timers.after("retry", 3600.0, lambda: calls.append("retry"))
-        await passage.until(lambda: bool(calls))
-        cpu, before = time.process_time(), peak_memory()
-        clocks.wall = years * 365 * 86400.0
-        passage.timers.after("soon", 0.02, lambda: calls.append("soon"))
-        await passage.until(lambda: "soon" in calls and len(calls) > 10)
-        assert set(calls) == {"poll", "soon"}
-        assert time.process_time() - cpu < 1.0
-        assert peak_memory() - before < 20_000
-        passage.timers.stop()
-
-    asyncio.run(scenario())
+async def test_a_wall_clock_that_is_set_costs_nothing_and_moves_no_call(clocks: Clocks, years: int) -> None:
+    passage, calls = scheduled(), []
+    passage.timers.start()
+    passage.timers.every("poll", 0.02, 0.0, lambda: calls.append("poll"))
+    passage.timers.every("drift", 3600.0, 0.0, lambda: calls.append("drift"))
+    passage.timers.after("retry", 3600.0, lambda: calls.append("retry"))
+    await passage.until(lambda: bool(calls))
+    cpu, before = time.process_time(), peak_memory()
+    clocks.wall = years * 365 * 86400.0
+    passage.timers.after("soon", 0.02, lambda: calls.append("soon"))
+    await passage.until(lambda: "soon" in calls and len(calls) > 10)
+    assert set(calls) == {"poll", "soon"}
+    assert time.process_time() - cpu < 1.0
+    assert peak_memory() - before < 20_000
+    passage.timers.stop()
 
 
-def test_a_suspended_machine_with_a_monotonic_clock_that_stops_delays_all_calls(clocks: Clocks) -> None:
-    async def scenario() -> None:
-        passage, calls = scheduled(), []
-        passage.timers.start()
-        passage.timers.every("poll", 30.0, 0.0, lambda: calls.append("poll"))
-        passage.timers.after("once", 0.05, lambda: calls.append("once"))
-        clocks.wall = 8 * 3600.0
-        await passage.until(lambda: bool(calls))
-        assert calls == ["once"]
-        passage.timers.stop()
-
-    asyncio.run(scenario())
+async def test_a_suspended_machine_with_a_monotonic_clock_that_stops_delays_all_calls(clocks: Clocks) -> None:
+    passage, calls = scheduled(), []
+    passage.timers.start()
+    passage.timers.every("poll", 30.0, 0.0, lambda: calls.append("poll"))
+    passage.timers.after("once", 0.05, lambda: calls.append("once"))
+    clocks.wall = 8 * 3600.0
+    await passage.until(lambda: bool(calls))
+    assert calls == ["once"]
+    passage.timers.stop()
 
 
-def test_a_suspended_machine_with_a_monotonic_clock_that_runs_makes_each_call_once(clocks: Clocks) -> None:
-    async def scenario() -> None:
-        passage, calls = scheduled(), []
-        passage.timers.start()
-        passage.timers.every("poll", 1.0, 0.1, lambda: calls.append("poll"))
-        passage.timers.every("drift", 300.0, 0.0, lambda: calls.append("drift"))
-        passage.timers.after("retry", 3600.0, lambda: calls.append("retry"))
-        passage.timers.after("beyond", 1e8, lambda: calls.append("beyond"))
-        await passage.let_pass(0.02)
-        cpu, before = time.process_time(), peak_memory()
-        clocks.monotonic = clocks.wall = 10 * 86400.0
-        await passage.until(lambda: len(calls) >= 3)
-        await passage.let_pass(0.1)
-        assert sorted(calls) == ["drift", "poll", "retry"]
-        assert time.process_time() - cpu < 1.0
-        assert peak_memory() - before < 20_000
-        passage.timers.stop()
-
-    asyncio.run(scenario())
+async def test_a_suspended_machine_with_a_monotonic_clock_that_runs_makes_each_call_once(clocks: Clocks) -> None:
+    passage, calls = scheduled(), []
+    passage.timers.start()
+    passage.timers.every("poll", 1.0, 0.1, lambda: calls.append("poll"))
+    passage.timers.every("drift", 300.0, 0.0, lambda: calls.append("drift"))
+    passage.timers.after("retry", 3600.0, lambda: calls.append("retry"))
+    passage.timers.after("beyond", 1e8, lambda: calls.append("beyond"))
+    await passage.let_pass(0.02)
+    cpu, before = time.process_time(), peak_memory()
+    clocks.monotonic = clocks.wall = 10 * 86400.0
+    await passage.until(lambda: len(calls) >= 3)
+    await passage.let_pass(0.1)
+    assert sorted(calls) == ["drift", "poll", "retry"]
+    assert time.process_time() - cpu < 1.0
+    assert peak_memory() - before < 20_000
+    passage.timers.stop()
 
 
-def test_nothing_of_the_scheduler_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        passage, calls = scheduled(), []
-        passage.timers.start()
-        passage.timers.every("poll", 0.001, 0.0, lambda: calls.append(1))
-        await passage.until(lambda: len(calls) > 3)
-        time.sleep(0.2)
-        await passage.until(lambda: len(calls) > 9)
-        passage.timers.stop()
-        await passage.let_pass(0.01)
-
-    asyncio.run(scenario())
+async def test_nothing_of_the_scheduler_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    passage, calls = scheduled(), []
+    passage.timers.start()
+    passage.timers.every("poll", 0.001, 0.0, lambda: calls.append(1))
+    await passage.until(lambda: len(calls) > 3)
+    time.sleep(0.2)
+    await passage.until(lambda: len(calls) > 9)
+    passage.timers.stop()
+    await passage.let_pass(0.01)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 

@@ -24,35 +24,29 @@ os._exit(9)
 """
 
 
-def test_many_wake_ups_become_one() -> None:
-    async def scenario() -> None:
-        wakes = WakeQueue()
-        for _ in range(100):
-            wakes.add("main", "poll")
-        wakes.add("main", "ref")
-        wakes.add(None, "operator")
-        assert wakes.waiting()
-        assert await wakes.take() == {"main": {"poll", "ref"}, None: {"operator"}}
-        assert not wakes.waiting()
-
-    asyncio.run(scenario())
+async def test_many_wake_ups_become_one() -> None:
+    wakes = WakeQueue()
+    for _ in range(100):
+        wakes.add("main", "poll")
+    wakes.add("main", "ref")
+    wakes.add(None, "operator")
+    assert wakes.waiting()
+    assert await wakes.take() == {"main": {"poll", "ref"}, None: {"operator"}}
+    assert not wakes.waiting()
 
 
-def test_taking_waits_for_the_next_wake_up() -> None:
-    async def scenario() -> None:
-        wakes = WakeQueue()
-        wakes.add("main", "start")
-        await wakes.take()
-        waiting = asyncio.create_task(wakes.take())
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        wakes.add("main", "ref")
-        assert await asyncio.wait_for(waiting, 5) == {"main": {"ref"}}
-
-    asyncio.run(scenario())
+async def test_taking_waits_for_the_next_wake_up() -> None:
+    wakes = WakeQueue()
+    wakes.add("main", "start")
+    await wakes.take()
+    waiting = asyncio.create_task(wakes.take())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    wakes.add("main", "ref")
+    assert await asyncio.wait_for(waiting, 5) == {"main": {"ref"}}
 
 
-def test_another_process_wakes_the_daemon(tmp_path: Path) -> None:
+async def test_another_process_wakes_the_daemon(tmp_path: Path) -> None:
     async def scenario() -> None:
         wakes, listening = WakeQueue(), WakeSocket(tmp_path)
         listening.open(wakes.add)
@@ -67,7 +61,7 @@ def test_another_process_wakes_the_daemon(tmp_path: Path) -> None:
         listening.close()
         listening.close()
 
-    asyncio.run(asyncio.wait_for(scenario(), 10))
+    await asyncio.wait_for(scenario(), 10)
 
 
 def test_a_wake_up_without_a_listener_fails(tmp_path: Path) -> None:
@@ -75,46 +69,37 @@ def test_a_wake_up_without_a_listener_fails(tmp_path: Path) -> None:
     assert not wake_daemon(tmp_path / "nowhere")
 
 
-def test_a_socket_left_behind_is_no_listener_and_hinders_none(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        subprocess.run([sys.executable, "-c", LEAVE, str(tmp_path / "wake.sock")], check=False)
-        assert (tmp_path / "wake.sock").exists()
-        assert not wake_daemon(tmp_path)
-        wakes, listening = WakeQueue(), WakeSocket(tmp_path)
-        listening.open(wakes.add)
-        assert wake_daemon(tmp_path, "main", "sync")
-        assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"sync"}}
-        listening.close()
-
-    asyncio.run(scenario())
+async def test_a_socket_left_behind_is_no_listener_and_hinders_none(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", LEAVE, str(tmp_path / "wake.sock")], check=False)
+    assert (tmp_path / "wake.sock").exists()
+    assert not wake_daemon(tmp_path)
+    wakes, listening = WakeQueue(), WakeSocket(tmp_path)
+    listening.open(wakes.add)
+    assert wake_daemon(tmp_path, "main", "sync")
+    assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"sync"}}
+    listening.close()
 
 
-def test_waking_never_blocks_however_busy_the_daemon_is(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        wakes, listening = WakeQueue(), WakeSocket(tmp_path)
-        listening.open(wakes.add)
-        assert all(wake_daemon(tmp_path, "main", "poll") for _ in range(2_000))
-        assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
-        listening.close()
-
-    asyncio.run(scenario())
+async def test_waking_never_blocks_however_busy_the_daemon_is(tmp_path: Path) -> None:
+    wakes, listening = WakeQueue(), WakeSocket(tmp_path)
+    listening.open(wakes.add)
+    assert all(wake_daemon(tmp_path, "main", "poll") for _ in range(2_000))
+    assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
+    listening.close()
 
 
-def test_a_long_path_to_the_state_directory_is_no_obstacle(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        state = tmp_path / ("long" * 30)
-        state.mkdir()
-        wakes, listening = WakeQueue(), WakeSocket(state)
-        listening.open(wakes.add)
-        assert wake_daemon(state, "main", "poll")
-        assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
-        listening.close()
-        assert not wake_daemon(state)
-
-    asyncio.run(scenario())
+async def test_a_long_path_to_the_state_directory_is_no_obstacle(tmp_path: Path) -> None:
+    state = tmp_path / ("long" * 30)
+    state.mkdir()
+    wakes, listening = WakeQueue(), WakeSocket(state)
+    listening.open(wakes.add)
+    assert wake_daemon(state, "main", "poll")
+    assert await asyncio.wait_for(wakes.take(), 5) == {"main": {"poll"}}
+    listening.close()
+    assert not wake_daemon(state)
 
 
-def test_a_wake_up_for_a_loop_that_has_ended_goes_to_the_next() -> None:
+async def test_a_wake_up_for_a_loop_that_has_ended_goes_to_the_next() -> None:
     async def taken() -> dict[str | None, set[str]]:
         ended, begins = WakeQueue(), WakeQueue()
         ended.add(None, "SIGHUP")
@@ -124,4 +109,4 @@ def test_a_wake_up_for_a_loop_that_has_ended_goes_to_the_next() -> None:
         assert not ended.waiting()
         return await begins.take()
 
-    assert asyncio.run(taken()) == {None: {"SIGHUP"}, "main": {"poll", "ref"}}
+    assert await taken() == {None: {"SIGHUP"}, "main": {"poll", "ref"}}

@@ -106,11 +106,11 @@ class HostSite(Site):
     def message(self, key: str = "workload/shop/web@here") -> str:
         """The message of its deployment."""
         record = self.recorded().get(key)
-        return str(json.loads(record.state)["status"]["message"]) if record is not None else ""
+        return str(json.loads(record.state).get("status", {}).get("message", "")) if record is not None else ""
 
     def address(self, key: str = "workload/shop/web@here") -> str:
-        """Where the workload is served."""
-        return str(json.loads(self.recorded()[key].state)["status"]["address"])
+        """Where the workload is served; "" until its status is first observed."""
+        return str(json.loads(self.recorded()[key].state).get("status", {}).get("address", ""))
 
     def programs(self) -> dict[int, str]:
         """Every process that replicas of this site have started, wrappers left out: its command by its pid."""
