@@ -13,7 +13,7 @@ from reconciler.clock import Clock
 from reconciler.drift.observations import ObservationRecorder
 from reconciler.engines.calls import EngineCall
 from reconciler.engines.protocol import Engine, Observation, SupportsWatch
-from reconciler.engines.registry import engines_for
+from reconciler.engines.registry import make_engines
 from reconciler.errors import EngineError, RecordsError, RefusedError
 from reconciler.model.drift_policy import Ignore
 from reconciler.model.key import Key
@@ -101,7 +101,7 @@ async def scan(
 
 async def check_now(settings: Settings, records: Records, clock: Clock) -> DriftCheck:
     """Observe every location once and record nothing. Raises RefusedError if a location does not answer."""
-    engines = engines_for(settings, records, clock, SecretStore(records, settings).read)
+    engines = make_engines(settings, records, clock, SecretStore(records, settings).read)
     found = await scan(settings, records, engines)
     if found.unreachable:
         failures = "; ".join(f"{place}: {message}" for place, message in sorted(found.unreachable.items()))
@@ -151,7 +151,7 @@ def _compared(
 ) -> list[tuple[Drift, str]]:
     there = {str(each.key): each for each in seen if each.location == place and (keys is None or each.key in keys)}
     suspects: dict[str, Observation | None] = {}
-    for key, digest, version in _recorded_at(records, place, settings.locations[place].engine, keys):
+    for key, digest, version in _list_recorded(records, place, settings.locations[place].engine, keys):
         each = there.pop(key, None)
         if each is None or each.digest != digest or each.version != version:
             suspects[key] = each
@@ -162,7 +162,7 @@ def _compared(
     ]
 
 
-def _recorded_at(records: Records, place: str, engine: str, keys: frozenset[Key] | None) -> Iterator[VersionRow]:
+def _list_recorded(records: Records, place: str, engine: str, keys: frozenset[Key] | None) -> Iterator[VersionRow]:
     """What ``engine`` has at ``place``, of ``keys`` or all."""
     if keys is None:
         yield from records.applied.scan_at(place, engine)

@@ -15,12 +15,14 @@ from reconciler.settings import Settings
 MakeEngine = Callable[[EngineContext], Engine]
 
 
-def engine_makers() -> dict[str, MakeEngine]:
+def list_engine_makers() -> dict[str, MakeEngine]:
     """What makes an engine, by the names in the settings."""
     return {plugin.name: plugin.make for plugin in list_plugins()}
 
 
-def decommissioned_engines(settings: Settings, records: Records, clock: Clock, reveal: SecretReader) -> list[Engine]:
+def make_decommissioned_engines(
+    settings: Settings, records: Records, clock: Clock, reveal: SecretReader
+) -> list[Engine]:
     """Engines that end what they ran at locations that now have another engine.
 
     At a location that the settings no longer name, everything keeps running: its end was not requested.
@@ -34,7 +36,7 @@ def decommissioned_engines(settings: Settings, records: Records, clock: Clock, r
     ]
 
 
-def engines_for(
+def make_engines(
     settings: Settings,
     records: Records,
     clock: Clock,
@@ -45,7 +47,7 @@ def engines_for(
 
     ``known`` are the engines that there are, None for all plugins. Raises UsageError for one that does not exist.
     """
-    known = engine_makers() if known is None else known
+    known = list_engine_makers() if known is None else known
 
     def make(name: str, location: str) -> Engine:
         tables = records if name == RECORDED else None

@@ -21,7 +21,7 @@ from reconciler.engines.protocol import (
     SupportsSchedules,
     SupportsWatch,
 )
-from reconciler.engines.registry import MakeEngine, decommissioned_engines, engines_for
+from reconciler.engines.registry import MakeEngine, make_decommissioned_engines, make_engines
 from reconciler.engines.target_metrics import SupportsMetrics, TargetMetrics
 from reconciler.errors import EngineError, RecordsError, SourceError
 from reconciler.model.key import Key, Kind
@@ -76,8 +76,8 @@ class Runner:
         retry = RetryPolicy(settings.retry.base, settings.retry.cap, settings.retry.attempts)
         self._secrets = SecretStore(records, settings)
         reveal = self._secrets.read
-        made = engines_for(settings, records, clock, reveal, engines)
-        all_made = [*made.values(), *decommissioned_engines(settings, records, clock, reveal)]
+        made = make_engines(settings, records, clock, reveal, engines)
+        all_made = [*made.values(), *make_decommissioned_engines(settings, records, clock, reveal)]
         self._lifecycle_engines = [engine for engine in all_made if isinstance(engine, SupportsLifecycle)]
         self.drift_monitor = DriftMonitor(settings, records, clock, made)
         self.executor = Executor(records, made, clock, retry, settings.parallel, random.Random())

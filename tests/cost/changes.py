@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from reconciler.daemon.loop import Daemon
 from reconciler.daemon.systemd import SystemdNotifier
 from reconciler.daemon.wake import DRIFT
-from reconciler.engines.registry import engine_makers
+from reconciler.engines.registry import list_engine_makers
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.settings import LocationSettings, SecretSettings
@@ -110,7 +110,7 @@ def _health_change(path: Path, count: int, durable: bool) -> Scene:
         "locations": {NEAR: LocationSettings("ledger"), FAR: LocationSettings("recorded")},
         "secrets": SecretSettings(directory=path / "secrets"),
     }
-    site = CostSite(path, {"main": files}, {**engine_makers(), "ledger": lambda _: engine}, durable, **settings)
+    site = CostSite(path, {"main": files}, {**list_engine_makers(), "ledger": lambda _: engine}, durable, **settings)
     daemon = Daemon(site.runner, site.clock, site.clock, SystemdNotifier({}))
 
     def check(reason: str) -> None:

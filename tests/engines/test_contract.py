@@ -36,7 +36,7 @@ def context_at(bench: Bench, path: Path, engine: str) -> EngineContext:
         raise AssertionError(f"nothing here uses {key}")
 
     host = HostSettings(termination_scale=0.002)
-    settings = Settings("acme", (), path, {"here": LocationSettings(engine)}, host=host)
+    settings = Settings("acme", (), path, {"here": LocationSettings(engine, dataplane="builtin")}, host=host)
     tables = bench.records if engine == "recorded" else None
     records = LocationRecords(bench.records, "here")
     return EngineContext(records, settings, bench.clock, no_secret, tables=tables)  # type: ignore[arg-type]
