@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from reconciler.clock import Clock
-from reconciler.engines.protocol import Engine, Observation, SupportsLifecycle
+from reconciler.engines.protocol import Engine, Observation, SupportsLifecycle, SupportsWatch
 from reconciler.engines.reading import (
     ExecTarget,
     LocationReader,
@@ -122,8 +122,12 @@ class Subject(Bench):
         return msgspec.structs.replace(made, digest=f"digest-{version}-{options}") if options else made
 
     def apply(self, *steps: Step) -> dict[str, str]:
-        """Perform and record."""
-        return ends(self._loop.run(self.run(plan(*steps))))
+        """Perform and record; where the engine watches, the observation that follows too."""
+        ended = ends(self._loop.run(self.run(plan(*steps))))
+        if isinstance(self.engine, SupportsWatch):
+            for seen in self._loop.run(self.engine.observe_some({step.key for step in steps})):
+                self.records.applied.update_seen(seen.key, seen.location, seen.health, seen.state)
+        return ended
 
     def see(self) -> list[Observation]:
         """What the engine observes."""

@@ -136,12 +136,14 @@ class TemplateBuilder:
         return replace(desired, base_hash=base, containers=containers)
 
     def _creation_time(self, key: Key, version: int) -> str:
-        """When ``version`` was made: as recorded in its deployment, otherwise now."""
+        """When ``version`` was made: as recorded in its deployment, else when it was applied, otherwise now."""
         record = self._binding.record(key)
         deployment = read_deployment(record.state) if record is not None else None
         versions = deployment.status.versions if deployment is not None else ()
         recorded = (entry.created for entry in versions if entry.workload == version and entry.created)
-        return next(recorded, "") or format_iso_time(self._clock.now())
+        # A daemon may end after a step, and before it has observed the deployment.
+        applied = record.applied_at if record is not None and record.version == version else self._clock.now()
+        return next(recorded, "") or format_iso_time(applied)
 
     def _body(self, key: Key) -> bytes | None:
         record = self._binding.shared(key)

@@ -8,6 +8,7 @@ import msgspec
 
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.model.key import Key
+from reconciler.times import format_iso_time
 from tests.engines.host.kit import WEB, Host, played
 from tests.support.plans import step
 
@@ -36,5 +37,17 @@ def test_some_workloads_are_observed_as_all_are(tmp_path: Path) -> None:
         assert isinstance(engine, SupportsWatch)
         assert await engine.observe_some({Key.parse(WEB)}) == await engine.observe()
         assert await engine.observe_some({Key.parse("workload/shop/none")}) == []
+
+    played(tmp_path, story)
+
+
+def test_a_version_has_the_time_of_its_step_if_the_daemon_ends_before_an_observation(tmp_path: Path) -> None:
+    async def story(host: Host) -> None:
+        begun = format_iso_time(host.time.now())
+        await host.ask(1)
+        await host.time.advance(100.0)
+        await host.restart()
+        await host.record()
+        assert [version.created for version in host.versions()] == [begun]
 
     played(tmp_path, story)

@@ -91,7 +91,7 @@ class Site(Host):
         """The conditions of the domain besides Ready, once what is observed now is recorded."""
         self.seen = await self.engine.observe()
         self.events += self.engine.news()
-        self.recorder.record({"here": []}, {"here": self.engine})
+        self.recorder.record({"here": []}, {"here": self.engine}, {})
         found = compute_conditions(ResourceFacts(DOMAIN, "shop", "d", records=(self._domain(),)))
         return {each.type: each.message for each in found if each.type != "Ready"}
 
