@@ -12,7 +12,7 @@ import msgspec
 READ, WRITE, ENTER = 4, 2, 1
 
 
-class Verdict(StrEnum):
+class CheckVerdict(StrEnum):
     """Severity: a warning works for now, a problem does not work or is not safe."""
 
     OK = "ok"
@@ -24,27 +24,27 @@ class Check(msgspec.Struct, frozen=True):
     """``about`` names the subject in a word or two; ``advice`` is "" if nothing needs to be done."""
 
     about: str
-    verdict: Verdict
+    verdict: CheckVerdict
     message: str
     advice: str = ""
 
 
 def make_ok_check(about: str, message: str) -> Check:
     """A check without a problem."""
-    return Check(about, Verdict.OK, message)
+    return Check(about, CheckVerdict.OK, message)
 
 
 def make_warning(about: str, message: str, advice: str) -> Check:
     """A check of something that works but needs attention."""
-    return Check(about, Verdict.WARNING, message, advice)
+    return Check(about, CheckVerdict.WARNING, message, advice)
 
 
 def make_problem(about: str, message: str, advice: str) -> Check:
     """A check of something that does not work, or is not safe."""
-    return Check(about, Verdict.PROBLEM, message, advice)
+    return Check(about, CheckVerdict.PROBLEM, message, advice)
 
 
-class Identity(msgspec.Struct, frozen=True):
+class UserIdentity(msgspec.Struct, frozen=True):
     """A user with all groups; ``gid`` is the primary group, -1 where none is known."""
 
     uid: int
@@ -68,16 +68,16 @@ class Identity(msgspec.Struct, frozen=True):
         return self.uid == 0 or stat.st_mode >> shift & mode == mode
 
 
-def find_identity(uid: int) -> Identity:
+def find_identity(uid: int) -> UserIdentity:
     """The user with this uid, even if the system has no name for it."""
     try:
         entry = pwd.getpwuid(uid)
     except KeyError:
-        return Identity(uid, f"uid {uid}", frozenset())
-    return Identity(uid, entry.pw_name, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)), entry.pw_gid)
+        return UserIdentity(uid, f"uid {uid}", frozenset())
+    return UserIdentity(uid, entry.pw_name, frozenset(os.getgrouplist(entry.pw_name, entry.pw_gid)), entry.pw_gid)
 
 
-def check_read_access(path: Path, about: str, who: Identity) -> Check | None:
+def check_read_access(path: Path, about: str, who: UserIdentity) -> Check | None:
     """Return the check that explains why ``who`` cannot read ``path``; None if ``who`` can."""
     try:
         path.stat()

@@ -40,7 +40,7 @@ CLOSE_SECONDS = 2.0
 Attributes = dict[str, str | int]
 
 
-class Span(msgspec.Struct, frozen=True):
+class TraceSpan(msgspec.Struct, frozen=True):
     """A phase below the span ``parent``, from ``begin`` to ``end`` (nanoseconds since the epoch)."""
 
     name: str
@@ -55,7 +55,7 @@ class RunTrace:
     """The spans of a run, the first of which is its root."""
 
     def __init__(self) -> None:
-        self.spans = [Span("reconcile", -1, time.time_ns(), {})]
+        self.spans = [TraceSpan("reconcile", -1, time.time_ns(), {})]
         self.dropped = 0
 
     def begin(self, name: str, parent: int, attributes: Attributes) -> int:
@@ -63,7 +63,7 @@ class RunTrace:
         if len(self.spans) >= MOST_SPANS:
             self.dropped += 1
             return -1
-        self.spans.append(Span(name, parent, time.time_ns(), attributes))
+        self.spans.append(TraceSpan(name, parent, time.time_ns(), attributes))
         return len(self.spans) - 1
 
     def end(self, index: int, *, failed: bool = False) -> None:

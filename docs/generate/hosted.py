@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Terminate
-from reconciler.engines.host.decisions.replica import Container as Running
 from reconciler.engines.host.decisions.replica import Ended, Phase, Replica
+from reconciler.engines.host.decisions.replica import ReplicaContainer as Running
 from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.access.hash_chain import START, Link, broken_links, compute_chain_hash
+from reconciler.access.hash_chain import START, ChainLink, broken_links, compute_chain_hash
 from reconciler.records.database import Database
 
 
@@ -66,4 +66,4 @@ class AuditRecords:
     def broken(self, context: str) -> Iterator[int]:
         """Numbers of records that do not follow from those before: changed, inserted, or after a removed one."""
         sql = "SELECT number, record, hash FROM audit_records WHERE context = ? ORDER BY number"
-        return broken_links(Link(*row) for row in self._db.stream(sql, (context,)))
+        return broken_links(ChainLink(*row) for row in self._db.stream(sql, (context,)))

@@ -10,7 +10,7 @@ START = bytes(32)
 """The hash before the first entry."""
 
 
-class Link(NamedTuple):
+class ChainLink(NamedTuple):
     """An entry of a chain; numbers begin with 1."""
 
     number: int
@@ -23,7 +23,7 @@ def compute_chain_hash(last: bytes, content: bytes) -> bytes:
     return hashlib.sha256(last + content).digest()
 
 
-def broken_links(chain: Iterable[Link]) -> Iterator[int]:
+def broken_links(chain: Iterable[ChainLink]) -> Iterator[int]:
     """Numbers of entries that do not follow from those before: changed, inserted, or after a removed one.
 
     A chain does not show that its last entries were removed.

@@ -13,7 +13,7 @@ import msgspec
 
 from reconciler.access.agents import Agents
 from reconciler.access.audit_records import AuditRecords
-from reconciler.access.hash_chain import START, Link, broken_links, compute_chain_hash
+from reconciler.access.hash_chain import START, ChainLink, broken_links, compute_chain_hash
 from reconciler.access.lives import ACCOUNT_PREFIX, USER_PREFIX, LifeOf, account_key, end_former_lives, no_life
 from reconciler.access.people import CLOCK_LEEWAY, People
 from reconciler.access.rules import Caller
@@ -76,7 +76,7 @@ class ServiceKey(NamedTuple):
     used: float | None
 
 
-class Session(NamedTuple):
+class LoginSession(NamedTuple):
     """Whom a session stands for, and the login that it belongs to ("": none)."""
 
     caller: Caller
@@ -110,7 +110,7 @@ class AuditRow(NamedTuple):
     hash: str
 
 
-class Answer(NamedTuple):
+class StoredAnswer(NamedTuple):
     """The answer to a request with an idempotency key; ``status`` is None while it is being made, or after a crash."""
 
     digest: bytes
@@ -208,7 +208,7 @@ class AccessStore:
             self._db.write("INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
         return text
 
-    def session(self, text: str) -> Session | None:
+    def session(self, text: str) -> LoginSession | None:
         """The session with the token ``text``; None if it is unknown, has expired, or its account was deleted.
 
         One from the future began while the clock was ahead, so it would last too long.
@@ -220,7 +220,7 @@ class AccessStore:
         if row is None or not (row[2] or self._lives(row[0], row[4])):
             return None
         groups = frozenset(msgspec.json.decode(row[1], type=list[str]))
-        return Session(Caller(str(row[0]), groups, row[3] or "session"), str(row[2]))
+        return LoginSession(Caller(str(row[0]), groups, row[3] or "session"), str(row[2]))
 
     def _lives(self, principal: str, life: float | None) -> bool:
         """Whether the account ``principal`` is the one that had the ``life`` when its session began.
@@ -258,7 +258,7 @@ class AccessStore:
         sql = "UPDATE facts SET value = ? WHERE name = ? AND value = ?"
         return self._db.write(sql, (_USED, _BOOTSTRAP, hash_of(text))).rowcount > 0
 
-    def begin_answer(self, caller: str, key: str, digest: bytes, request_id: str) -> Answer | None:
+    def begin_answer(self, caller: str, key: str, digest: bytes, request_id: str) -> StoredAnswer | None:
         """The answer to the earlier request of ``caller`` with ``key``; None if this is the first, which begins now."""
         expiry = self._expiry()
         with self._db.transaction():
@@ -268,7 +268,7 @@ class AccessStore:
                 "SELECT digest, request_id, status, body FROM answers WHERE caller = ? AND key = ?", (caller, key)
             )
             if row is not None:
-                return Answer(*row)
+                return StoredAnswer(*row)
             values = (caller, key, digest, request_id, expiry.latest)
             self._db.write("INSERT INTO answers VALUES (?, ?, ?, ?, ?, NULL, NULL)", values)
         return None
@@ -306,7 +306,7 @@ class AccessStore:
     def broken_audit(self) -> Iterator[int]:
         """Numbers of entries that do not follow from those before: changed, inserted, or after a removed one."""
         rows = self._db.stream("SELECT number, entry, hash FROM audit ORDER BY number")
-        return broken_links(Link(number, entry.encode(), digest) for number, entry, digest in rows)
+        return broken_links(ChainLink(number, entry.encode(), digest) for number, entry, digest in rows)
 
 
 def contexts_with_records(state: Path, names: Iterable[str]) -> frozenset[str]:

@@ -40,7 +40,7 @@ from reconciler.api.routes import (
     webhooks,
 )
 from reconciler.api.service import Api
-from reconciler.api.table import PUBLIC, WEBSOCKET, Match, Operation, Routes
+from reconciler.api.table import PUBLIC, WEBSOCKET, Operation, OperationMatch, Routes
 from reconciler.bugs import internal_error
 from reconciler.logs import log
 from reconciler.printable import truncate_text
@@ -207,7 +207,7 @@ class _Application:
                 raise
             await problem_response(problem, request_id)(scope, receive, send_on)
 
-    def _find(self, request: Request) -> Match:
+    def _find(self, request: Request) -> OperationMatch:
         try:
             return self._routes.find(request.method, request.scope["path"])
         except Problem:

@@ -14,7 +14,7 @@ from reconciler.api.visibility import visible_findings, visible_text
 from reconciler.changes.document import change_document
 from reconciler.changes.edits import EditConflictError
 from reconciler.changes.requests import ChangeRequest, EarlierChange
-from reconciler.changes.write import Change, Outcome, RevisionRefused
+from reconciler.changes.write import CheckedChange, Outcome, RevisionRefused
 from reconciler.documents.event_positions import pointers_by_position
 from reconciler.model.finding import Finding
 from reconciler.model.key import Key
@@ -34,7 +34,7 @@ def write_changes(api: Api, source: SourceSettings, requests: Sequence[ChangeReq
 
 async def submit_change(
     call: Call, source: SourceSettings, request: ChangeRequest, sees: Callable[[Key], bool]
-) -> Change | EarlierChange | None:
+) -> CheckedChange | EarlierChange | None:
     """Write ``request`` together with those of others that wait; None if there is nothing to change.
 
     Raises Problem, its words for a caller who ``sees`` resources.
@@ -75,7 +75,7 @@ def _list_error_details(errors: list[Finding], after: Mapping[str, str | None]) 
     return findings
 
 
-def visible_change(change: Change, sees: Callable[[Key], bool], *, dry: bool) -> dict[str, Any]:
+def visible_change(change: CheckedChange, sees: Callable[[Key], bool], *, dry: bool) -> dict[str, Any]:
     """``change`` as the API shows it to a caller who ``sees`` resources."""
     plan = change.planned.plan
     assert plan is not None

@@ -40,10 +40,10 @@ class Connections(ServerState):
 
     def __init__(self) -> None:
         super().__init__()
-        self.waiting: dict[Connection, None] = {}
+        self.waiting: dict[ClientConnection, None] = {}
 
 
-class Connection(HttpToolsProtocol):
+class ClientConnection(HttpToolsProtocol):
     """A connection of a client. A client that sends nothing, or a byte now and then, loses it."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]

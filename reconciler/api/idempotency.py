@@ -7,7 +7,7 @@ import hashlib
 import msgspec
 from starlette.responses import Response
 
-from reconciler.access.store import Answer
+from reconciler.access.store import StoredAnswer
 from reconciler.api.call import Call
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.table import Handler
@@ -47,7 +47,7 @@ def make_idempotent(change: Handler) -> Handler:
     return answer
 
 
-async def _perform_change(call: Call, change: Handler, past: Answer | None) -> Response:
+async def _perform_change(call: Call, change: Handler, past: StoredAnswer | None) -> Response:
     """The answer to a request; ``past`` is an earlier attempt that got none, but may have made the change."""
     if past is None:
         return await change(call)

@@ -16,7 +16,7 @@ from uvicorn.config import Config
 
 from reconciler import logs
 from reconciler.api.app import make_app
-from reconciler.api.connections import Connection, Connections
+from reconciler.api.connections import ClientConnection, Connections
 from reconciler.api.problems import MOST_BODY
 from reconciler.api.proxies.protocol import ProxiedServer
 from reconciler.api.proxies.trusted import TrustedProxies
@@ -98,8 +98,8 @@ async def _start_server(
     loop = asyncio.get_running_loop()
     listener = socket.socket(fileno=descriptor)
 
-    def connect() -> Connection:
-        return Connection(config, state, {})
+    def connect() -> ClientConnection:
+        return ClientConnection(config, state, {})
 
     return await loop.create_server(connect, sock=listener, ssl=context, backlog=BACKLOG)
 
@@ -109,8 +109,8 @@ def _listen_proxied(
 ) -> ProxiedServer:
     """A server on the listening socket ``descriptor``, to which proxies send the address of the client."""
 
-    def connect(address: str) -> Connection:
-        return Connection(config, state, {"forwarded": address})
+    def connect(address: str) -> ClientConnection:
+        return ClientConnection(config, state, {"forwarded": address})
 
     return ProxiedServer(socket.socket(fileno=descriptor), connect, proxies.trusts, context)
 

@@ -105,7 +105,7 @@ PARAMETERS: Mapping[str, str] = {
 """Query parameter → its description."""
 
 
-class Match(NamedTuple):
+class OperationMatch(NamedTuple):
     """An operation, and the names in the path by its parameters."""
 
     operation: Operation
@@ -132,10 +132,10 @@ class _Node:
         else:
             self._words.setdefault(segments[0], _Node()).add(operation, segments[1:], parameters)
 
-    def match(self, method: str, names: Sequence[str]) -> Match | None:
+    def match(self, method: str, names: Sequence[str]) -> OperationMatch | None:
         """The operation of ``method`` here; None if there is none."""
         operation = self.methods.get(method)
-        return None if operation is None else Match(operation, dict(zip(self._parameters, names, strict=True)))
+        return None if operation is None else OperationMatch(operation, dict(zip(self._parameters, names, strict=True)))
 
     def has_kind(self, names: Sequence[str]) -> bool:
         """Whether the name of a kind among ``names`` is that of one; True without."""
@@ -163,7 +163,7 @@ class Routes:
         for operation in operations:
             self._root.add(operation, _split_path(operation.path))
 
-    def find(self, method: str, path: str) -> Match:
+    def find(self, method: str, path: str) -> OperationMatch:
         """The operation of ``method`` on ``path``. Raises Problem 404 or 405."""
         verb = "GET" if method == "HEAD" else method
         allowed: set[str] = set()

@@ -16,7 +16,7 @@ from reconciler.api.reading import Reader, body_of
 from reconciler.bugs import internal_error
 from reconciler.errors import ReconcilerError
 from reconciler.model.key import Key, Kind
-from reconciler.records.tables.status_queue import Change
+from reconciler.records.tables.status_queue import StatusChange
 
 POLL = 0.05
 """Seconds between two checks for changes while somebody watches; without a change, one costs microseconds."""
@@ -163,7 +163,7 @@ class ChangeFeed:
         try:
             if not reader.records.changes.has_all_after(start):
                 raise Problem(410, GONE)
-            rows: list[Change] = []
+            rows: list[StatusChange] = []
             position = start
             while position < end and (batch := reader.records.changes.after(position, BATCH)):
                 rows += [change for change in batch if change.number <= end and watcher.scope.includes(change.key)]
@@ -228,7 +228,7 @@ class ChangeFeed:
         for watcher in self.watchers:
             watcher.end(problem)
 
-    def _read(self, reader: Reader, rows: Sequence[Change]) -> list[Changed]:
+    def _read(self, reader: Reader, rows: Sequence[StatusChange]) -> list[Changed]:
         """What became of each resource in ``rows``, in order of its last change."""
         with reader.snapshot():
             return list(_merge_changes(reader, rows, self._org))
@@ -239,7 +239,7 @@ def encode_event(number: int, kind: str, document: Any) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (number, kind.encode(), msgspec.json.encode(document))
 
 
-def _merge_changes(reader: Reader, rows: Iterable[Change], org: str) -> Iterator[Changed]:
+def _merge_changes(reader: Reader, rows: Iterable[StatusChange], org: str) -> Iterator[Changed]:
     first: dict[str, bytes] = {}
     last: dict[str, int] = {}
     for row in rows:

@@ -29,7 +29,7 @@ from reconciler.records.store import Records
 from reconciler.settings import Settings, SourceSettings
 from reconciler.sops.creation_rules import FILE as RULES_FILE
 from reconciler.sops.creation_rules import Creation, creation_of
-from reconciler.source.file_history import History
+from reconciler.source.file_history import FileHistories
 from reconciler.source.libgit import lookup_name, open_git
 from reconciler.source.mirror import Mirror
 from reconciler.source.repository import Repository
@@ -202,7 +202,7 @@ class SourceWriter:
             is_there = self._repository.contains(tip, seen.commit)
             return self.read(seen.commit, path) if is_there else None
         left = iter(range(SEARCHED_CHANGES))
-        history = History(self._repository, lambda: next(left, None) is not None)
+        history = FileHistories(self._repository, lambda: next(left, None) is not None)
         for touch in history.of(path, tip, ""):
             if not touch.commit or (seen.author and self._git[touch.commit].author.email != seen.author):
                 continue

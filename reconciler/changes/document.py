@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 from reconciler.changes.edits import has_secrets
-from reconciler.changes.write import Change
+from reconciler.changes.write import CheckedChange
 from reconciler.planning.plan import Plan
 from reconciler.render.plan.json import build_plan_document as plan_document
 
 
-def change_document(change: Change, plan: Plan, show: Callable[[str], str], *, dry: bool) -> dict[str, Any]:
+def change_document(change: CheckedChange, plan: Plan, show: Callable[[str], str], *, dry: bool) -> dict[str, Any]:
     """``change`` with ``plan``, what its reader may see of that; ``show`` makes of a file what the reader may see.
 
     There is no difference of a file with secrets.
@@ -28,7 +28,7 @@ def change_document(change: Change, plan: Plan, show: Callable[[str], str], *, d
     }
 
 
-def _compare_file(path: str, change: Change, show: Callable[[str], str]) -> str:
+def _compare_file(path: str, change: CheckedChange, show: Callable[[str], str]) -> str:
     """The difference in a file."""
     texts = [files.get(path) or "" for files in (change.before, change.after)]
     if any(map(has_secrets, texts)):

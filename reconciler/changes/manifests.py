@@ -12,7 +12,7 @@ from reconciler.changes.commits import SourceWriter
 from reconciler.changes.edits import find_document
 from reconciler.changes.requests import ChangeRequest, Document, DocumentText, ManifestPatch, ResourceEdit
 from reconciler.changes.text import DocumentBody
-from reconciler.changes.write import Change, ChangeWriter
+from reconciler.changes.write import ChangeWriter, CheckedChange
 from reconciler.clock import Clock
 from reconciler.documents.reader import parse_documents
 from reconciler.errors import NotFoundError, RefusedError
@@ -58,7 +58,7 @@ class ManifestEditor:
             raise RefusedError(f"{self.path} no longer declares {self.key}: it was moved or deleted")
         return body
 
-    def rewrite(self, before: str, after: str, options: ChangeOptions) -> Change | None:
+    def rewrite(self, before: str, after: str, options: ChangeOptions) -> CheckedChange | None:
         """Make ``after`` the text of the manifest, which had the text ``before``."""
         if after == before:
             return None
@@ -66,7 +66,7 @@ class ManifestEditor:
         was = self._meaning(self._writer.known_tip()) or {}
         return self._write(ResourceEdit(self.key, self.path, was, desired, text=DocumentText(before, after)), options)
 
-    def patch(self, patch_of: Callable[[Document], Document], options: ChangeOptions) -> Change | None:
+    def patch(self, patch_of: Callable[[Document], Document], options: ChangeOptions) -> CheckedChange | None:
         """Merge into the manifest the patch that ``patch_of`` makes, from the manifest in normal form."""
         key, was = self.key, self._meaning(self._writer.tip())
         if was is None:
@@ -79,7 +79,7 @@ class ManifestEditor:
         """The manifest in normal form, as ``commit`` has it; None if it cannot be read."""
         return self._writer.meaning(self._writer.read(commit, self.path), self.key)
 
-    def _write(self, edit: ResourceEdit, options: ChangeOptions) -> Change | None:
+    def _write(self, edit: ResourceEdit, options: ChangeOptions) -> CheckedChange | None:
         self._writer.renew()
         subject = options.message or f"Update {self.key}"
         request = ChangeRequest(uuid4().hex, f"{Kind.USER}/{self._by}", subject, (edit,), dry=options.dry)
@@ -87,7 +87,7 @@ class ManifestEditor:
         [outcome] = ChangeWriter(settings, self._writer, self._clock, is_review=options.review).write([request])
         if isinstance(outcome, Exception):
             raise outcome
-        assert outcome is None or isinstance(outcome, Change)
+        assert outcome is None or isinstance(outcome, CheckedChange)
         return outcome
 
 

@@ -53,7 +53,7 @@ class RevisionRefused(RefusedError):
         self.after = after
 
 
-class Change(NamedTuple):
+class CheckedChange(NamedTuple):
     """A checked change: the files before and after, the commit, and what the daemon would do with it."""
 
     before: Mapping[str, str | None]
@@ -73,7 +73,7 @@ class Change(NamedTuple):
         return {edit.key: "unchanged" if edit.key in self.unchanged else _name_action(edit) for edit in self.edits}
 
 
-Outcome = Change | EarlierChange | Exception | None
+Outcome = CheckedChange | EarlierChange | Exception | None
 """What became of a request: a change, one that was made before, an error, or None if there is nothing to change."""
 
 
@@ -152,17 +152,17 @@ class ChangeWriter:
         except ReconcilerError as error:
             outcomes |= self._publish_alone({number: pending[number] for number in changes}, error)
 
-    def _make_all(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome]) -> dict[int, Change]:
+    def _make_all(self, pending: Mapping[int, _Attempt], outcomes: dict[int, Outcome]) -> dict[int, CheckedChange]:
         """The changes of ``pending``, each on top of the one before; what ends without a push goes to ``outcomes``."""
         parent = tip = self._writer.tip()
-        changes: dict[int, Change] = {}
+        changes: dict[int, CheckedChange] = {}
         for number, attempt in pending.items():
             try:
                 change = self._make(attempt, tip, parent)
             except Exception as error:  # noqa: BLE001 - its own request reports it
                 outcomes[number] = error
                 continue
-            if not isinstance(change, Change) or attempt.request.dry:
+            if not isinstance(change, CheckedChange) or attempt.request.dry:
                 outcomes[number] = change
                 continue
             changes[number] = change
@@ -181,7 +181,7 @@ class ChangeWriter:
                 outcomes[number] = refused
         return outcomes
 
-    def _make(self, attempt: _Attempt, tip: str, parent: str) -> Change | EarlierChange | None:
+    def _make(self, attempt: _Attempt, tip: str, parent: str) -> CheckedChange | EarlierChange | None:
         """The change of ``attempt`` on ``parent``; ``tip`` is what the branch has."""
         request, writer = attempt.request, self._writer
         if request.is_repeated and (commit := writer.find_request(request.id, tip, attempt.last)):
@@ -238,7 +238,7 @@ class ChangeWriter:
 
     def _check_commit(
         self, attempt: _Attempt, parent: str, before: Mapping[str, str | None], after: Mapping[str, str | None]
-    ) -> Change:
+    ) -> CheckedChange:
         """The commit of ``after``, if the tree that results has no errors and the plan is as expected."""
         request = attempt.request
         message = f"{request.subject}\n\n{REQUEST_TRAILER}: {request.id}"
@@ -252,7 +252,7 @@ class ChangeWriter:
                 f"the plan is {planned.plan.digest} now, and not {request.digest}: show the difference again"
             )
         unchanged = self._find_unchanged(attempt.edits, {**before, **after}, before)
-        return Change(before, after, commit, planned, self._writer.branch, attempt.edits, unchanged=unchanged)
+        return CheckedChange(before, after, commit, planned, self._writer.branch, attempt.edits, unchanged=unchanged)
 
     def _find_unchanged(
         self, edits: Sequence[ResourceEdit], after: Mapping[str, str | None], before: Mapping[str, str | None]
@@ -264,7 +264,7 @@ class ChangeWriter:
         digest = self._writer.digest
         return frozenset(key for key, old, new in texts if old == new or digest(old, key) == digest(new, key))
 
-    def _publish(self, pending: Mapping[int, _Attempt], changes: Mapping[int, Change]) -> dict[int, Outcome]:
+    def _publish(self, pending: Mapping[int, _Attempt], changes: Mapping[int, CheckedChange]) -> dict[int, Outcome]:
         """Bring ``changes`` into Git, with an event for each resource. Raises PushConflict and PushBroken."""
         if self._is_review:
             return {number: self._publish_review(pending[number].request, change) for number, change in changes.items()}
@@ -283,7 +283,9 @@ class ChangeWriter:
         self._release(waiting)
         return dict(changes)
 
-    def _publish_review(self, request: ChangeRequest, change: Change) -> Change | EarlierChange | Exception:
+    def _publish_review(
+        self, request: ChangeRequest, change: CheckedChange
+    ) -> CheckedChange | EarlierChange | Exception:
         """Create the branch of ``request``. An error is its outcome."""
         writer, waiting = self._writer, self._collect_events(request, change)
         try:
@@ -299,7 +301,7 @@ class ChangeWriter:
         self._release([waiting])
         return change._replace(branch=branch, review=link)
 
-    def _collect_events(self, request: ChangeRequest, change: Change) -> WaitingEvents:
+    def _collect_events(self, request: ChangeRequest, change: CheckedChange) -> WaitingEvents:
         where = (
             f"for a review, in the branch {REVIEW_BRANCH}{request.id}" if self._is_review else f"in {self._writer.name}"
         )

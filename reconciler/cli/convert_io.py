@@ -16,7 +16,7 @@ from reconciler.input_files import shown_name
 from reconciler.render.layout import paint_text
 
 if TYPE_CHECKING:
-    from reconciler.convert.checking import Problem
+    from reconciler.convert.checking import ManifestProblem
     from reconciler.convert.drafts import Draft
     from reconciler.model.finding import Finding
 
@@ -76,12 +76,12 @@ def write_drafts(drafts: Sequence[Draft], out: Path | None, force: bool) -> None
         raise UsageError(f"{out} cannot be written: {error.strerror or error}") from error
 
 
-def manifest_problems(draft: Draft) -> Iterator[Problem]:
+def manifest_problems(draft: Draft) -> Iterator[ManifestProblem]:
     """The errors that `validate` finds in ``draft`` alone, without values; the fields that an import leaves have notes.
 
     They are named by their rules, whose texts quote nothing.
     """
-    from reconciler.convert.checking import Problem
+    from reconciler.convert.checking import ManifestProblem
     from reconciler.documents.writer import render_document
     from reconciler.manifests.decoder import decode_manifests
     from reconciler.manifests.normalize import ManifestContext
@@ -95,7 +95,7 @@ def manifest_problems(draft: Draft) -> Iterator[Problem]:
         if fault.severity is Severity.ERROR and fault.rule != "unknown-field":
             field = _FIELD.match(lines[fault.line - 1]) if 0 < fault.line <= len(lines) else None
             what = f"{load_rulebook()[fault.rule].what.rstrip('.')} ({fault.rule})"
-            yield Problem(field[1] if field else "", what)
+            yield ManifestProblem(field[1] if field else "", what)
 
 
 def print_plain_findings(findings: Sequence[Finding]) -> None:

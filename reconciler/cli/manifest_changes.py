@@ -15,7 +15,7 @@ from reconciler.cli.output.printing import echo_json, is_colour_terminal, print_
 
 if TYPE_CHECKING:
     from reconciler.changes.manifests import ChangeOptions, ManifestEditor
-    from reconciler.changes.write import Change, RevisionRefused
+    from reconciler.changes.write import CheckedChange, RevisionRefused
     from reconciler.model.key import Key
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -60,7 +60,7 @@ class ManifestChange:
         review = self._parameters.review or (api is not None and api.writes == "branch")
         return ChangeOptions(self._parameters.message, review, self._parameters.dry_run)
 
-    def show(self, change: Change | None) -> None:
+    def show(self, change: CheckedChange | None) -> None:
         """Print what ``change`` has changed, and wake the daemon."""
         if self._parameters.output == "json":
             self._show_json(change)
@@ -85,7 +85,7 @@ class ManifestChange:
         print_error(str(refused))
         return 1
 
-    def _show_json(self, change: Change | None) -> None:
+    def _show_json(self, change: CheckedChange | None) -> None:
         from reconciler.changes.document import change_document
 
         shown = None
@@ -94,7 +94,7 @@ class ManifestChange:
             shown = change_document(change, change.planned.plan, str, dry=self.options.dry)
         echo_json({"key": str(self.manifest.key), "change": shown})
 
-    def _show_text(self, change: Change) -> None:
+    def _show_text(self, change: CheckedChange) -> None:
         from reconciler.render.plan.review import plan_text
         from reconciler.review.plan import review_planned
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from reconciler.errors import UsageError
 
 
-class Owner(NamedTuple):
+class StateOwner(NamedTuple):
     """The user who owns a state directory."""
 
     uid: int
@@ -106,7 +106,7 @@ def copy_to(file: Path, source: int) -> None:
             part.unlink(missing_ok=True)
 
 
-def _foreign_owner(state: Path) -> Owner | None:
+def _foreign_owner(state: Path) -> StateOwner | None:
     """The owner of ``state``, where this is root and the owner is another user."""
     if os.geteuid() != 0:
         return None
@@ -128,5 +128,5 @@ def _foreign_owner(state: Path) -> Owner | None:
     try:
         entry = pwd.getpwuid(stat_result.st_uid)
     except KeyError:
-        return Owner(stat_result.st_uid, stat_result.st_gid, [stat_result.st_gid], "/")
-    return Owner(stat_result.st_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), entry.pw_dir)
+        return StateOwner(stat_result.st_uid, stat_result.st_gid, [stat_result.st_gid], "/")
+    return StateOwner(stat_result.st_uid, entry.pw_gid, os.getgrouplist(entry.pw_name, entry.pw_gid), entry.pw_dir)

@@ -13,14 +13,14 @@ _MOST_OF_A_DRAFT = 5
 """The most notes about one manifest; further ones mostly have the same cause."""
 
 
-class Problem(NamedTuple):
+class ManifestProblem(NamedTuple):
     """A field of a manifest, or "", and what it breaks; neither has a value, which may be a secret."""
 
     field: str
     what: str
 
 
-Check = Callable[[Draft], Iterable[Problem]]
+Check = Callable[[Draft], Iterable[ManifestProblem]]
 """What finds the problems of a manifest."""
 
 
@@ -29,15 +29,15 @@ def check_drafts(drafts: Iterable[Draft], first: str, check: Check, *, imported:
     return [note for draft in drafts for note in _list_draft_notes(draft, first, check(draft), imported=imported)]
 
 
-def schema_problems(draft: Draft) -> Iterator[Problem]:
+def schema_problems(draft: Draft) -> Iterator[ManifestProblem]:
     """The fields of ``draft`` that do not fit the schema of its kind: all that a client knows."""
     for breach in get_checker(str(draft.kind)).breaches(draft.body):
         path = [str(step) for step in breach.path if isinstance(step, str)]
-        yield Problem(path[-1] if path else "", "the schema of the kind does not take it")
+        yield ManifestProblem(path[-1] if path else "", "the schema of the kind does not take it")
 
 
 def _list_draft_notes(
-    draft: Draft, first: str, problems: Iterable[Problem], *, imported: bool
+    draft: Draft, first: str, problems: Iterable[ManifestProblem], *, imported: bool
 ) -> Iterator[ConversionNote]:
     path, position, at = draft.place or (first, 0, ())
     rule = "import-invalid" if imported else "convert-invalid"

@@ -21,7 +21,7 @@ _MOST_TAGS = 50
 _ODD = re.compile(r"[^-._@+:a-zA-Z0-9]")
 
 
-class Place(NamedTuple):
+class DraftPlace(NamedTuple):
     """A value in a document, which has a position in its file."""
 
     path: str
@@ -36,7 +36,7 @@ class Draft(msgspec.Struct, frozen=True):
     gvc: str
     name: str
     body: Body
-    place: Place | None = None
+    place: DraftPlace | None = None
 
 
 class Converted(msgspec.Struct, frozen=True):
@@ -69,7 +69,7 @@ def make_draft(kind: Kind, name: str, gvc: str, origin: TrackedValue | None, res
         body["gvc"] = gvc
     if origin is not None and (tags := _collect_tags(origin)):
         body["tags"] = tags
-    position = Place(origin.sheet.path, origin.sheet.index, origin.at) if origin is not None else None
+    position = DraftPlace(origin.sheet.path, origin.sheet.index, origin.at) if origin is not None else None
     return Draft(kind, gvc, name, body | rest, position)
 
 

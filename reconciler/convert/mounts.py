@@ -7,14 +7,14 @@ from typing import NamedTuple
 from reconciler.model.platform import RESERVED_PATHS, VOLUMESET_URI
 
 
-class Mount(NamedTuple):
+class ConvertedMount(NamedTuple):
     """A mount: the URI and the path of a file or directory."""
 
     uri: str
     path: str
 
 
-def is_volumeset(mount: Mount) -> bool:
+def is_volumeset(mount: ConvertedMount) -> bool:
     """Whether ``mount`` is a volume set."""
     return mount.uri.startswith(VOLUMESET_URI)
 
@@ -25,16 +25,16 @@ class _Folder:
     __slots__ = ("below", "first", "mount")
 
     def __init__(self) -> None:
-        self.mount: Mount | None = None
-        self.first: Mount | None = None
+        self.mount: ConvertedMount | None = None
+        self.first: ConvertedMount | None = None
         self.below: dict[str, _Folder] = {}
 
-    def inner(self, name: str, mount: Mount) -> _Folder:
+    def inner(self, name: str, mount: ConvertedMount) -> _Folder:
         """The folder ``name`` below this one, on the way to ``mount``."""
         self.first = self.first or mount
         return self.below.setdefault(name, _Folder())
 
-    def take(self, mount: Mount) -> None:
+    def take(self, mount: ConvertedMount) -> None:
         """``mount`` is here."""
         self.mount = mount
 
@@ -62,7 +62,7 @@ class MountPaths:
             return f"is taken by {folder.mount.uri}"
         return f"is inside or above the mount {folder.first.path}" if folder.first is not None else ""
 
-    def add(self, mount: Mount) -> None:
+    def add(self, mount: ConvertedMount) -> None:
         """Remember ``mount``, whose path was not refused."""
         folder = self._root
         for name in mount.path.split("/"):

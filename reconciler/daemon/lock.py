@@ -28,7 +28,7 @@ _CREDENTIALS = struct.Struct("iII")
 _Identity = tuple[int, int]
 
 
-class Holder(msgspec.Struct, frozen=True):
+class LockHolder(msgspec.Struct, frozen=True):
     """The process that holds the lock; ``since`` is UTC as ``2026-01-31T12:00:00Z``. ``version`` is its program's."""
 
     pid: int
@@ -112,7 +112,7 @@ class StateLock:
         # On a full disk the lock still holds, and the records report the full disk.
         with contextlib.suppress(OSError):
             os.ftruncate(file, 0)
-            holder = Holder(os.getpid(), socket.gethostname(), words, format_iso_time(time.time()), __version__)
+            holder = LockHolder(os.getpid(), socket.gethostname(), words, format_iso_time(time.time()), __version__)
             os.pwrite(file, msgspec.json.encode(holder), 0)
 
     def _locked_file(self, directory: int) -> int:
@@ -220,12 +220,12 @@ def _find_listener_pid(address: bytes) -> int:
     return int(pid) if user == os.geteuid() else 0
 
 
-def _in_use(state: Path, holder: Holder | None) -> LockedError:
+def _in_use(state: Path, holder: LockHolder | None) -> LockedError:
     who = str(holder) if holder else "an unknown process"
     return LockedError(f"the state directory {state} is in use by {who}; stop it or use another `state:`")
 
 
-def find_lock_holder(state: Path) -> Holder | None:
+def find_lock_holder(state: Path) -> LockHolder | None:
     """Return the process that holds the lock on ``state``, or None; a file left by a killed process counts as None."""
     try:
         file = os.open(state / "lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -234,7 +234,7 @@ def find_lock_holder(state: Path) -> Holder | None:
     try:
         if _try_lock(file, fcntl.LOCK_SH):
             return None
-        return _read_holder(file) or Holder(0, socket.gethostname(), "starting", format_iso_time(time.time()))
+        return _read_holder(file) or LockHolder(0, socket.gethostname(), "starting", format_iso_time(time.time()))
     finally:
         os.close(file)
 
@@ -260,9 +260,9 @@ def _try_lock(file: int, kind: int) -> bool:
     return False
 
 
-def _read_holder(file: int) -> Holder | None:
+def _read_holder(file: int) -> LockHolder | None:
     try:
-        return msgspec.json.decode(os.pread(file, 4096, 0), type=Holder)
+        return msgspec.json.decode(os.pread(file, 4096, 0), type=LockHolder)
     except msgspec.DecodeError:
         return None
 

@@ -36,7 +36,7 @@ QUIET_SECONDS = 0.5
 """Seconds without a further change after which files that people or programs write are read."""
 
 
-class Service:
+class DaemonService:
     """Runs one loop at a time over one set of records; when the settings change, a new loop replaces it."""
 
     def __init__(
@@ -158,7 +158,7 @@ async def run_daemon(
         socket = WakeSocket(settings.state)
         try:
             reload = Reload(file, settings, records) if file is not None else None
-            service = Service(Runner(settings, records, clock, engines), clock, engines, reload, lock)
+            service = DaemonService(Runner(settings, records, clock, engines), clock, engines, reload, lock)
             loop = asyncio.get_running_loop()
             loop.set_exception_handler(_on_loop_error)
             for number in (signal.SIGTERM, signal.SIGINT):

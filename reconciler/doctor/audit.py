@@ -15,7 +15,7 @@ from reconciler.errors import ReconcilerError, RecordsError, SourceError
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.source import open_source
 from reconciler.source.url import source_address
-from reconciler.status.branch.anchors import Anchor, read_anchors
+from reconciler.status.branch.anchors import AuditAnchor, read_anchors
 from reconciler.times import format_duration
 
 SHOWN = 5
@@ -78,7 +78,7 @@ def _check_anchors(settings: Settings, source: SourceSettings, store: AccessStor
         yield make_ok_check(_ABOUT, f"the hashes in {commits} of {branch} fit, up to entry {last}")
 
 
-def _read_anchors(settings: Settings, source: SourceSettings) -> list[Anchor]:
+def _read_anchors(settings: Settings, source: SourceSettings) -> list[AuditAnchor]:
     """The anchors in the status branch of ``source``, oldest first. Raises ReconcilerError."""
     local, tip = source_address(source).path is not None, ""
     if source.read_only or not (local or source.status.push):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
-from reconciler.checks import Check, Identity
+from reconciler.checks import Check, UserIdentity
 from reconciler.clock import Clock
 from reconciler.doctor.secrets import readable_records
 from reconciler.engines.plugin import SupportsDoctor, list_plugins
@@ -18,14 +18,14 @@ from reconciler.secrets.store import SecretStore
 from reconciler.settings import Settings
 
 
-def check_engines(settings: Settings, who: Identity, pid: int | None) -> Iterator[Check]:
+def check_engines(settings: Settings, who: UserIdentity, pid: int | None) -> Iterator[Check]:
     """Check this host for each engine that a location is bound to; ``pid`` is the daemon's, None if none runs."""
     for plugin in list_plugins():
         if isinstance(plugin, SupportsDoctor):
             yield from plugin.check_host(settings, who, pid)
 
 
-def check_certificates(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
+def check_certificates(settings: Settings, who: UserIdentity, clock: Clock) -> Iterator[Check]:
     """Check the certificates of all locations. Only ``who``, the daemon's user, can check those in secrets."""
     if all(bound.ingress is None for bound in settings.locations.values()):
         return

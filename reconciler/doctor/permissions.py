@@ -12,7 +12,7 @@ from reconciler.checks import (
     ENTER,
     WRITE,
     Check,
-    Identity,
+    UserIdentity,
     check_read_access,
     find_identity,
     make_ok_check,
@@ -23,7 +23,7 @@ from reconciler.records.store import FILE
 from reconciler.settings import Settings, SourceSettings
 
 
-def daemon_user(settings: Settings) -> Identity:
+def daemon_user(settings: Settings) -> UserIdentity:
     """The owner of the state directory; the present user where it does not exist yet."""
     try:
         return find_identity(settings.state.stat().st_uid)
@@ -31,7 +31,7 @@ def daemon_user(settings: Settings) -> Identity:
         return find_identity(os.geteuid())
 
 
-def check_rights(settings: Settings, settings_file: Path, who: Identity) -> Iterator[Check]:
+def check_rights(settings: Settings, settings_file: Path, who: UserIdentity) -> Iterator[Check]:
     """Check the files of the operator and of the daemon, which runs as ``who``."""
     yield _check_protected_file(settings_file, "settings", who)
     yield _check_state_directory(settings.state, who)
@@ -46,7 +46,7 @@ def check_rights(settings: Settings, settings_file: Path, who: Identity) -> Iter
             yield from (_check_protected_file(path, f"source {source.name}", who) for path in files if path is not None)
 
 
-def _check_state_directory(state: Path, who: Identity) -> Check:
+def _check_state_directory(state: Path, who: UserIdentity) -> Check:
     about, records = "state directory", state / FILE
     try:
         stat_result = state.stat()
@@ -74,7 +74,7 @@ def _check_state_directory(state: Path, who: Identity) -> Check:
     return make_ok_check(about, f"{state} belongs to {who.name}, mode {mode:o}")
 
 
-def _check_readers(settings: Settings, settings_file: Path, who: Identity) -> Check:
+def _check_readers(settings: Settings, settings_file: Path, who: UserIdentity) -> Check:
     about, group = "readers", settings.readers
     try:
         gid = grp.getgrnam(group).gr_gid
@@ -92,7 +92,7 @@ def _check_readers(settings: Settings, settings_file: Path, who: Identity) -> Ch
     return make_ok_check(about, f"members of {group} may read")
 
 
-def _check_credentials(source: SourceSettings, who: Identity) -> Iterator[Check]:
+def _check_credentials(source: SourceSettings, who: UserIdentity) -> Iterator[Check]:
     about, credentials = f"source {source.name}", source.credentials
     if credentials.token_file is not None:
         yield _check_secret_file(credentials.token_file, about, who)
@@ -104,7 +104,7 @@ def _check_credentials(source: SourceSettings, who: Identity) -> Iterator[Check]
         yield make_warning(about, "its token crosses the network as plain text", "use https://")
 
 
-def _check_secret_file(path: Path, about: str, who: Identity, *, ssh: bool = False) -> Check:
+def _check_secret_file(path: Path, about: str, who: UserIdentity, *, ssh: bool = False) -> Check:
     if (missing := check_read_access(path, about, who)) is not None:
         return missing
     stat_result = path.stat()
@@ -118,7 +118,7 @@ def _check_secret_file(path: Path, about: str, who: Identity, *, ssh: bool = Fal
     return make_ok_check(about, f"{path} can be read by {who.name}, but not by other users")
 
 
-def _check_protected_file(path: Path, about: str, who: Identity) -> Check:
+def _check_protected_file(path: Path, about: str, who: UserIdentity) -> Check:
     """Check that only trusted users can write to ``path``, which controls the daemon."""
     if (missing := check_read_access(path, about, who)) is not None:
         return missing

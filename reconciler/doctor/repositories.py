@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.checks import WRITE, Check, Identity, make_ok_check, make_problem, make_warning
+from reconciler.checks import WRITE, Check, UserIdentity, make_ok_check, make_problem, make_warning
 from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, SourceError
 from reconciler.listing import list_paths
@@ -17,7 +17,7 @@ from reconciler.reasons import Reason
 from reconciler.settings import Settings, SourceSettings
 from reconciler.source.remote import Remote
 from reconciler.source.source import Source, open_source
-from reconciler.source.url import Address, source_address, wanted_ref
+from reconciler.source.url import RepositoryAddress, source_address, wanted_ref
 from reconciler.times import format_duration
 
 PATIENCE = 15.0
@@ -28,7 +28,7 @@ AHEAD = 60.0
 """Seconds that a commit's time may be ahead of this host's clock."""
 
 
-def check_sources(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
+def check_sources(settings: Settings, who: UserIdentity, clock: Clock) -> Iterator[Check]:
     """Check each source, as this process and as the daemon's user ``who``."""
     for source_settings in settings.sources:
         patient = msgspec.structs.replace(source_settings, timeout=min(source_settings.timeout, PATIENCE))
@@ -71,7 +71,7 @@ def remote_tip(settings: SourceSettings, branch: str) -> str:
     return answer.output.partition("\t")[0]
 
 
-def _check_remote(settings: SourceSettings, address: Address, about: str) -> Check:
+def _check_remote(settings: SourceSettings, address: RepositoryAddress, about: str) -> Check:
     remote = Remote(settings, address)
     ref = "HEAD" if settings.commit else wanted_ref(settings)
     with tempfile.TemporaryDirectory(prefix="reconciler-") as directory:
@@ -93,7 +93,7 @@ def _check_revision(source: Source, about: str, clock: Clock) -> Check:
     return make_ok_check(about, f"{revision.ref} is at {revision.commit[:12]}{signed}")
 
 
-def _check_status_branch(source: Source, address: Address, about: str, who: Identity) -> Iterator[Check]:
+def _check_status_branch(source: Source, address: RepositoryAddress, about: str, who: UserIdentity) -> Iterator[Check]:
     settings = source.settings
     branch = settings.status.branch
     if settings.read_only or (source.mirror is not None and not settings.status.push):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from reconciler.checks import Check, Identity, check_read_access, make_ok_check, make_problem
+from reconciler.checks import Check, UserIdentity, check_read_access, make_ok_check, make_problem
 from reconciler.clock import Clock
 from reconciler.errors import RecordsError, SourceError
 from reconciler.pipeline.desired_view import DesiredStateView
@@ -22,7 +22,7 @@ MOST = 200
 MOST_LISTED = 10
 
 
-def check_secrets(settings: Settings, who: Identity, clock: Clock) -> Iterator[Check]:
+def check_secrets(settings: Settings, who: UserIdentity, clock: Clock) -> Iterator[Check]:
     """Check the identity of the settings for the daemon's user ``who``, and the secrets that it decrypts.
 
     Only ``who`` can check the secrets: for other users the permissions differ.
@@ -35,7 +35,7 @@ def check_secrets(settings: Settings, who: Identity, clock: Clock) -> Iterator[C
 
 
 @contextmanager
-def readable_records(settings: Settings, who: Identity) -> Iterator[Records | None]:
+def readable_records(settings: Settings, who: UserIdentity) -> Iterator[Records | None]:
     """The records, for reading; None if this user is not the daemon's, or ``check_records`` reports what is wrong."""
     path, records = settings.state / FILE, None
     if who.uid == os.geteuid() and os.access(path, os.R_OK):
@@ -48,7 +48,7 @@ def readable_records(settings: Settings, who: Identity) -> Iterator[Records | No
             records.close()
 
 
-def _check_identity_file(path: Path, who: Identity) -> Check:
+def _check_identity_file(path: Path, who: UserIdentity) -> Check:
     about = "secrets"
     if (missing := check_read_access(path, about, who)) is not None:
         return missing

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reconciler.checks import Check, Identity, make_warning
+from reconciler.checks import Check, UserIdentity, make_warning
 from reconciler.doctor.secrets import readable_records
 from reconciler.engines.engine_state import engine_conditions
 from reconciler.model.key import Kind
@@ -18,7 +18,7 @@ FOUND = {
 """Conditions of volume sets that concern this host, with what to do."""
 
 
-def check_volumes(settings: Settings, who: Identity) -> Iterator[Check]:
+def check_volumes(settings: Settings, who: UserIdentity) -> Iterator[Check]:
     """Check what the locations report of their volumes, each report of a location once."""
     with readable_records(settings, who) as records:
         items = records.applied.items(Kind.VOLUMESET) if records is not None else ()

@@ -28,7 +28,7 @@ from reconciler.documents.scalars import (
     MERGE_KEY,
     NUMERIC,
     WORDS,
-    Problem,
+    ScalarProblem,
     check_collection_tag,
     parse_literal_scalar,
     parse_plain_scalar,
@@ -44,16 +44,16 @@ _UNUSUAL = (b"&", b"!", b"\\", MERGE_KEY[:1].encode())
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Refused in values, even escaped. A carriage return is taken: health checks speak HTTP with it."""
 
-_ESCAPED_CONTROL = Problem(
+_ESCAPED_CONTROL = ScalarProblem(
     "control-character", "this text has a control character", "remove the escape; only \\t, \\n and \\r are allowed"
 )
-_KEY_TYPE = Problem("key-type", "this key is not text", "put the key in quotes")
-_KEY_HIDES = Problem(
+_KEY_TYPE = ScalarProblem("key-type", "this key is not text", "put the key in quotes")
+_KEY_HIDES = ScalarProblem(
     "control-character",
     "this key has a character that is invisible, or that changes how the rest is shown",
     "type the key again",
 )
-_KEY_OPENED = Problem("key-type", "a list or mapping is used as a key", "quote text that begins with a bracket")
+_KEY_OPENED = ScalarProblem("key-type", "a list or mapping is used as a key", "quote text that begins with a bracket")
 
 
 Parse = Callable[[bytes], Parser]
@@ -241,14 +241,14 @@ class Composer:
             resolved = _ESCAPED_CONTROL
         elif event.tag:
             resolved = parse_tagged_scalar(event.tag, text)
-        if type(resolved) is Problem:
+        if type(resolved) is ScalarProblem:
             resolved = self._checked(event, resolved, as_key)
         if event.anchor:
             self._anchors.name(event.anchor, resolved, text if is_plain else None)
         return resolved
 
     def _checked(self, event: Event, resolved: Any, as_key: bool = False) -> Any:
-        if type(resolved) is not Problem:
+        if type(resolved) is not ScalarProblem:
             return resolved
         suggestion = resolved.key_suggestion if as_key and resolved.key_suggestion else resolved.suggestion
         self.faults.add(resolved.rule, event, resolved.message, suggestion)

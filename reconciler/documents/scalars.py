@@ -48,7 +48,7 @@ _SURE = 18
 _LONGEST = 20
 
 
-class Problem(msgspec.Struct, frozen=True, gc=False):
+class ScalarProblem(msgspec.Struct, frozen=True, gc=False):
     """A refused scalar: the rule, the message and a correction. Never quotes free text.
 
     ``key_suggestion`` is the correction of a key, which is always text.
@@ -60,7 +60,7 @@ class Problem(msgspec.Struct, frozen=True, gc=False):
     key_suggestion: str = ""
 
 
-def parse_plain_scalar(text: str) -> Scalar | Problem:
+def parse_plain_scalar(text: str) -> Scalar | ScalarProblem:
     """The value of an unquoted scalar without a tag: null, a boolean, a 64-bit integer, a finite float, or its text."""
     if text in WORDS:
         return _parse_word(text)
@@ -80,26 +80,28 @@ def parse_plain_scalar(text: str) -> Scalar | Problem:
     if form == "float":
         return _parse_float(text)
     if form == "special":
-        return Problem("nan", f"{text} is not a finite number", "write a finite number, or put the text in quotes")
+        return ScalarProblem(
+            "nan", f"{text} is not a finite number", "write a finite number, or put the text in quotes"
+        )
     hint = "put it in quotes, or write the number in plain decimal"
-    return Problem("ambiguous-scalar", _FORMER_NUMBERS[form], hint, "put the key in quotes")
+    return ScalarProblem("ambiguous-scalar", _FORMER_NUMBERS[form], hint, "put the key in quotes")
 
 
-def parse_literal_scalar(text: str) -> Scalar | Problem:
+def parse_literal_scalar(text: str) -> Scalar | ScalarProblem:
     """The value of an unquoted scalar in a field for text: ``1.10`` and ``true`` stay as written, null stays null."""
     if text in _NULLS:
         return None
     return _parse_word(text) if text in _FORMER_BOOLS else text
 
 
-def _parse_word(text: str) -> Scalar | Problem:
+def _parse_word(text: str) -> Scalar | ScalarProblem:
     if text in _NULLS:
         return None
     if text in _BOOLS:
         return _BOOLS[text]
     if text in _FORMER_BOOLS:
         meant = "true" if _FORMER_BOOLS[text] else "false"
-        return Problem(
+        return ScalarProblem(
             "ambiguous-scalar",
             f"{text} is a boolean for some readers and text for others",
             f'write "{text}" in quotes, or {meant} for a boolean',
@@ -113,23 +115,23 @@ def former_boolean(text: str) -> bool | None:
     return _FORMER_BOOLS.get(text)
 
 
-def _parse_integer(digits: str, base: int) -> int | Problem:
+def _parse_integer(digits: str, base: int) -> int | ScalarProblem:
     # The length first: converting a million digits takes seconds.
     if len(digits) <= _LONGEST and -_LARGEST - 1 <= (value := int(digits, base)) <= _LARGEST:
         return value
-    return Problem("number-range", "this integer does not fit into 64 bits", "put it in quotes if it is text")
+    return ScalarProblem("number-range", "this integer does not fit into 64 bits", "put it in quotes if it is text")
 
 
-def _parse_float(text: str) -> float | Problem:
+def _parse_float(text: str) -> float | ScalarProblem:
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        return Problem("number-range", "this number is too large for 64 bits", "put it in quotes if it is text")
+        return ScalarProblem("number-range", "this number is too large for 64 bits", "put it in quotes if it is text")
     return value
 
 
 _CORE = "tag:yaml.org,2002:"
 _SCALARS = {"int": int, "float": float, "bool": bool, "null": type(None)}
-_UNKNOWN = Problem(
+_UNKNOWN = ScalarProblem(
     # The tag is not shown: it may be a password that begins with an exclamation mark.
     "unknown-tag",
     "this tag is not one of YAML's core schema",
@@ -138,7 +140,7 @@ _UNKNOWN = Problem(
 _KINDS = _SCALARS.keys() | {"str", "map", "seq"}
 
 
-def parse_tagged_scalar(tag: str, text: str) -> Scalar | Problem:
+def parse_tagged_scalar(tag: str, text: str) -> Scalar | ScalarProblem:
     """The value of a scalar under ``tag``, a tag in its long form; ``!`` alone makes it text."""
     kind = _get_tag_kind(tag)
     if kind == "str":
@@ -150,10 +152,10 @@ def parse_tagged_scalar(tag: str, text: str) -> Scalar | Problem:
     value = parse_plain_scalar(text)
     if kind == "float" and type(value) is int:
         return float(value)
-    return value if type(value) in (_SCALARS[kind], Problem) else _make_mismatch(kind)
+    return value if type(value) in (_SCALARS[kind], ScalarProblem) else _make_mismatch(kind)
 
 
-def check_collection_tag(tag: str, kind: str) -> Problem | None:
+def check_collection_tag(tag: str, kind: str) -> ScalarProblem | None:
     """The problem of ``tag`` on a collection of ``kind`` (``map`` or ``seq``), None if there is none."""
     text = _get_tag_kind(tag)
     if tag == "!" or text == kind:
@@ -165,5 +167,7 @@ def _get_tag_kind(tag: str) -> str:
     return "str" if tag == "!" else tag.removeprefix(_CORE) if tag.startswith(_CORE) else ""
 
 
-def _make_mismatch(kind: str) -> Problem:
-    return Problem("tag-mismatch", f"the tag !!{kind} does not fit this value", "remove the tag, or correct the value")
+def _make_mismatch(kind: str) -> ScalarProblem:
+    return ScalarProblem(
+        "tag-mismatch", f"the tag !!{kind} does not fit this value", "remove the tag, or correct the value"
+    )

@@ -15,7 +15,7 @@ from reconciler.listing import list_paths
 from reconciler.model.key import Key
 
 if TYPE_CHECKING:
-    from reconciler.checks import Check, Identity
+    from reconciler.checks import Check, UserIdentity
     from reconciler.clock import Clock
     from reconciler.engines.context import EngineContext
     from reconciler.engines.protocol import Engine, SecretReader
@@ -86,7 +86,7 @@ class SupportsForesight(EnginePlugin, Protocol):
 class SupportsDoctor(EnginePlugin, Protocol):
     """A plugin that checks, for `reconciler doctor`, what its engine needs."""
 
-    def check_host(self, settings: Settings, who: Identity, pid: int | None) -> Iterator[Check]:
+    def check_host(self, settings: Settings, who: UserIdentity, pid: int | None) -> Iterator[Check]:
         """Check this host for the locations of the engine; ``pid`` is the daemon's, None if none runs."""
 
     def check_certificates(

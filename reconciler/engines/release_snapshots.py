@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.volumes import Lifecycle, Snapshot, Volume, VolumeSetState, add_snapshot
+from reconciler.engines.volumes import ReplicaVolume, Snapshot, VolumeLifecycle, VolumeSetState, add_snapshot
 from reconciler.model.key import Key, Kind
 from reconciler.model.platform import NEW_VERSION, SNAPSHOT_ON
 
@@ -74,9 +74,9 @@ def with_snapshot(state: VolumeSetState, snapshot: Snapshot) -> VolumeSetState:
     )
 
 
-def _add_release_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
+def _add_release_snapshot(volume: ReplicaVolume, snapshot: Snapshot) -> ReplicaVolume:
     snapshot_tags = {volume_snapshot.name: volume_snapshot.tags for volume_snapshot in volume.volume_snapshots}
-    if volume.lifecycle is not Lifecycle.BOUND or snapshot.name in snapshot_tags:
+    if volume.lifecycle is not VolumeLifecycle.BOUND or snapshot.name in snapshot_tags:
         return volume
     gone = list_outdated_snapshots(snapshot_tags, snapshot.tags[_WORKLOAD])
     taken = add_snapshot(volume, snapshot)

@@ -22,7 +22,7 @@ PROVEN = "reconciler/proven"
 """The tag of a snapshot that was restored to a copy and checked; its value is when, ISO 8601, UTC."""
 
 
-class Lifecycle(StrEnum):
+class VolumeLifecycle(StrEnum):
     """The state of a volume.
 
     It is bound to a replica; unbound if the workload has no replica for it; unused if no workload uses the volume set;
@@ -47,14 +47,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
 
 
-class Volume(msgspec.Struct, frozen=True, rename="camel"):
+class ReplicaVolume(msgspec.Struct, frozen=True, rename="camel"):
     """The volume of one replica index; ``grows_detached`` is set where its replica has to stop while it grows.
 
     ``last_proven`` is when one of its snapshots was last proven, ISO 8601, UTC; it is not set if none was.
     """
 
     index: int
-    lifecycle: Lifecycle
+    lifecycle: VolumeLifecycle
     current_size: float
     current_bytes_used: int = 0
     volume_snapshots: tuple[Snapshot, ...] = ()
@@ -66,7 +66,7 @@ class VolumeSetState(msgspec.Struct, frozen=True, rename="camel"):
     """A volume set at the location ``name``; ``used_by_workload`` is a link, empty if no workload uses it."""
 
     name: str
-    volumes: tuple[Volume, ...] = ()
+    volumes: tuple[ReplicaVolume, ...] = ()
     used_by_workload: str = ""
 
 
@@ -92,10 +92,10 @@ def bind_volumes(state: VolumeSetState, workload: str, replicas: int, capacity: 
 
     Every volume has at least ``capacity``; a volume that a command or autoscaling expanded beyond it keeps its size.
     """
-    free = Lifecycle.UNBOUND if workload else Lifecycle.UNUSED
+    free = VolumeLifecycle.UNBOUND if workload else VolumeLifecycle.UNUSED
     there = {volume.index: _resize_volume(volume, replicas, capacity, free) for volume in state.volumes}
     for index in range(replicas):
-        there.setdefault(index, Volume(index, Lifecycle.BOUND, capacity))
+        there.setdefault(index, ReplicaVolume(index, VolumeLifecycle.BOUND, capacity))
     volumes = tuple(there[index] for index in sorted(there))
     return VolumeSetState(state.name, volumes, workload)
 
@@ -105,15 +105,15 @@ def release_volumes(state: VolumeSetState, capacity: float) -> VolumeSetState:
     return bind_volumes(state, "", 0, capacity)
 
 
-def _resize_volume(volume: Volume, replicas: int, capacity: float, free: Lifecycle) -> Volume:
+def _resize_volume(volume: ReplicaVolume, replicas: int, capacity: float, free: VolumeLifecycle) -> ReplicaVolume:
     bound = volume.index < replicas
-    if volume.lifecycle is Lifecycle.DELETED and not bound:
+    if volume.lifecycle is VolumeLifecycle.DELETED and not bound:
         return volume
     size = max(volume.current_size, capacity)
-    return msgspec.structs.replace(volume, lifecycle=Lifecycle.BOUND if bound else free, current_size=size)
+    return msgspec.structs.replace(volume, lifecycle=VolumeLifecycle.BOUND if bound else free, current_size=size)
 
 
-def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volume]) -> VolumeSetState:
+def on_volume(state: VolumeSetState, index: int, change: Callable[[ReplicaVolume], ReplicaVolume]) -> VolumeSetState:
     """``state`` with one volume changed. Raises EngineError if there is no such volume."""
     if all(volume.index != index for volume in state.volumes):
         indexes = ", ".join(str(volume.index) for volume in state.volumes) or "none"
@@ -124,7 +124,7 @@ def on_volume(state: VolumeSetState, index: int, change: Callable[[Volume], Volu
     return msgspec.structs.replace(state, volumes=volumes)
 
 
-def expand_volume(volume: Volume, size: float) -> Volume:
+def expand_volume(volume: ReplicaVolume, size: float) -> ReplicaVolume:
     """``volume`` expanded to ``size`` (docs/platform/volumeset.md#growth). Raises EngineError for any other size."""
     if volume.current_size >= size:
         raise make_rejection(f"volume {volume.index} has {volume.current_size:g} GB; newStorageCapacity must be larger")
@@ -133,18 +133,18 @@ def expand_volume(volume: Volume, size: float) -> Volume:
     return msgspec.structs.replace(_with_data(volume), current_size=size)
 
 
-def clear_volume(volume: Volume, capacity: float) -> Volume:
+def clear_volume(volume: ReplicaVolume, capacity: float) -> ReplicaVolume:
     """``volume`` without data; in use, it gets a device of its size, ``capacity`` at least.
 
     See docs/platform/volumeset.md#commands.
     """
-    if volume.lifecycle is Lifecycle.BOUND:
+    if volume.lifecycle is VolumeLifecycle.BOUND:
         size = max(volume.current_size, capacity)
         return msgspec.structs.replace(volume, current_size=size, current_bytes_used=0)
-    return msgspec.structs.replace(volume, lifecycle=Lifecycle.DELETED, current_size=0, current_bytes_used=0)
+    return msgspec.structs.replace(volume, lifecycle=VolumeLifecycle.DELETED, current_size=0, current_bytes_used=0)
 
 
-def add_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
+def add_snapshot(volume: ReplicaVolume, snapshot: Snapshot) -> ReplicaVolume:
     """``volume`` with one more snapshot. Raises EngineError if the name exists."""
     if any(one.name == snapshot.name for one in volume.volume_snapshots):
         raise make_rejection(f"volume {volume.index} has a snapshot {snapshot.name} already", Reason.SNAPSHOT_EXISTS)
@@ -152,14 +152,14 @@ def add_snapshot(volume: Volume, snapshot: Snapshot) -> Volume:
     return msgspec.structs.replace(volume, volume_snapshots=(*volume.volume_snapshots, taken))
 
 
-def without_snapshot(volume: Volume, name: str) -> Volume:
+def without_snapshot(volume: ReplicaVolume, name: str) -> ReplicaVolume:
     """``volume`` without the snapshot ``name``. Raises EngineError if there is none."""
     gone = _find_snapshot(volume, name)
     remaining = tuple(one for one in volume.volume_snapshots if one is not gone)
     return msgspec.structs.replace(volume, volume_snapshots=remaining, last_proven=last_proof(remaining))
 
 
-def prove_snapshot(volume: Volume, name: str, at: str) -> Volume:
+def prove_snapshot(volume: ReplicaVolume, name: str, at: str) -> ReplicaVolume:
     """``volume`` whose snapshot ``name`` was proven ``at`` that time. Raises EngineError if there is none."""
     proven = _find_snapshot(volume, name)
     proven = msgspec.structs.replace(proven, tags={**proven.tags, PROVEN: at})
@@ -172,33 +172,35 @@ def last_proof(snapshots: Iterable[Snapshot]) -> str | msgspec.UnsetType:
     return max((snapshot.tags[PROVEN] for snapshot in snapshots if PROVEN in snapshot.tags), default=msgspec.UNSET)
 
 
-def restore_snapshot(volume: Volume, name: str) -> Volume:
+def restore_snapshot(volume: ReplicaVolume, name: str) -> ReplicaVolume:
     """``volume`` as it was at the snapshot ``name``, never smaller than now. Raises EngineError if there is none."""
     snapshot = _find_snapshot(volume, name)
-    lifecycle = Lifecycle.UNBOUND if volume.lifecycle is Lifecycle.DELETED else volume.lifecycle
+    lifecycle = VolumeLifecycle.UNBOUND if volume.lifecycle is VolumeLifecycle.DELETED else volume.lifecycle
     return msgspec.structs.replace(volume, lifecycle=lifecycle, current_size=max(volume.current_size, snapshot.size))
 
 
 def find_snapshot(state: VolumeSetState, index: int, name: str) -> Snapshot:
     """The snapshot ``name`` of a volume. Raises EngineError if there is none."""
     match = next((volume for volume in state.volumes if volume.index == index), None)
-    return _find_snapshot(match or Volume(index, Lifecycle.DELETED, 0), name)
+    return _find_snapshot(match or ReplicaVolume(index, VolumeLifecycle.DELETED, 0), name)
 
 
 def data_in_words(state: VolumeSetState) -> str:
     """The volumes with data, how much they hold, and their newest snapshots; "" if there is none."""
-    volumes = [volume for volume in state.volumes if volume.lifecycle is not Lifecycle.DELETED and volume.current_size]
+    volumes = [
+        volume for volume in state.volumes if volume.lifecycle is not VolumeLifecycle.DELETED and volume.current_size
+    ]
     return "; ".join(_in_words(volume) for volume in volumes)
 
 
-def _in_words(volume: Volume) -> str:
+def _in_words(volume: ReplicaVolume) -> str:
     newest = newest_snapshot(volume)
     used = f"{size_in_words(volume.current_bytes_used)} used"
     snapshot = f"newest snapshot of {newest}" if newest else "no snapshot"
     return f"volume {volume.index} with {used}, {snapshot}"
 
 
-def newest_snapshot(volume: Volume) -> str:
+def newest_snapshot(volume: ReplicaVolume) -> str:
     """The time of the newest snapshot of ``volume``, ISO 8601; "" if it has none."""
     return max((volume_snapshot.created for volume_snapshot in volume.volume_snapshots), default="")
 
@@ -216,15 +218,15 @@ def make_rejection(message: str, reason: Reason = Reason.INVALID_COMMAND) -> Eng
     return EngineError(message, reason=reason, retry=False)
 
 
-def _with_data(volume: Volume) -> Volume:
-    if volume.lifecycle is Lifecycle.DELETED:
+def _with_data(volume: ReplicaVolume) -> ReplicaVolume:
+    if volume.lifecycle is VolumeLifecycle.DELETED:
         raise make_rejection(
             f"the storage of volume {volume.index} is deleted; restore a snapshot or let a replica use it"
         )
     return volume
 
 
-def _find_snapshot(volume: Volume, name: str) -> Snapshot:
+def _find_snapshot(volume: ReplicaVolume, name: str) -> Snapshot:
     for snapshot in volume.volume_snapshots:
         if snapshot.name == name:
             return snapshot

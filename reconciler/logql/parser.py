@@ -32,7 +32,7 @@ from reconciler.logql.label_filters import (
 from reconciler.logql.line_filters import Alternative, LineFilter, as_bytes
 from reconciler.logql.query import LABELS, LogQuery, Stage
 from reconciler.logql.regex import ExpressionError, compile_expression
-from reconciler.logql.tokens import QueryError, Quoted, Tokens
+from reconciler.logql.tokens import QueryError, QueryTokens, Quoted
 from reconciler.model.suggest import find_closest_word
 
 LONGEST = 10_000
@@ -110,7 +110,7 @@ class _Parser:
     """Parses one query from left to right."""
 
     def __init__(self, text: str) -> None:
-        self._tokens = Tokens(text)
+        self._tokens = QueryTokens(text)
         self._has_labels = False
         """Whether a parser has added labels that no one can know."""
         self._depth = 0

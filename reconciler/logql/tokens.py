@@ -32,7 +32,7 @@ class Quoted(NamedTuple):
     """Whether the value has no escapes, so that its characters are those of the query."""
 
 
-class Tokens:
+class QueryTokens:
     """Reads a query from left to right. Every method raises QueryError."""
 
     def __init__(self, text: str) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from reconciler.manifests.desired_state import Positions, ResourceLocation
+from reconciler.manifests.desired_state import FindingPositions, ResourceLocation
 from reconciler.model.finding import Finding, Severity
 from reconciler.model.resource import pointer_parts
 from reconciler.printable import printable_finding
@@ -51,7 +51,7 @@ class CrossFindings:
         self.any_full |= is_last
         self._found.append(_too_many(finding) if is_last else finding)
 
-    def placed(self, positions: Positions) -> Iterator[tuple[Finding, int]]:
+    def placed(self, positions: FindingPositions) -> Iterator[tuple[Finding, int]]:
         """Each finding with its line and column, and the line of the comment that silences it, 0 for none."""
         # In the order of the documents: each place before the last one parses the file again.
         for finding in sorted(self._found, key=lambda entry: (entry.site.path, entry.site.blob, entry.site.position)):
@@ -64,7 +64,7 @@ def _too_many(finding: CrossFinding) -> CrossFinding:
     return finding._replace(rule="too-many-faults", message=message, suggestion="correct those above first")
 
 
-def _locate_finding(finding: CrossFinding, positions: Positions) -> tuple[Finding, int]:
+def _locate_finding(finding: CrossFinding, positions: FindingPositions) -> tuple[Finding, int]:
     site, pointer, rule, severity, message, suggestion, key = finding
     line, column = (0, 0) if pointer is None else positions.position(site, pointer_parts(pointer))
     comment = 0 if severity is Severity.ERROR else positions.silenced_by(site, line, rule)

@@ -101,7 +101,7 @@ class DesiredBodies(Protocol):
         """Keys of GVCs whose location queries may answer otherwise since the ``locations`` (keys) changed."""
 
 
-class Positions(Protocol):
+class FindingPositions(Protocol):
     """Positions of values, for findings."""
 
     def position(self, site: ResourceLocation, pointer: Pointer) -> tuple[int, int]:
@@ -123,5 +123,5 @@ class DesiredState(Protocol):
         """The bodies of resources."""
 
     @property
-    def positions(self) -> Positions:
+    def positions(self) -> FindingPositions:
         """The positions of values."""

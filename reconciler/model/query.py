@@ -18,7 +18,7 @@ class Term(View, frozen=True):
     value: str | float | bool | None = None
 
 
-class Conditions(View, frozen=True):
+class QueryTerms(View, frozen=True):
     """The terms, and how many of them must hold: all, any or none."""
 
     match: str = "all"
@@ -29,4 +29,4 @@ class Query(View, frozen=True):
     """A selection among the resources of ``kind``; "" if the resource with the query implies the kind."""
 
     kind: str = ""
-    spec: Conditions = Conditions()
+    spec: QueryTerms = QueryTerms()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from reconciler.engines.release_snapshots import KEEP, commit_of, version_of, workload_of
-from reconciler.engines.volumes import Snapshot, Volume, VolumeSnapshot, read_volumes
+from reconciler.engines.volumes import ReplicaVolume, Snapshot, VolumeSnapshot, read_volumes
 from reconciler.model.key import Key, Kind
 from reconciler.model.revision import Revision
 from reconciler.operations.resource_commands import cancel_command
@@ -93,7 +93,7 @@ def cancel_restores(records: Records, source: str, by: str) -> None:
             cancel_command(records, command, by)
 
 
-def _by_workload(records: Records, volumeset: Key, volume: Volume, source: str) -> Iterator[list[Snapshot]]:
+def _by_workload(records: Records, volumeset: Key, volume: ReplicaVolume, source: str) -> Iterator[list[Snapshot]]:
     """The snapshots before releases of workloads of ``source``, those of each workload together."""
     snapshots: dict[Key, list[Snapshot]] = {}
     for snapshot in volume.volume_snapshots:

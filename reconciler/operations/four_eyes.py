@@ -16,7 +16,7 @@ from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.planning.plan import Action, Step
 from reconciler.records.store import Records
-from reconciler.source.file_history import HISTORY_END, History
+from reconciler.source.file_history import HISTORY_END, FileHistories
 from reconciler.source.libgit import open_git
 
 MOST_COMMITS = 20_000
@@ -76,7 +76,7 @@ class _ChangeAuthors:
         self._tip = prepared.revision
         self._view = line.view().with_changes(prepared.loaded.change_set)
         self._left = MOST_COMMITS
-        self._history = History(self._repository, self._go_on)
+        self._history = FileHistories(self._repository, self._go_on)
         self._of_path = cache(self._authors_of_path)
 
     def is_ahead(self, step: Step) -> bool:

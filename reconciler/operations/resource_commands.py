@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.documents.scalars import Problem, parse_plain_scalar
+from reconciler.documents.scalars import ScalarProblem, parse_plain_scalar
 from reconciler.engines.command_types import COMMANDS, check_command, is_text, without_secrets
 from reconciler.engines.plugin import RECORDED
 from reconciler.engines.volume_commands import MAKING_ROOM, check_expiration
@@ -57,7 +57,7 @@ def _parse_scalar(path: str, text: str, *, text_field: bool) -> Any:
     if text_field:
         return text
     value = parse_plain_scalar(text)
-    if isinstance(value, Problem):
+    if isinstance(value, ScalarProblem):
         raise UsageError(f"{path}: {value.message}; {value.suggestion}")
     return value
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from reconciler.status.source_status import SourceDetails, SourceStatus
 
 
-class Status(NamedTuple):
+class StatusOverview(NamedTuple):
     """The facts on resources, read as they are shown; the sources are read where they are shown."""
 
     resources: Iterator[ResourceFacts]
@@ -29,18 +29,18 @@ class Status(NamedTuple):
         return list_sources(self.context.settings, self.context.records)
 
 
-class Snapshots(NamedTuple):
+class SnapshotOverview(NamedTuple):
     """Snapshots of volumes, read at the time ``now``."""
 
     snapshots: Sequence[VolumeSnapshot]
     now: float
 
 
-def read_status(context: ReadContext, *, kind: Kind | None, gvc: str | None, name: str | None) -> Status:
+def read_status(context: ReadContext, *, kind: Kind | None, gvc: str | None, name: str | None) -> StatusOverview:
     """The recorded resources of ``kind``, in ``gvc``, called ``name`` (None: any). Raises NotFoundError."""
     from reconciler.queries.resources import find_resources
 
-    return Status(find_resources(context.settings, context.records, kind, gvc, name), context)
+    return StatusOverview(find_resources(context.settings, context.records, kind, gvc, name), context)
 
 
 def read_details(context: ReadContext, *, key: Key | str) -> ResourceDetails | SourceDetails:
@@ -68,12 +68,12 @@ def read_runs(context: ReadContext, *, source: str, last: int) -> Sequence[Run]:
     return list_runs(context.settings, context.records, source, last)
 
 
-def read_snapshots(context: ReadContext, *, key: Key | None, deleted: bool) -> Snapshots:
+def read_snapshots(context: ReadContext, *, key: Key | None, deleted: bool) -> SnapshotOverview:
     """The snapshots of ``key`` or of all, or the final ones of ``deleted`` volumes. Raises RefusedError."""
     from reconciler.queries.snapshots import list_final_snapshots, list_snapshots
 
     snapshots = list_final_snapshots(context.settings, key) if deleted else list_snapshots(context.records, key)
-    return Snapshots(snapshots, context.now())
+    return SnapshotOverview(snapshots, context.now())
 
 
 def read_replicas(context: ReadContext, *, gvc: str | None) -> Measurement:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reconciler.engines.reading import ReplicaRow
-    from reconciler.overviews.reading import Snapshots, Status
+    from reconciler.overviews.reading import SnapshotOverview, StatusOverview
     from reconciler.queries.resources import ResourceDetails
     from reconciler.queries.top import ReplicaReader
     from reconciler.records.tables.events import Event
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from reconciler.status.source_status import SourceDetails
 
 
-def show_status(status: Status, colour: bool) -> str:
+def show_status(status: StatusOverview, colour: bool) -> str:
     """A line for each resource."""
     from reconciler.render.resources import resource_table
 
     return resource_table(status.resources, colour)
 
 
-def write_status_json(status: Status) -> Iterator[str]:
+def write_status_json(status: StatusOverview) -> Iterator[str]:
     """The resources and all sources as JSON."""
     from reconciler.render.resources import resources_json
 
     return resources_json(status.resources, status.sources())
 
 
-def write_status_yaml(status: Status) -> Iterator[str]:
+def write_status_yaml(status: StatusOverview) -> Iterator[str]:
     """The resources and all sources as YAML."""
     from reconciler.render.resources import resources_yaml
 
     return resources_yaml(status.resources, status.sources())
 
 
-def list_troubles(status: Status) -> Iterator[str]:
+def list_troubles(status: StatusOverview) -> Iterator[str]:
     """A line for each source that is not as its newest commit wants."""
     from reconciler.render.layout import strip_control
     from reconciler.render.sources import source_lines
@@ -85,14 +85,14 @@ def list_runs(runs: Iterable[Run]) -> Iterator[dict[str, Any]]:
     return map(run_document, runs)
 
 
-def show_snapshots(read: Snapshots, _colour: bool) -> str:
+def show_snapshots(read: SnapshotOverview, _colour: bool) -> str:
     """A line for each snapshot."""
     from reconciler.render.snapshots import snapshot_table
 
     return snapshot_table(read.snapshots, read.now)
 
 
-def list_snapshots(read: Snapshots) -> Iterator[dict[str, Any]]:
+def list_snapshots(read: SnapshotOverview) -> Iterator[dict[str, Any]]:
     """The snapshots as JSON values."""
     from reconciler.render.snapshots import snapshot_document
 

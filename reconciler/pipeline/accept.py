@@ -7,7 +7,7 @@ from reconciler.model.resource import Resource
 from reconciler.pipeline.load import LoadedRevision
 from reconciler.reasons import ConditionType
 from reconciler.records.store import Records
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from reconciler.records.tables.sources import SourceRow
 
 
@@ -79,8 +79,8 @@ def _get_index_row(entry: object) -> tuple[object, ...]:
     return tuple(getattr(entry, name, None) for name in ("digest", "path", "line", "blob", "position"))
 
 
-def _make_index_entry(source: str, resource: Resource) -> Entry:
-    return Entry(
+def _make_index_entry(source: str, resource: Resource) -> DesiredEntry:
+    return DesiredEntry(
         str(resource.key),
         source,
         resource.path,

@@ -21,7 +21,7 @@ from reconciler.model.revision import is_json
 from reconciler.pipeline.desired_index import RecordsIndex
 from reconciler.pipeline.placement import GvcLocations
 from reconciler.records.sql import stored_key
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from reconciler.secrets.host_files import HostSecretDirectory
 from reconciler.secrets.resolve import resolve_host_secrets
 
@@ -90,7 +90,7 @@ class DecodedBodies:
         secret that can no longer be decrypted or read.
         """
         entry = self.index.entry(key)
-        if not isinstance(entry, Entry):
+        if not isinstance(entry, DesiredEntry):
             return entry
         if entry.source != self.index.source:
             return None
@@ -175,7 +175,7 @@ class DecodedBodies:
             if (query := placement.get("locationQuery")) is not None:
                 yield key, make_selector(query, self.org)
 
-    def _body_of(self, entry: Entry) -> bytes | None:
+    def _body_of(self, entry: DesiredEntry) -> bytes | None:
         """The body of ``entry``: from the records, or, if it is not applied yet, decoded again."""
         body = self.cache.get(entry.digest) or self.index.prefetched.recorded_body(entry)
         if body is None:
@@ -189,7 +189,7 @@ class DecodedBodies:
         self.cache[entry.digest] = body
         return body
 
-    def _reload(self, entry: Entry) -> Resource | None:
+    def _reload(self, entry: DesiredEntry) -> Resource | None:
         """The resource of ``entry``, decoded again; None for a secret that can no longer be read."""
         if self._last_file is None or self._last_file.blob != entry.blob:
             self._last_file = self._decoded_file(entry.blob)

@@ -16,7 +16,7 @@ from reconciler.model.resource import Reference, Resource
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.planning.policy import retention_reason
 from reconciler.records.store import Records
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 
 MAX_PREFETCHED = 4096
 """The most keys read in one batch: their files take about 10 MB."""
@@ -33,7 +33,7 @@ class Prefetch:
 
     def __init__(self, records: Records) -> None:
         self._records = records
-        self._entries: dict[str, Entry | None] = {}
+        self._entries: dict[str, DesiredEntry | None] = {}
         self._blobs: frozenset[str] = frozenset()
         self._packed: dict[str, bytes] | None = None
         self._bodies: dict[str, bytes] | None = None
@@ -49,11 +49,11 @@ class Prefetch:
         self._blobs = frozenset(entry.blob for entry in entries.values())
         self._packed = self._bodies = None
 
-    def entry(self, key: str) -> Entry | None:
+    def entry(self, key: str) -> DesiredEntry | None:
         """The index entry of ``key``; None if it is not desired."""
         return self._entries[key] if key in self._entries else self._records.desired.get(key)
 
-    def recorded_body(self, entry: Entry) -> bytes | None:
+    def recorded_body(self, entry: DesiredEntry) -> bytes | None:
         """The body of ``entry`` if it is applied as desired, else None."""
         applied = self._records.applied
         if self._entries.get(entry.key) is not entry:
@@ -94,7 +94,7 @@ class RecordsIndex:
         for key, resource in self.changes.added.items():
             self._new_members[resource.key.gvc].append(key)
 
-    def entry(self, key: str) -> Entry | Resource | None:
+    def entry(self, key: str) -> DesiredEntry | Resource | None:
         """The resource ``key`` if it changed, else its index entry; None if it is not desired."""
         return self.changes.added.get(key) or (None if key in self.removed else self.prefetched.entry(key))
 
@@ -219,7 +219,7 @@ class RecordsIndex:
         """The file and position of ``key``, which must be desired."""
         entry = self.entry(key)
         assert entry is not None, key
-        source = entry.source if isinstance(entry, Entry) and entry.source != self.source else ""
+        source = entry.source if isinstance(entry, DesiredEntry) and entry.source != self.source else ""
         return ResourceLocation(entry.path, entry.blob, entry.position, source)
 
     def similar_keys(self, kind: str) -> list[str]:

@@ -10,7 +10,7 @@ from reconciler.errors import SourceError
 from reconciler.model.kinds.secret import CREDENTIAL, FILE
 from reconciler.model.revision import FileChange
 from reconciler.pipeline.desired_view import DesiredStateView
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 
 _MARKS = (FILE.encode(), CREDENTIAL.encode())
 """Every manifest that refers to the host contains one of them."""
@@ -19,8 +19,8 @@ _MARKS = (FILE.encode(), CREDENTIAL.encode())
 class HostSecretChanges(msgspec.Struct, frozen=True):
     """Index entries of secrets whose values changed (``other``), and of those whose values are ``lost``."""
 
-    other: list[Entry]
-    lost: list[Entry]
+    other: list[DesiredEntry]
+    lost: list[DesiredEntry]
 
 
 def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
@@ -40,7 +40,7 @@ def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
     return changes
 
 
-def _host_backed_secrets(view: DesiredStateView) -> Iterator[Entry]:
+def _host_backed_secrets(view: DesiredStateView) -> Iterator[DesiredEntry]:
     """Secrets that may refer to the host. Their values are never recorded, so only secrets without values are read."""
     records = view.index.records
     for key in records.secret_data.missing(view.index.source):

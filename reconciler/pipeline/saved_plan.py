@@ -14,7 +14,7 @@ MOST_NAMED = 5
 """The most differing steps that a message names."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class SavedStep(msgspec.Struct, frozen=True):
     """A step of a saved plan, with its changes as in the file, without blame."""
 
     action: str
@@ -34,14 +34,14 @@ class SavedPlan(msgspec.Struct, frozen=True):
     source: str
     revision: str
     digest: str
-    steps: list[Change]
+    steps: list[SavedStep]
     format_version: int = 1
 
     def difference_from(self, plan: Plan) -> str:
         """Describe how ``plan`` differs from this saved plan; "" if it is the same."""
         if plan.digest == self.digest:
             return ""
-        now = msgspec.convert(build_plan_document(plan)["steps"], list[Change])
+        now = msgspec.convert(build_plan_document(plan)["steps"], list[SavedStep])
         then, after = {step.name: step for step in self.steps}, {step.name: step for step in now}
         texts = [f"now also: {name}" for name in after.keys() - then.keys()]
         texts += [f"no longer: {name}" for name in then.keys() - after.keys()]

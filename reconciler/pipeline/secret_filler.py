@@ -12,7 +12,7 @@ from reconciler.model.key import Key
 from reconciler.pipeline.desired_view import DesiredStateView
 from reconciler.records.sql import stored_key
 from reconciler.records.store import Records
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from reconciler.secrets.store import SecretStore
 
 
@@ -46,7 +46,7 @@ class SecretFiller:
         self._open(map(str, self._store.unopened()))
 
     def _open(self, keys: Iterable[str]) -> None:
-        by_source: defaultdict[str, list[Entry]] = defaultdict(list)
+        by_source: defaultdict[str, list[DesiredEntry]] = defaultdict(list)
         for key in keys:
             entry = self._records.desired.get(key)
             if entry is not None and entry.source in self._views and self._is_missing(entry):
@@ -54,11 +54,11 @@ class SecretFiller:
         for source, entries in by_source.items():
             self._open_from(source, entries)
 
-    def _is_missing(self, entry: Entry) -> bool:
+    def _is_missing(self, entry: DesiredEntry) -> bool:
         is_stored = self._store.holds(stored_key(entry.key, "desired"), entry.digest)
         return not is_stored and self._records.secret_data.get(entry.key, entry.digest) is None
 
-    def _open_from(self, source: str, entries: list[Entry]) -> None:
+    def _open_from(self, source: str, entries: list[DesiredEntry]) -> None:
         view: DesiredStateView | None = None
         for entry in entries:
             key = stored_key(entry.key, "desired")

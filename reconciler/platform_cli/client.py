@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from reconciler import __version__
 from reconciler.errors import UsageError
 from reconciler.platform_cli.refusals import ApiError, findings_of, refused_change
-from reconciler.platform_cli.retries import BUSY, FIRST_PAUSE, UNAVAILABLE, Retries
+from reconciler.platform_cli.retries import BUSY, FIRST_PAUSE, UNAVAILABLE, RequestRetries
 from reconciler.platform_cli.transport import TROUBLES, UNIX, Response, Transport
 from reconciler.printable import escape_text, printable_lines
 
@@ -48,7 +48,7 @@ class Body(dict[str, Any]):
         )
 
 
-class Answer(NamedTuple):
+class ApiAnswer(NamedTuple):
     """A response: its status, its decoded body (None if it has none), and its headers."""
 
     status: int
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
     headers: Mapping[str, str]
 
 
-class Text(NamedTuple):
+class TextAnswer(NamedTuple):
     """The text of an answer, and its headers."""
 
     text: str
@@ -73,7 +73,7 @@ class Sending(NamedTuple):
     body: Any = None
 
 
-class Endpoint(NamedTuple):
+class ApiEndpoint(NamedTuple):
     """Where the API is, with which credential ("": that of the process), and for which profile errors give advice.
 
     An origin is the flag or the environment variable that has a value in place of the profile, else "".
@@ -114,7 +114,7 @@ class Client:
     ``verbose`` shows a line for each.
     """
 
-    def __init__(self, endpoint: Endpoint, *, debug: bool = False, verbose: bool = False) -> None:
+    def __init__(self, endpoint: ApiEndpoint, *, debug: bool = False, verbose: bool = False) -> None:
         self._endpoint = endpoint
         self._debug = debug
         self._verbose = verbose
@@ -126,7 +126,7 @@ class Client:
         self._http = Transport(endpoint.url, headers, insecure=endpoint.insecure)
 
     @property
-    def endpoint(self) -> Endpoint:
+    def endpoint(self) -> ApiEndpoint:
         """Where it sends its requests."""
         return self._endpoint
 
@@ -161,7 +161,7 @@ class Client:
     def lines(self, path: str, query: Mapping[str, str]) -> Iterator[Any]:
         """The objects of a stream, as they come. Raises ApiError."""
         target = _build_request_target(path, query)
-        retries = Retries(repeatable=True)
+        retries = RequestRetries(repeatable=True)
         while True:
             self._connect()
             try:
@@ -186,7 +186,7 @@ class Client:
         query: Mapping[str, str] | None = None,
         key: str = "",
         seen: str = "",
-    ) -> Answer:
+    ) -> ApiAnswer:
         """One exchange; ``seen`` is the ETag of what it changes. It is repeated only with the idempotency ``key``.
 
         Raises ApiError.
@@ -201,7 +201,7 @@ class Client:
         sending = Sending(method, _build_request_target(path, query or {}), headers, content, body)
         return self.answer(self._exchange(sending, repeatable=repeatable), path)
 
-    def text(self, path: str, media: str = TEXT, **query: str) -> Text:
+    def text(self, path: str, media: str = TEXT, **query: str) -> TextAnswer:
         """What the API shows people, or another form of it. Raises ApiError."""
         response = self._exchange(
             Sending("GET", _build_request_target(path, query), {"Accept": media}), repeatable=True
@@ -209,11 +209,11 @@ class Client:
         self.answer(response, path)
         if not response.headers.get("content-type", "").startswith(media):
             raise ApiError(f"the server does not answer in the form {media}, so its version does not fit this command")
-        return Text(response.content.decode(errors="replace"), response.headers)
+        return TextAnswer(response.content.decode(errors="replace"), response.headers)
 
     def _exchange(self, sending: Sending, *, repeatable: bool) -> Response:
         """The answer, a refusal too. Raises ApiError without one."""
-        retries = Retries(repeatable=repeatable)
+        retries = RequestRetries(repeatable=repeatable)
         while True:
             self._connect()
             try:
@@ -240,11 +240,11 @@ class Client:
                 raise self.unreachable(error) from None
             time.sleep(FIRST_PAUSE)
 
-    def answer(self, response: Response, path: str) -> Answer:
+    def answer(self, response: Response, path: str) -> ApiAnswer:
         """The content of ``response`` to a request at ``path``. Raises ApiError if it is a refusal."""
         body = _decode_response(response)
         if response.status < 400:
-            return Answer(response.status, Body(body) if isinstance(body, dict) else body, response.headers)
+            return ApiAnswer(response.status, Body(body) if isinstance(body, dict) else body, response.headers)
         raise self._refused(response, path, body if isinstance(body, dict) else {})
 
     def _refused(self, response: Response, path: str, body: Mapping[str, Any]) -> ApiError:

@@ -55,7 +55,7 @@ def all_rows() -> list[Row]:
     return sorted([*rows, *PROGRAM_ROWS, *OPERATOR_ROWS], key=lambda row: row.words)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Commands that begin with the same words; one is made when it is called."""
 
     def __init__(self, name: str, rows: Iterable[tuple[tuple[str, ...], Row]], **settings: Any) -> None:
@@ -84,8 +84,8 @@ class Group(click.Group):
         if not below:
             return None
         if below[0][0]:
-            return Group(word, below, help=_group_help(word), params=[_VERSION], no_args_is_help=True)
-        return Leaf(word, below[0][1])
+            return CommandGroup(word, below, help=_group_help(word), params=[_VERSION], no_args_is_help=True)
+        return RowCommand(word, below[0][1])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -136,7 +136,7 @@ def _group_help(word: str) -> str:
     return f"{KINDS[word].title if word in KINDS else WORD_TITLES[word]}."
 
 
-class Leaf(click.Command):
+class RowCommand(click.Command):
     """The command of a row. Its help shows an example, and its own options before those of every command."""
 
     def __init__(self, name: str, row: Row) -> None:
@@ -294,9 +294,9 @@ def _get_parameter_name(option: Option) -> str:
     return f"{name}_" if hasattr(builtins, name) or iskeyword(name) else name
 
 
-def make_program() -> Group:
+def make_program() -> CommandGroup:
     """The whole command."""
-    return Group(
+    return CommandGroup(
         "",
         ((row.words, row) for row in all_rows()),
         params=[*map(_make_option, COMMON), _VERSION],

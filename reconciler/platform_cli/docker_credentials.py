@@ -32,7 +32,7 @@ class Credential(msgspec.Struct, frozen=True):
     Secret: str = ""
 
 
-class Store:
+class LoginStore:
     """The logins of this user in the file ``path``, by the address of the registry. Methods raise UsageError."""
 
     def __init__(self, path: Path) -> None:
@@ -75,7 +75,7 @@ def run_action(words: list[str], environ: Mapping[str, str]) -> int:
     """Run an action, with its input on stdin; returns the exit code. Errors go to stdout, as the protocol has it."""
     open_closed_streams()
     try:
-        answer = _answer_action(words, Store(store_path(environ)))
+        answer = _answer_action(words, LoginStore(store_path(environ)))
     except ReconcilerError as error:
         print(error)  # noqa: T201
         return 1
@@ -86,7 +86,7 @@ def run_action(words: list[str], environ: Mapping[str, str]) -> int:
     return 0
 
 
-def _answer_action(words: list[str], store: Store) -> str:
+def _answer_action(words: list[str], store: LoginStore) -> str:
     """What an action prints. Raises UsageError."""
     usage = f"Usage: {NAME} <{'|'.join([*_ACTIONS, 'version'])}>"
     if len(words) != 1:
@@ -100,7 +100,7 @@ def _answer_action(words: list[str], store: Store) -> str:
     return _ACTIONS[words[0]](store)
 
 
-def _get_login(store: Store) -> str:
+def _get_login(store: LoginStore) -> str:
     """The login to the registry whose address is on stdin."""
     credential = store.read().get(_read_server_address())
     if credential is None:
@@ -108,7 +108,7 @@ def _get_login(store: Store) -> str:
     return msgspec.json.encode(credential).decode()
 
 
-def _store_login(store: Store) -> str:
+def _store_login(store: LoginStore) -> str:
     """Keep the login on stdin."""
     try:
         credential = msgspec.json.decode(_read_stdin(), type=Credential)
@@ -124,7 +124,7 @@ def _store_login(store: Store) -> str:
     return ""
 
 
-def _erase_login(store: Store) -> str:
+def _erase_login(store: LoginStore) -> str:
     """Remove the login to the registry whose address is on stdin, if there is one."""
     server = _read_server_address()
     with store.changing() as credentials:
@@ -132,7 +132,7 @@ def _erase_login(store: Store) -> str:
     return ""
 
 
-def _list_logins(store: Store) -> str:
+def _list_logins(store: LoginStore) -> str:
     """The address of each registry, with the user of its login."""
     return msgspec.json.encode(
         {server: credential.Username for server, credential in sorted(store.read().items())}
@@ -157,7 +157,7 @@ def _read_stdin() -> bytes:
     return content
 
 
-_ACTIONS: Mapping[str, Callable[[Store], str]] = {
+_ACTIONS: Mapping[str, Callable[[LoginStore], str]] = {
     "store": _store_login,
     "get": _get_login,
     "erase": _erase_login,

@@ -26,14 +26,14 @@ class KeyringError(ReconcilerError):
     """The keyring does not take, give or remove tokens."""
 
 
-class Tokens(msgspec.Struct, frozen=True, rename="camel"):
+class ProfileTokens(msgspec.Struct, frozen=True, rename="camel"):
     """What the keyring has of a profile."""
 
     token: str = ""
     refresh_token: str = ""
 
 
-class Keyring:
+class TokenKeyring:
     """The tokens of the profiles in the file ``path``, in the keyring of this user, which answers within ``seconds``.
 
     Methods raise KeyringError.
@@ -53,14 +53,14 @@ class Keyring:
         if not profile.keyring:
             return profile
         try:
-            tokens = msgspec.json.decode(self._run("lookup", name) or b"{}", type=Tokens)
+            tokens = msgspec.json.decode(self._run("lookup", name) or b"{}", type=ProfileTokens)
         except msgspec.MsgspecError:
             raise KeyringError(_describe_keyring_failure(name, "its entry is damaged")) from None
         return replace(profile, token=tokens.token, refresh_token=tokens.refresh_token)
 
     def put(self, name: str, profile: Profile) -> Profile:
         """The profile ``name`` as its file has it: without tokens, which the keyring has then."""
-        tokens = msgspec.json.encode(Tokens(profile.token, profile.refresh_token))
+        tokens = msgspec.json.encode(ProfileTokens(profile.token, profile.refresh_token))
         self._run("store", name, f"--label=platform: profile {name}", tokens=tokens)
         return replace(profile, token="", refresh_token="", keyring=True)
 

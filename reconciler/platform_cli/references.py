@@ -19,7 +19,7 @@ Default = Callable[[], str]
 """Gives the org, or the GVC, of the call. Raises UsageError if there is none."""
 
 
-class Reference(NamedTuple):
+class ResourceReference(NamedTuple):
     """A resource; ``gvc`` is "" outside of GVCs."""
 
     org: str
@@ -45,7 +45,7 @@ class Reference(NamedTuple):
         return self._replace(**names).link
 
 
-def parse_reference(text: str, org: Default, gvc: Default, kind: str = "") -> Reference:
+def parse_reference(text: str, org: Default, gvc: Default, kind: str = "") -> ResourceReference:
     """The resource that ``text`` names: a link, a key, or with ``kind`` a name alone. Raises UsageError.
 
     What is in a GVC, and names none, is in that of the call.
@@ -56,19 +56,19 @@ def parse_reference(text: str, org: Default, gvc: Default, kind: str = "") -> Re
     if text.startswith("//"):
         return _parse_words(text, text[2:], org, gvc)
     if "/" not in text and kind:
-        return Reference(org(), kind, gvc() if KINDS[kind].in_gvc else "", text)
+        return ResourceReference(org(), kind, gvc() if KINDS[kind].in_gvc else "", text)
     return _parse_words(text, text, org, gvc)
 
 
-def _parse_words(text: str, words: str, org: Default, gvc: Default) -> Reference:
+def _parse_words(text: str, words: str, org: Default, gvc: Default) -> ResourceReference:
     """The resource ``gvc/GVC/KIND/NAME``, ``KIND/GVC/NAME`` or ``KIND/NAME``. Raises UsageError."""
     first, *rest = words.split("/")
     kind = _ALIASES.get(first, first)
     if kind == "gvc" and len(rest) == 3:
-        return Reference(org(), _ALIASES.get(rest[1], rest[1]), rest[0], rest[2])
+        return ResourceReference(org(), _ALIASES.get(rest[1], rest[1]), rest[0], rest[2])
     if kind in KINDS and all(rest):
         if KINDS[kind].in_gvc and len(rest) in (1, 2):
-            return Reference(org(), kind, rest[0] if rest[1:] else gvc(), rest[-1])
+            return ResourceReference(org(), kind, rest[0] if rest[1:] else gvc(), rest[-1])
         if not KINDS[kind].in_gvc and rest:
-            return Reference(org(), kind, "", "/".join(rest))
+            return ResourceReference(org(), kind, "", "/".join(rest))
     raise UsageError(f"{text!r} names no resource; write KIND/NAME, KIND/GVC/NAME, or a link such as //gvc/NAME")

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.platform_cli.client import Client, Endpoint
-from reconciler.platform_cli.keyring import Keyring, KeyringError
+from reconciler.platform_cli.client import ApiEndpoint, Client
+from reconciler.platform_cli.keyring import KeyringError, TokenKeyring
 from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles
 from reconciler.platform_cli.refusals import ApiError
 
@@ -23,7 +23,7 @@ def is_ending(profile: Profile) -> bool:
     return bool(profile.refresh_token) and profile.expires <= time.time() + MARGIN
 
 
-def renew_token(path: Path, keyring: Keyring, name: str, endpoint: Endpoint) -> Profile:
+def renew_token(path: Path, keyring: TokenKeyring, name: str, endpoint: ApiEndpoint) -> Profile:
     """The profile ``name`` of the file ``path`` with a new token, which is stored; with the old one where that fails.
 
     A refresh token is good for one use, so of several commands at once the first renews, and the others wait for that.
@@ -46,7 +46,7 @@ def renew_token(path: Path, keyring: Keyring, name: str, endpoint: Endpoint) -> 
     return keyring.with_tokens(name, change_profiles(path, renewed).profiles[name])
 
 
-def store_tokens(keyring: Keyring, name: str, profile: Profile) -> Profile:
+def store_tokens(keyring: TokenKeyring, name: str, profile: Profile) -> Profile:
     """``profile`` as its file has it, its tokens in the keyring if it wants that and the keyring takes them."""
     try:
         return keyring.put(name, profile) if profile.keyring else profile

@@ -13,12 +13,12 @@ from websockets.asyncio.client import ClientConnection, connect, unix_connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
 from reconciler.platform_cli import transport
-from reconciler.platform_cli.client import USER_AGENT, Client, Endpoint
+from reconciler.platform_cli.client import USER_AGENT, ApiEndpoint, Client
 from reconciler.platform_cli.refusals import ApiError
-from reconciler.platform_cli.retries import Retries
+from reconciler.platform_cli.retries import RequestRetries
 from reconciler.platform_cli.transport import UNIX, Response, proxy_for, tls_context
 from reconciler.tasks import cancel_and_wait
-from reconciler.terminal.session import Channel, Output, TerminalSize
+from reconciler.terminal.session import Channel, StreamOutput, TerminalSize
 
 _PROTOCOL = "v5.channel.k8s.io"
 _STDIN, _STATUS, _RESIZE, _CLOSE = 0, 3, 4, 255
@@ -48,7 +48,7 @@ class RemoteSession:
         with suppress(BrokenPipeError):
             await self._send(bytes([_CLOSE, _STDIN]))
 
-    async def read(self) -> Output | None:
+    async def read(self) -> StreamOutput | None:
         """The next output, None at the end."""
         with suppress(ConnectionClosed):
             async for message in self._link:
@@ -56,7 +56,7 @@ class RemoteSession:
                 if not isinstance(channel, bytes) or not isinstance(content, bytes) or not channel:
                     raise ApiError("the server does not speak the protocol of Kubernetes for programs in containers")
                 if channel[0] in _OUTPUTS:
-                    return Output(Channel(channel[0]), content)
+                    return StreamOutput(Channel(channel[0]), content)
                 if channel[0] == _STATUS:
                     self._status = _decode_status(content)
                     break
@@ -107,7 +107,7 @@ async def open_session(
     terminal = {} if size is None else {"tty": "true", "rows": str(size.rows), "columns": str(size.columns)}
     query = urlencode([*terminal.items(), *names.items(), *(("command", word) for word in words)])
     path = f"{path}/-exec"
-    retries = Retries(repeatable=True)
+    retries = RequestRetries(repeatable=True)
     while True:
         try:
             link = await _connect_websocket(client.endpoint, f"{path}?{query}")
@@ -125,7 +125,7 @@ async def open_session(
             return RemoteSession(link)
 
 
-async def _connect_websocket(endpoint: Endpoint, target: str) -> ClientConnection:
+async def _connect_websocket(endpoint: ApiEndpoint, target: str) -> ClientConnection:
     """A WebSocket at the path and query ``target``."""
     # A message waits while the program, or this terminal, takes no more; a pong behind it then says nothing about the
     # connection. So none is waited for: the kernel knows whether pings arrive.

@@ -12,7 +12,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 BUSY, UNAVAILABLE = 429, 503
 
 
-class Retries:
+class RequestRetries:
     """When a request is sent again: after ``429``, and if it is ``repeatable`` also after ``503`` and lost connections.
 
     It goes on for ``RETRY_SECONDS``.

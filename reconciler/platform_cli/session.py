@@ -12,12 +12,12 @@ from uuid import uuid4
 from reconciler.errors import UsageError
 from reconciler.model.platform import VARIABLE_PREFIX
 from reconciler.platform_cli.profiles import Profile, Profiles, change_profiles, load_profiles, profiles_path
-from reconciler.platform_cli.references import SOURCE, Reference, parse_reference
+from reconciler.platform_cli.references import SOURCE, ResourceReference, parse_reference
 from reconciler.platform_cli.table.kinds import KINDS
 
 if TYPE_CHECKING:
-    from reconciler.platform_cli.client import Answer, Client, Endpoint
-    from reconciler.platform_cli.keyring import Keyring
+    from reconciler.platform_cli.client import ApiAnswer, ApiEndpoint, Client
+    from reconciler.platform_cli.keyring import TokenKeyring
     from reconciler.platform_cli.output import Output
 
 MAX = 50
@@ -161,22 +161,22 @@ class Session:
         return profile.token
 
     @cached_property
-    def keyring(self) -> Keyring:
+    def keyring(self) -> TokenKeyring:
         """Where the tokens of profiles are that are not in the file."""
-        from reconciler.platform_cli.keyring import UNLOCK_SECONDS, Keyring
+        from reconciler.platform_cli.keyring import UNLOCK_SECONDS, TokenKeyring
 
-        return Keyring(self.profiles_file, self.environ, self._seconds or UNLOCK_SECONDS)
+        return TokenKeyring(self.profiles_file, self.environ, self._seconds or UNLOCK_SECONDS)
 
-    def _endpoint(self) -> Endpoint:
+    def _endpoint(self) -> ApiEndpoint:
         """Where the API is, without a credential. Raises UsageError."""
-        from reconciler.platform_cli.client import Endpoint, default_socket
+        from reconciler.platform_cli.client import ApiEndpoint, default_socket
 
         url = (self._address or self.setting("endpoint") or default_socket()).rstrip("/")
         if not url:
             text = "name the address of the API: --endpoint URL, PLATFORM_ENDPOINT, or platform login --endpoint URL"
             raise UsageError(text)
         insecure = bool(self._options.get("insecure"))
-        return Endpoint(url, "", insecure, self.profile_name, url_origin=self._origin("endpoint"))
+        return ApiEndpoint(url, "", insecure, self.profile_name, url_origin=self._origin("endpoint"))
 
     def change_profiles(self, change: Callable[[Profiles], Profiles]) -> None:
         """Replace the profiles by what ``change`` makes of those that are stored now. Raises UsageError."""
@@ -196,13 +196,13 @@ class Session:
         if kind == "org" and "/" not in ref:
             return f"/org/{quote(ref or self.org, safe='')}"
         if not ref:
-            return Reference(self.org, kind, self.gvc if KINDS[kind].in_gvc else "", "").path.rstrip("/")
+            return ResourceReference(self.org, kind, self.gvc if KINDS[kind].in_gvc else "", "").path.rstrip("/")
         reference = self.find(ref, kind)
         if reference.kind != kind:
             raise UsageError(f"{ref} is not a link to a {kind}")
         return reference.path
 
-    def find(self, ref: str, kind: str = "") -> Reference:
+    def find(self, ref: str, kind: str = "") -> ResourceReference:
         """The resource with a link or a key, or with ``kind`` also with a name. Raises UsageError."""
         return parse_reference(ref, lambda: self.org, lambda: self.gvc, kind)
 
@@ -213,7 +213,7 @@ class Session:
             return self.find(name).path
         return f"/org/{quote(self.org, safe='')}/{SOURCE}/{quote(name, safe='')}"
 
-    def change(self, method: str, path: str, body: Any = None, *, seen: str = "", **query: str) -> Answer:
+    def change(self, method: str, path: str, body: Any = None, *, seen: str = "", **query: str) -> ApiAnswer:
         """A change of a resource, which may be repeated without harm; of what the ETag ``seen`` names, if any.
 
         Raises ApiError.

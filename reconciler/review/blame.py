@@ -20,7 +20,7 @@ from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.planning.blame import WHOLE, Blame, blamable_paths, changed_paths, count_blamed_changes, pointer_of
 from reconciler.planning.plan import Action, Step, StepId
-from reconciler.source.file_history import HISTORY_END, CommitTouch, History
+from reconciler.source.file_history import HISTORY_END, CommitTouch, FileHistories
 
 UNLIMITED_COMMITS = 50
 """The most changes of a plan whose blame is shown without ``--blame``."""
@@ -58,7 +58,7 @@ class BlameSearch:
         self._clock: Clock = line.clock
         self._until = line.clock.monotonic() + TIMEOUT_SECONDS
         self._left = MAX_COMMITS
-        self._history = History(line.source.repository, self._go_on)
+        self._history = FileHistories(line.source.repository, self._go_on)
         self._manifests = lru_cache(maxsize=64)(self._decode)
         self._touches = lru_cache(maxsize=256)(self._all_touches)
 

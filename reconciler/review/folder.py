@@ -31,7 +31,7 @@ from reconciler.records.store import Records
 from reconciler.source.changes import TreeChanges, classify_differences
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, FileFilter
 from reconciler.source.file_reader import Read
-from reconciler.source.tree_diff import Difference, Entry
+from reconciler.source.tree_diff import Difference, TreeEntry
 
 WORKSPACE = "GITHUB_WORKSPACE"
 """The variable that names the root of paths in annotations."""
@@ -236,7 +236,7 @@ class _Check:
 def _make_tree_changes(base: Path, names: Iterable[str]) -> TreeChanges:
     """The tree changes of a revision that adds the files; the id of a blob is its path."""
     files = ((os.fsencode(name), _LINK if os.path.islink(os.path.join(base, name)) else _FILE) for name in names)
-    differences = (Difference(raw, None, Entry(mode, raw)) for raw, mode in files)
+    differences = (Difference(raw, None, TreeEntry(mode, raw)) for raw, mode in files)
     return classify_differences(differences, lambda _: True)
 
 

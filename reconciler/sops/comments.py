@@ -8,12 +8,12 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from reconciler.model.finding import Pointer
-from reconciler.sops.layout import DocumentLayout, Span
+from reconciler.sops.layout import DocumentLayout, TextSpan
 
 _COMMENT = re.compile(r"(?:^|(?<=\s))#([^\r\n]*)", re.MULTILINE)
 
 
-class Comment(NamedTuple):
+class SopsComment(NamedTuple):
     """A comment from its ``#`` at ``start`` to its ``end``, its text, and the pointer of its parent."""
 
     start: int
@@ -22,16 +22,16 @@ class Comment(NamedTuple):
     holder: Pointer
 
 
-def list_comments(text: str, part: DocumentLayout, begin: int) -> Iterator[Comment]:
+def list_comments(text: str, part: DocumentLayout, begin: int) -> Iterator[SopsComment]:
     """The comments of a document whose text begins at ``begin``: what follows a ``#`` between its scalars."""
-    first, last = Span(begin, begin, (), 0), Span(part.end, part.end, (), 0)
+    first, last = TextSpan(begin, begin, (), 0), TextSpan(part.end, part.end, (), 0)
     for before, after in pairwise([first, *part.spans, last]):
         for match in _COMMENT.finditer(text, before.end, after.start):
             holder = _find_comment_parent(text, match.start(), before, after)
-            yield Comment(match.start(), match.end(), match[1], holder)
+            yield SopsComment(match.start(), match.end(), match[1], holder)
 
 
-def _find_comment_parent(text: str, start: int, before: Span, after: Span) -> Pointer:
+def _find_comment_parent(text: str, start: int, before: TextSpan, after: TextSpan) -> Pointer:
     """The parent of a comment: that of the scalar on its line, else of the next one, unless that is nested deeper."""
     line = text.rfind("\n", 0, start) + 1
     alone = not text[line:start].strip()

@@ -23,7 +23,7 @@ from reconciler.sops.cipher import (
 )
 from reconciler.sops.keys import Keyring, NoUsableKey, data_key
 from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, ScalarSpan, layout_of, mac_value
-from reconciler.sops.metadata import FIELD, Metadata, MetadataError, metadata_of, path_of
+from reconciler.sops.metadata import FIELD, MetadataError, SopsMetadata, metadata_of, path_of
 from reconciler.sops.result import KEY_WRONG, LOCKED, MAC_BROKEN, METADATA, DecryptedDocument, SopsProblem
 
 ONLY_ENCRYPTED = bytes.fromhex("8a3fd2ad54ce66527b1034f3d147be0b0b975b3bf44f72c6fdadec8176f27d69")
@@ -35,7 +35,7 @@ _FREE = "data"
 _RESTORE = "restore the file from Git, and change it with reconciler secret edit"
 
 
-class Leaf(NamedTuple):
+class EncryptedLeaf(NamedTuple):
     """A value: its document, its place in the text, and itself."""
 
     document: Document
@@ -43,18 +43,18 @@ class Leaf(NamedTuple):
     value: Any
 
 
-class Group(msgspec.Struct):
+class EncryptedGroup(msgspec.Struct):
     """The documents of a file that were encrypted together: one MAC covers all of them."""
 
-    metadata: Metadata
+    metadata: SopsMetadata
     documents: list[tuple[Document, DocumentLayout]] = []
 
-    def leaves(self) -> Iterator[Leaf]:
+    def leaves(self) -> Iterator[EncryptedLeaf]:
         """Every value as written, in the order of the file, except those in ``sops``."""
         for document, part in self.documents:
             for leaf in part.leaves:
                 if leaf.pointer[:1] != (FIELD,):
-                    yield Leaf(document, leaf, _get_value_at(document.value, leaf.pointer))
+                    yield EncryptedLeaf(document, leaf, _get_value_at(document.value, leaf.pointer))
 
 
 class Revealed(NamedTuple):
@@ -83,7 +83,7 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Decryp
     ]
     written = layout_of(raw, {document.index for document in sealed}, is_json=reading.is_json)
     decrypted_documents: dict[int, DecryptedDocument] = {}
-    groups: dict[str, Group] = {}
+    groups: dict[str, EncryptedGroup] = {}
     for document in sealed:
         try:
             metadata = metadata_of(document.value[FIELD])
@@ -92,14 +92,14 @@ def open_all(raw: bytes, reading: Reading, keyring: Keyring) -> dict[int, Decryp
         except MetadataError as error:
             decrypted_documents[document.index] = _make_refused_document(document, error)
             continue
-        group = groups.setdefault(metadata.mac, Group(metadata))
+        group = groups.setdefault(metadata.mac, EncryptedGroup(metadata))
         group.documents.append((document, part))
     for group in groups.values():
         decrypted_documents |= _open_group(group, keyring, whole=not reading.faults)
     return decrypted_documents
 
 
-def decrypt_group(group: Group, key: bytes) -> Revealed:
+def decrypt_group(group: EncryptedGroup, key: bytes) -> Revealed:
     """Decrypt every value of ``group``. Raises TamperedValue."""
     revealed = Revealed({}, {})
     covers, by_form = group.metadata.covers(), group.metadata.by_comments()
@@ -125,7 +125,7 @@ def decrypt_group(group: Group, key: bytes) -> Revealed:
     return revealed
 
 
-def compute_mac(group: Group, revealed: Revealed) -> str:
+def compute_mac(group: EncryptedGroup, revealed: Revealed) -> str:
     """The MAC over the values of ``group``, 128 hexadecimal digits."""
     only = group.metadata.mac_only_encrypted
     covers = group.metadata.covers()
@@ -138,7 +138,7 @@ def compute_mac(group: Group, revealed: Revealed) -> str:
     return digest.hexdigest().upper()
 
 
-def mac_matches(group: Group, revealed: Revealed, key: bytes) -> bool:
+def mac_matches(group: EncryptedGroup, revealed: Revealed, key: bytes) -> bool:
     """Whether the MAC shows that no value was changed, added, moved or removed."""
     sealed = parse_encrypted_value(group.metadata.mac)
     if sealed is None:
@@ -177,7 +177,7 @@ def _written_plainly(part: DocumentLayout | None) -> DocumentLayout:
     return part
 
 
-def _open_group(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, DecryptedDocument]:
+def _open_group(group: EncryptedGroup, keyring: Keyring, *, whole: bool) -> dict[int, DecryptedDocument]:
     try:
         key = data_key(group.metadata, keyring)
     except NoUsableKey as error:
@@ -197,7 +197,7 @@ def _open_group(group: Group, keyring: Keyring, *, whole: bool) -> dict[int, Dec
     }
 
 
-def _make_broken_documents(group: Group, index: int, trouble: SopsProblem) -> dict[int, DecryptedDocument]:
+def _make_broken_documents(group: EncryptedGroup, index: int, trouble: SopsProblem) -> dict[int, DecryptedDocument]:
     """All documents of ``group``, still encrypted; the one with ``index`` has ``trouble``."""
     return {
         document.index: _make_locked_document(document, part, trouble if document.index == index else None)

@@ -21,9 +21,9 @@ from reconciler.sops.cipher import (
     encrypt_value,
     parse_encrypted_value,
 )
-from reconciler.sops.comments import Comment, list_comments
+from reconciler.sops.comments import SopsComment, list_comments
 from reconciler.sops.decrypt import (
-    Group,
+    EncryptedGroup,
     Revealed,
     TamperedValue,
     as_read,
@@ -34,7 +34,7 @@ from reconciler.sops.decrypt import (
 )
 from reconciler.sops.keys import Keyring, NoUsableKey, data_key, new_key, wrap_key
 from reconciler.sops.layout import MOST_SCALARS, DocumentLayout, Edit, ScalarSpan, layout_of
-from reconciler.sops.metadata import FIELD, Metadata, MetadataError, metadata_of, path_of
+from reconciler.sops.metadata import FIELD, MetadataError, SopsMetadata, metadata_of, path_of
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -70,7 +70,7 @@ class DecryptedFile(msgspec.Struct, frozen=True):
     """An encrypted file as plain text, with the means to encrypt it again. It must never be written to disk."""
 
     text: bytes
-    metadata: Metadata
+    metadata: SopsMetadata
     key: bytes
     stash: IvCache
 
@@ -81,7 +81,9 @@ def encrypt_secrets(raw: bytes, recipients: Sequence[str], manner: EncryptionRul
     Raises SecretFileError, and KeyringError for an invalid recipient.
     """
     key = new_key()
-    metadata = Metadata(wrap_key(key, recipients), moment, "", manner.rule, manner.pattern, manner.mac_only_encrypted)
+    metadata = SopsMetadata(
+        wrap_key(key, recipients), moment, "", manner.rule, manner.pattern, manner.mac_only_encrypted
+    )
     return _seal_file(raw, metadata, key, IvCache())
 
 
@@ -144,7 +146,7 @@ def rotate_key(raw: bytes, keyring: Keyring, add: Iterable[str], remove: Iterabl
     return _seal_file(disclosed.text, metadata, key, IvCache())
 
 
-def _seal_file(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> bytes:
+def _seal_file(raw: bytes, metadata: SopsMetadata, key: bytes, stash: IvCache) -> bytes:
     raw = fix_json_surrogates(raw.removeprefix(_BOM))
     reading, layouts = _parse_plain_file(raw)
     text = raw.decode()
@@ -152,7 +154,7 @@ def _seal_file(raw: bytes, metadata: Metadata, key: bytes, stash: IvCache) -> by
         covers = metadata.covers()
     except MetadataError as error:
         raise SecretFileError(str(error)) from None
-    group, revealed = Group(metadata), Revealed({}, {})
+    group, revealed = EncryptedGroup(metadata), Revealed({}, {})
     group.documents.extend((document, layouts[document.index]) for document in reading.documents)
     edits: list[Edit] = []
     for document, leaf, value in group.leaves():
@@ -195,7 +197,7 @@ def _parse_plain_file(raw: bytes) -> tuple[Reading, dict[int, DocumentLayout]]:
     return reading, layouts
 
 
-def _parse_encrypted_group(raw: bytes) -> Group:
+def _parse_encrypted_group(raw: bytes) -> EncryptedGroup:
     """The documents of an encrypted file, which must have been encrypted together. Raises SecretFileError."""
     reading = parse_documents(raw)
     if reading.faults:
@@ -204,7 +206,7 @@ def _parse_encrypted_group(raw: bytes) -> Group:
     if not any(isinstance(document.value, dict) and FIELD in document.value for document in reading.documents):
         raise SecretFileError("it is not encrypted")
     layouts = layout_of(raw, range(len(reading.documents)))
-    groups: dict[str, Group] = {}
+    groups: dict[str, EncryptedGroup] = {}
     for document in reading.documents:
         try:
             metadata = metadata_of(document.value.get(FIELD) if isinstance(document.value, dict) else None)
@@ -213,7 +215,7 @@ def _parse_encrypted_group(raw: bytes) -> Group:
             raise SecretFileError(f"line {document.line}: {error}") from None
         if _get_document_layout(layouts, document).shared:
             raise SecretFileError(f"line {document.line}: SOPS has no aliases and merge keys; write the values out")
-        group = groups.setdefault(metadata.mac, Group(metadata))
+        group = groups.setdefault(metadata.mac, EncryptedGroup(metadata))
         group.documents.append((document, layouts[document.index]))
     if len(groups) > 1:
         raise SecretFileError("its documents were encrypted separately; put each into a file of its own")
@@ -238,7 +240,7 @@ def _replace_value(text: str, leaf: ScalarSpan, sealed: str) -> Edit:
     return Edit(leaf.start, leaf.end, (f'"{sealed}"' if leaf.flow else sealed) + ending)
 
 
-def _shown_values(group: Group, revealed: Revealed) -> Iterator[Edit]:
+def _shown_values(group: EncryptedGroup, revealed: Revealed) -> Iterator[Edit]:
     for document, leaf, _ in group.leaves():
         at = (document.index, leaf.pointer)
         if at in revealed.values:
@@ -248,7 +250,7 @@ def _shown_values(group: Group, revealed: Revealed) -> Iterator[Edit]:
             yield Edit(leaf.start, leaf.end, after_key(value, "" if in_line else " " * (leaf.column + 2)))
 
 
-def _shown_comments(text: str, group: Group, key: bytes, stash: IvCache) -> Iterator[Edit]:
+def _shown_comments(text: str, group: EncryptedGroup, key: bytes, stash: IvCache) -> Iterator[Edit]:
     """The decrypted comments; others stay unchanged, as with SOPS."""
     for comment in _all_comments(text, group):
         sealed = parse_encrypted_value(comment.text)
@@ -263,14 +265,14 @@ def _shown_comments(text: str, group: Group, key: bytes, stash: IvCache) -> Iter
         yield Edit(comment.start, comment.end, f"#{shown}")
 
 
-def _all_comments(text: str, group: Group) -> Iterator[Comment]:
+def _all_comments(text: str, group: EncryptedGroup) -> Iterator[SopsComment]:
     begin = 0
     for _, part in group.documents:
         yield from list_comments(text, part, begin)
         begin = part.end
 
 
-def _without_metadata(text: str, group: Group) -> Iterator[Edit]:
+def _without_metadata(text: str, group: EncryptedGroup) -> Iterator[Edit]:
     for _, part in group.documents:
         begin = part.fields[FIELD]
         end = max(leaf.end for leaf in part.leaves if leaf.pointer[0] == FIELD)

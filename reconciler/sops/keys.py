@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.errors import EncryptionError
 from reconciler.sops.cipher import KEY_BYTES
-from reconciler.sops.metadata import Metadata, Wrapped
+from reconciler.sops.metadata import SopsMetadata, Wrapped
 
 _AGE = "AGE-SECRET-KEY-1"
 _SSH = "-----BEGIN"
@@ -44,7 +44,7 @@ class NoUsableKey(EncryptionError):
         self.suggestion = suggestion
 
 
-def data_key(metadata: Metadata, keyring: Keyring) -> bytes:
+def data_key(metadata: SopsMetadata, keyring: Keyring) -> bytes:
     """Decrypt the key of a document's values. Raises NoUsableKey."""
     if metadata.groups > 1:
         raise NoUsableKey(

@@ -20,7 +20,7 @@ from reconciler.documents.events import (
     SequenceStartEvent,
 )
 from reconciler.documents.fault_sink import LimitReached
-from reconciler.documents.scalars import MERGE_KEY, Problem, Scalar, parse_plain_scalar
+from reconciler.documents.scalars import MERGE_KEY, Scalar, ScalarProblem, parse_plain_scalar
 from reconciler.model.finding import Pointer
 
 MOST_SCALARS = 50_000
@@ -48,7 +48,7 @@ class ScalarSpan(NamedTuple):
     column: int
 
 
-class Span(NamedTuple):
+class TextSpan(NamedTuple):
     """A scalar, key or value, from ``start`` to ``end``, and the pointer of its parent."""
 
     start: int
@@ -73,7 +73,7 @@ class DocumentLayout(msgspec.Struct):
     """
 
     leaves: list[ScalarSpan] = []
-    spans: list[Span] = []
+    spans: list[TextSpan] = []
     fields: dict[str, int] = {}
     end: int = 0
     shared: bool = False
@@ -116,7 +116,7 @@ def mac_value(leaf: ScalarSpan, value: Scalar) -> Scalar:
     if moment:
         return moment
     read = parse_plain_scalar(leaf.text)
-    return value if isinstance(read, Problem) else read
+    return value if isinstance(read, ScalarProblem) else read
 
 
 def _normalize_timestamp(text: str) -> str:
@@ -170,7 +170,7 @@ def _record_scalar(event: Any, stack: list[_Open], part: DocumentLayout) -> None
     if not stack:
         return
     parent = stack[-1]
-    part.spans.append(Span(start, end, parent.pointer, event.start_mark.column))
+    part.spans.append(TextSpan(start, end, parent.pointer, event.start_mark.column))
     if not parent.is_list and parent.key is None:
         parent.key, parent.column = event.value, event.start_mark.column
         part.shared |= event.value == MERGE_KEY and not event.style

@@ -47,7 +47,7 @@ class Wrapped(msgspec.Struct, frozen=True):
     enc: str
 
 
-class Metadata(msgspec.Struct, frozen=True):
+class SopsMetadata(msgspec.Struct, frozen=True):
     """The mapping ``sops``.
 
     ``rule`` and ``pattern`` select the encrypted values; ``mac`` is encrypted and bound to ``lastmodified``.
@@ -89,7 +89,7 @@ class Metadata(msgspec.Struct, frozen=True):
         return {FIELD: {**body, "version": VERSION}}
 
 
-def metadata_of(value: Any) -> Metadata:
+def metadata_of(value: Any) -> SopsMetadata:
     """The mapping ``sops`` as a struct. Raises MetadataError if it is not as SOPS writes it."""
     if not isinstance(value, dict):
         raise MetadataError("", "`sops` is reserved for the mapping that SOPS writes")
@@ -103,7 +103,7 @@ def metadata_of(value: Any) -> Metadata:
     if not isinstance(pattern, str):
         raise MetadataError(rule, f"`{rule}` is not a text")
     group, groups = _select_first_group(value)
-    return Metadata(
+    return SopsMetadata(
         _parse_wrapped_keys(group.get("age")),
         value["lastmodified"],
         value["mac"],

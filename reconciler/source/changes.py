@@ -11,7 +11,7 @@ from reconciler.model.revision import FileChange, blob_name, is_json
 from reconciler.model.rule import error_rule
 from reconciler.printable import replace_unsafe
 from reconciler.source.file_filter import IGNORE_FILE
-from reconciler.source.tree_diff import Difference, Entry
+from reconciler.source.tree_diff import Difference, TreeEntry
 
 RULES = (
     error_rule(
@@ -82,7 +82,7 @@ def blob_to_read(difference: Difference, takes: Callable[[str], bool]) -> str:
     return _make_side(difference.path, difference.after, takes).blob
 
 
-def _make_side(raw: bytes, entry: Entry | None, takes: Callable[[str], bool]) -> _Side:
+def _make_side(raw: bytes, entry: TreeEntry | None, takes: Callable[[str], bool]) -> _Side:
     if entry is None:
         return _NOTHING
     name = raw.decode("utf-8", "backslashreplace")
@@ -105,7 +105,7 @@ class _Oddity(msgspec.Struct, frozen=True):
     remedy: str
 
 
-def _find_oddity(entry: Entry, *, odd_name: bool) -> _Oddity | None:
+def _find_oddity(entry: TreeEntry, *, odd_name: bool) -> _Oddity | None:
     """Why an entry must not be read as a manifest; None for a plain file."""
     if entry.symlink:
         return _Oddity("symlink", "this is a symbolic link, and links are not followed", "commit the file itself here")

@@ -31,7 +31,7 @@ class CommitTouch(msgspec.Struct, frozen=True):
 HISTORY_END = CommitTouch("", "", "", "")
 
 
-class History:
+class FileHistories:
     """File histories in one repository; ``go_on`` is called before each commit and may stop the search."""
 
     def __init__(self, repository: Repository, go_on: Callable[[], bool]) -> None:

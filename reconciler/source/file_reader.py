@@ -15,7 +15,7 @@ from reconciler.source.source import open_source
 if TYPE_CHECKING:
     from reconciler.settings import Settings
     from reconciler.source.repository import Repository
-    from reconciler.source.tree_diff import Entry
+    from reconciler.source.tree_diff import TreeEntry
 
 Read = Callable[[str], bytes]
 """Returns the bytes of a file below the source's path; empty if it is unavailable, or too large to show."""
@@ -26,7 +26,7 @@ def make_file_reader(repository: Repository, revision: Revision) -> Read:
 
     # Findings are in the order of their files: without it, each would parse the whole folder again.
     @lru_cache(maxsize=1)
-    def folder(path: str) -> dict[bytes, Entry]:
+    def folder(path: str) -> dict[bytes, TreeEntry]:
         return repository.folder(revision.tree, path)
 
     def read(path: str) -> bytes:

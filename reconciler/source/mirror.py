@@ -14,7 +14,7 @@ from reconciler.printable import truncate_text
 from reconciler.private_files import make_directory
 from reconciler.source.git_command import GitResult
 from reconciler.source.remote import REMOTE_WORDS, Remote
-from reconciler.source.url import Address, wanted_ref
+from reconciler.source.url import RepositoryAddress, wanted_ref
 
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings
@@ -40,7 +40,7 @@ class Mirror:
     All methods raise SourceUnreachable if the remote does not answer, refuses or takes too long.
     """
 
-    def __init__(self, settings: SourceSettings, address: Address, path: Path) -> None:
+    def __init__(self, settings: SourceSettings, address: RepositoryAddress, path: Path) -> None:
         self.path = path
         self._settings = settings
         self._remote = Remote(settings, address)

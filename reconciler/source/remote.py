@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reconciler.errors import SourceNotFound, SourceUnreachable
 from reconciler.source.git_command import GitResult, clean_environment, run_git
-from reconciler.source.url import Address
+from reconciler.source.url import RepositoryAddress
 
 if TYPE_CHECKING:
     from reconciler.settings import SourceSettings
@@ -50,7 +50,7 @@ _REDIRECTED = re.compile(r"unable to update url base from redirection|returned e
 class Remote:
     """The connection to one remote: its address, credential files, and the deadline in seconds."""
 
-    def __init__(self, settings: SourceSettings, address: Address) -> None:
+    def __init__(self, settings: SourceSettings, address: RepositoryAddress) -> None:
         self.name = settings.name
         self.address = address
         self._timeout = settings.timeout

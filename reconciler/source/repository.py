@@ -22,7 +22,7 @@ from reconciler.source.changes import TreeChanges, blob_to_read, classify_differ
 from reconciler.source.expression import Expression, parse_expression
 from reconciler.source.file_filter import IGNORE_FILE, MOST_IGNORE_BYTES, TOO_LARGE, FileFilter
 from reconciler.source.libgit import PackDirectory, lookup_name, open_git
-from reconciler.source.tree_diff import Entry, TreeReader, Walk, parse_tree
+from reconciler.source.tree_diff import TreeEntry, TreeReader, Walk, parse_tree
 from reconciler.source.url import wanted_ref
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Repository:
         chosen = (self.settings.path, tuple(self.settings.include), tuple(self.settings.exclude), SUFFIXES)
         return hashlib.sha256(msgspec.json.encode((*chosen, self._ignore_blob(tree)))).hexdigest()
 
-    def folder(self, tree: str, path: str) -> dict[bytes, Entry]:
+    def folder(self, tree: str, path: str) -> dict[bytes, TreeEntry]:
         """The entries of the folder ``path`` ("": the top) below ``tree``, by name; none if it is not there.
 
         Raises SourceError.

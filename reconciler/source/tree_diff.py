@@ -25,7 +25,7 @@ _PIECE = re.compile(rb"(?>[0-7]+ [^\0/]+\0.{20}){1,32}+", re.DOTALL)
 _MANIFEST = tuple(suffix.encode() for suffix in SUFFIXES)
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class TreeEntry(msgspec.Struct, frozen=True, gc=False):
     """A tree entry: its mode and the raw id of the object."""
 
     mode: bytes
@@ -51,11 +51,11 @@ class Difference(msgspec.Struct, frozen=True, gc=False):
     """One path, as bytes, that differs between the two trees; ``None`` if a side has no entry."""
 
     path: bytes
-    before: Entry | None
-    after: Entry | None
+    before: TreeEntry | None
+    after: TreeEntry | None
 
 
-def parse_tree(content: bytes) -> dict[bytes, Entry]:
+def parse_tree(content: bytes) -> dict[bytes, TreeEntry]:
     """The entries of a tree object by name, directories with a trailing slash. Raises SourceError if malformed."""
     _find_entry_ends(content)
     return _by_name(_ENTRY.findall(content))
@@ -70,8 +70,8 @@ def _find_entry_ends(content: bytes) -> list[int]:
     return ends
 
 
-def _by_name(entries: Iterable[tuple[bytes, ...]]) -> dict[bytes, Entry]:
-    return {name + b"/" if mode == _TREE else name: Entry(mode, id_) for mode, name, id_ in entries}
+def _by_name(entries: Iterable[tuple[bytes, ...]]) -> dict[bytes, TreeEntry]:
+    return {name + b"/" if mode == _TREE else name: TreeEntry(mode, id_) for mode, name, id_ in entries}
 
 
 class Tree(msgspec.Struct, frozen=True):
@@ -81,7 +81,7 @@ class Tree(msgspec.Struct, frozen=True):
     ends: list[int]
 
 
-class Change(msgspec.Struct, frozen=True):
+class TreeChange(msgspec.Struct, frozen=True):
     """The entries of two trees around what differs, and the ``ends`` of the newer one."""
 
     left: bytes
@@ -127,7 +127,7 @@ class TreeReader:
         return change.left, change.right
 
 
-def _compare_tree(old: Tree, content: bytes) -> Change:
+def _compare_tree(old: Tree, content: bytes) -> TreeChange:
     """What differs between ``old`` and the tree with the bytes ``content``."""
     prefix, suffix = _equal_ends(old.content, content)
     grown = len(content) - len(old.content)
@@ -142,7 +142,7 @@ def _compare_tree(old: Tree, content: bytes) -> Change:
         later, last = len(old.ends), len(old.content)
         between = _find_entry_ends(content[first:])
     ends = [*old.ends[:shared], *(first + end for end in between), *(end + grown for end in old.ends[later + 1 :])]
-    return Change(old.content[first:last], content[first : last + grown], ends)
+    return TreeChange(old.content[first:last], content[first : last + grown], ends)
 
 
 def _equal_ends(one: bytes, other: bytes) -> tuple[int, int]:
@@ -205,5 +205,5 @@ class Walk:
             raise SourceError(f"directories are nested more than {DEEPEST} deep below {prefix[:60]!r}")
 
 
-def _is_relevant_entry(name: bytes, one: Entry | None, other: Entry | None) -> bool:
+def _is_relevant_entry(name: bytes, one: TreeEntry | None, other: TreeEntry | None) -> bool:
     return name.endswith(_MANIFEST) or any(entry is not None and entry.submodule for entry in (one, other))

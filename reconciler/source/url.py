@@ -19,7 +19,7 @@ _HELPER = re.compile(r"^[\w+.-]+::")
 _REMOTE = frozenset({"https", "http", "ssh", "git"})
 
 
-class Address(msgspec.Struct, frozen=True):
+class RepositoryAddress(msgspec.Struct, frozen=True):
     """``path`` for a repository on this machine, otherwise ``url`` with the ``scheme`` for Git."""
 
     url: str
@@ -33,7 +33,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def parse_address(url: str) -> Address:
+def parse_address(url: str) -> RepositoryAddress:
     """Distinguish paths and ``file://`` from ``https``, ``http``, ``ssh``, ``git`` and ``user@host:path``.
 
     Raises UsageError for other schemes, for git's remote helpers (``ext::…``), and for a password or, with http and
@@ -44,10 +44,12 @@ def parse_address(url: str) -> Address:
             f"source url {url.partition('::')[0]}::… names a program to run; use a path, https:// or ssh://"
         )
     if "://" not in url:
-        return Address(url, "ssh") if _SCP.match(url) else Address(url, "file", Path(url).expanduser())
+        return (
+            RepositoryAddress(url, "ssh") if _SCP.match(url) else RepositoryAddress(url, "file", Path(url).expanduser())
+        )
     parts = urlsplit(url)
     if parts.scheme == "file":
-        return Address(url, "file", Path(unquote(parts.path)))
+        return RepositoryAddress(url, "file", Path(unquote(parts.path)))
     if parts.scheme not in _REMOTE or not parts.hostname:
         raise UsageError(
             f"source url {parts.scheme}://… is not understood; use a path, https://, ssh:// or git@host:path"
@@ -63,10 +65,10 @@ def parse_address(url: str) -> Address:
             "write credentials.username, or, where it is a token, put it into a file and name that as "
             "credentials.tokenFile"
         )
-    return Address(url, parts.scheme)
+    return RepositoryAddress(url, parts.scheme)
 
 
-def source_address(settings: SourceSettings) -> Address:
+def source_address(settings: SourceSettings) -> RepositoryAddress:
     """The address of a source, as in ``parse_address``. Raises UsageError also if a token would be sent unencrypted."""
     address = parse_address(settings.url)
     credentials = settings.credentials

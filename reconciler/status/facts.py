@@ -16,7 +16,7 @@ from reconciler.planning.placement import locations_of
 from reconciler.printable import truncate_text
 from reconciler.records.sql import stored_row
 from reconciler.records.store import Records
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from reconciler.records.tables.drift import DriftRow
 from reconciler.settings import Settings
 from reconciler.status.conditions import DriftState, ResourceFacts, WaitReason
@@ -43,7 +43,7 @@ class FactsReader:
             self._drifts.setdefault(row.key, []).append(row)
         self._places: dict[str, tuple[str, ...] | None] = {}
         self._expected: frozenset[str] = frozenset()
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, DesiredEntry] = {}
         self._applied: Mapping[str, tuple[Record, ...]] = {}
 
     def expect(self, keys: Iterable[Key]) -> None:
@@ -98,7 +98,7 @@ class FactsReader:
     def _orphaned(self, owner: str, key: Key) -> WaitReason | None:
         return orphaned_by_settings(owner, key) if owner and owner not in self._sources else None
 
-    def _entry(self, key: Key) -> Entry | None:
+    def _entry(self, key: Key) -> DesiredEntry | None:
         name = str(key)
         entry = self._entries.get(name) if name in self._expected else self._records.desired.get(name)
         return entry if entry is not None and self._source in ("", entry.source) else None

@@ -26,7 +26,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _NOT_READY = re.compile(rb"^notReady: (\d+)$", re.MULTILINE)
 
 
-class Overview(msgspec.Struct, frozen=True):
+class SourceOverview(msgspec.Struct, frozen=True):
     """A source as a whole.
 
     ``counts`` are of recorded resources. ``unready`` is the number of unready resources, and ``not_ready`` lists the
@@ -51,7 +51,7 @@ class Overview(msgspec.Struct, frozen=True):
         return find_worst_health({health for (_, health), count in self.counts.items() if count} or {Health.HEALTHY})
 
 
-def run_file(overview: Overview) -> bytes:
+def run_file(overview: SourceOverview) -> bytes:
     """``reconciler.yaml`` (schemas/run-status.json)."""
     lines = [f"source: {format_word(overview.source)}"]
     if overview.revision:
@@ -74,7 +74,7 @@ def unready_in(file: bytes | None) -> int | None:
     return int(match[1]) if match else None
 
 
-def render_readme(overview: Overview, path: Callable[[Key], str]) -> bytes:
+def render_readme(overview: SourceOverview, path: Callable[[Key], str]) -> bytes:
     """``README.md``: counts by kind and health, and at most 100 unready resources, each with its reason.
 
     ``path`` returns the path of the status file of a resource, which its row links to.
@@ -107,7 +107,7 @@ def _is_abnormal(condition: Condition) -> bool:
     return condition.status is ConditionType(condition.type).abnormal
 
 
-def _format_health_table(overview: Overview) -> list[str]:
+def _format_health_table(overview: SourceOverview) -> list[str]:
     shown = [health for health in _COLUMNS if any(overview.counts.get((kind, health)) for kind in Kind)]
     rows = ["| kind | " + " | ".join(shown) + " | all |", "|---|" + "---:|" * (len(shown) + 1)]
     for kind in sorted({kind for kind, _ in overview.counts}):
@@ -116,7 +116,7 @@ def _format_health_table(overview: Overview) -> list[str]:
     return rows
 
 
-def _format_unready_table(overview: Overview, path: Callable[[Key], str]) -> list[str]:
+def _format_unready_table(overview: SourceOverview, path: Callable[[Key], str]) -> list[str]:
     rows = ["| resource | reason | message |", "|---|---|---|"]
     for facts in overview.not_ready[:MOST_LISTED]:
         ready = compute_conditions(facts)[0]

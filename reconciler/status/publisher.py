@@ -18,12 +18,20 @@ from reconciler.records.tables.conditions import Condition
 from reconciler.settings import Settings
 from reconciler.source.source import Source
 from reconciler.status.branch.anchors import anchor_trailer
-from reconciler.status.branch.layout import Layout
-from reconciler.status.branch.target import Target, open_target
+from reconciler.status.branch.layout import StatusLayout
+from reconciler.status.branch.target import StatusTarget, open_target
 from reconciler.status.branch.trees import FEW, File, LazyFiles
 from reconciler.status.conditions import ResourceFacts, condition_from_error, make_condition
 from reconciler.status.facts import FactsReader
-from reconciler.status.overview import MOST_LISTED, README_FILE, RUN_FILE, Overview, render_readme, run_file, unready_in
+from reconciler.status.overview import (
+    MOST_LISTED,
+    README_FILE,
+    RUN_FILE,
+    SourceOverview,
+    render_readme,
+    run_file,
+    unready_in,
+)
 from reconciler.status.readiness import ReadinessIndex
 from reconciler.status.render import resource_file
 from reconciler.tracing import status_span
@@ -46,11 +54,11 @@ class StatusPublisher:
         self._source = source
         self._settings = settings
         self._clock = clock
-        self._target: Target | None = None
+        self._target: StatusTarget | None = None
         self._readiness: ReadinessIndex | None = None
         self._owed: set[Key] = set()
         self._first = True
-        self._published: Overview | None = None
+        self._published: SourceOverview | None = None
         self._tried: float | None = None
         self.written_at: float | None = None
         """When the status was last written (seconds since the epoch), None if it was not since the start."""
@@ -102,7 +110,7 @@ class StatusPublisher:
         gathering = FactsReader(self._records, self._settings, name)
         index = self._readiness_index(gathering, everything)
         keys = {stored_key(key, "pending") for key in (self._all_keys() if everything else taken.keys)}
-        layout = Layout(self._target.tree(), keys | {Key(Kind.GVC, "", key.gvc) for key in keys if key.gvc})
+        layout = StatusLayout(self._target.tree(), keys | {Key(Kind.GVC, "", key.gvc) for key in keys if key.gvc})
 
         def files() -> Iterator[File]:
             for key, content in self._files(keys, gathering, index):
@@ -157,7 +165,7 @@ class StatusPublisher:
         desired = {key for key, _ in self._records.desired.scan(name)}
         return desired.union(key for key, *_ in self._records.applied.scan(name))
 
-    def _overview(self) -> Overview:
+    def _overview(self) -> SourceOverview:
         """The source as a whole, without the list of unready resources.
 
         It omits the conditions of writing the status: a reader of the branch can see that it was written, and a failed
@@ -166,7 +174,7 @@ class StatusPublisher:
         name = self._source.name
         row = self._records.sources.get(name)
         conditions = self._records.conditions.get(name)
-        return Overview(
+        return SourceOverview(
             source=name,
             revision=revision_text(row.ref, row.commit) if row is not None else "",
             counts=self._records.applied.counts(name),
@@ -175,7 +183,7 @@ class StatusPublisher:
             ),
         )
 
-    def _message(self, overview: Overview, keys: set[Key]) -> str:
+    def _message(self, overview: SourceOverview, keys: set[Key]) -> str:
         what = str(next(iter(keys))) if len(keys) == 1 else f"{len(keys)} resources"
         at = overview.revision.rpartition(":")[2][:12]
         subject = f"Status of {self._source.name}{' at ' if at else ''}{at}: {what if keys else 'the source'}"
@@ -220,5 +228,5 @@ def _render_status_file(facts: ResourceFacts) -> bytes | None:
         return resource_file(plain, (condition_from_error(ConditionType.READY, bug),))
 
 
-def _replace_unready(overview: Overview, unready: int, listed: list[ResourceFacts]) -> Overview:
-    return Overview(overview.source, overview.revision, overview.counts, overview.conditions, unready, listed)
+def _replace_unready(overview: SourceOverview, unready: int, listed: list[ResourceFacts]) -> SourceOverview:
+    return SourceOverview(overview.source, overview.revision, overview.counts, overview.conditions, unready, listed)

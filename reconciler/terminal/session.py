@@ -18,7 +18,7 @@ class Channel(IntEnum):
     STDERR = 2
 
 
-class Output(NamedTuple):
+class StreamOutput(NamedTuple):
     """The next bytes of one stream."""
 
     channel: Channel
@@ -44,7 +44,7 @@ class ExecSession(Protocol):
     async def close_stdin(self) -> None:
         """End the program's stdin; on a terminal, type Ctrl-D."""
 
-    async def read(self) -> Output | None:
+    async def read(self) -> StreamOutput | None:
         """The next output, None at the end."""
 
     async def resize(self, size: TerminalSize) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.oidc.provider import LEEWAY, REFETCH_SECONDS, Provider
+from reconciler.api.oidc.provider import LEEWAY, REFETCH_SECONDS, OidcProvider
 from reconciler.api.problems import Problem
 from reconciler.api.rate_limits import FREE_FAILURES
 from tests.api.conftest import FILES
@@ -203,7 +203,7 @@ def test_guesses_make_their_address_wait(site: ApiSite, issuer: Issuer) -> None:
 async def test_an_id_token_belongs_to_its_login(
     claims: dict[str, Any], words: str, site: ApiSite, issuer: Issuer
 ) -> None:
-    provider = Provider(issuer.url, None, site.clock)
+    provider = OidcProvider(issuer.url, None, site.clock)
     token = issuer.token(site.clock.now(), **claims)
     check = provider.claims(token, "reconciler", nonce="mine", client_id="reconciler", access_token="the access token")
     if not words:

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from reconciler.api.oidc.device import MOST_OF_ADDRESS
-from reconciler.api.oidc.login import Identity, PeopleLogin, challenge_of, client_auth, new_request
+from reconciler.api.oidc.login import LoginIdentity, PeopleLogin, challenge_of, client_auth, new_request
 from reconciler.api.oidc.provider import BASIC, POST
 from reconciler.settings import OidcSettings
 from tests.api.conftest import FILES
@@ -460,7 +460,7 @@ def test_a_client_sends_its_secret_as_the_provider_wants(command: Command, provi
     public = PeopleLogin(OidcSettings(provider.issuer, "public"), f"{API}/login/callback", command.site.clock)
     request = new_request()
 
-    async def log_in() -> Identity:
+    async def log_in() -> LoginIdentity:
         place = provider.log_in(await public.authorization_url(request), "kim")
         return await public.identify(request, parse_qs(urlsplit(place).query)["code"][0])
 

@@ -60,7 +60,7 @@ def measure(seconds: float) -> dict[str, float]:
 async def _probe(ports: list[int], seconds: float) -> float:
     """CPU seconds of this process in a second in which it probes ``ports``."""
     from reconciler.clock import SystemClock
-    from reconciler.engines.host.decisions.replica import Container
+    from reconciler.engines.host.decisions.replica import ReplicaContainer
     from reconciler.engines.host.probes.prober import Prober
     from reconciler.engines.host.runtimes.protocol import ContainerId
     from reconciler.engines.workload.spec import ContainerSpec
@@ -70,7 +70,7 @@ async def _probe(ports: list[int], seconds: float) -> float:
     clock, probe = SystemClock(), msgspec.convert({"httpGet": {"path": "/"}, "periodSeconds": PERIOD}, Probe)
     prober, changes = Prober(NoCommands(), clock, lambda verdict: changes.append(verdict.ok)), list[bool]()
     container = ContainerSpec("main", ports=(8080,), readiness=probe, liveness=probe)
-    seen = Container("main", started=clock.monotonic() - 100, ready=True)
+    seen = ReplicaContainer("main", started=clock.monotonic() - 100, ready=True)
     for port in ports:
         place = ContainerId(Key.parse("workload/shop/web"), f"web-{port}", "main")
         prober.watch(place, container, {8080: port}, seen)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.changes.requests import ChangeRequest, ResourceEdit
-from reconciler.changes.write import Change
+from reconciler.changes.write import CheckedChange
 from reconciler.changes.writers import SourceWriters
 from reconciler.clock import SystemClock
 from reconciler.errors import RecordsError, RefusedError
@@ -32,12 +32,12 @@ class Writing:
         [self.source] = self.settings.sources
         self.writers = SourceWriters(self.settings, SystemClock())
 
-    def tag(self, number: int) -> Change:
+    def tag(self, number: int) -> CheckedChange:
         """Set a tag of a workload."""
         edit = ResourceEdit(WEB, "shop/web.yaml", {}, {}, patch=lambda was: {**was, "tags": {"number": str(number)}})
         request = ChangeRequest(str(number), "user/ann", f"Number {number}", (edit,))
         [outcome] = self.writers.write(self.source, [request], is_review=False)
-        assert isinstance(outcome, Change), outcome
+        assert isinstance(outcome, CheckedChange), outcome
         return outcome
 
 

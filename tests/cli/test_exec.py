@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from reconciler.engines.host.controllers.replica_store import Store
-from reconciler.engines.host.decisions.replica import Container, Phase, Replica
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
+from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaContainer
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records
@@ -51,7 +51,7 @@ main()
 RUNNING = Phase.RUNNING
 
 
-def replica(name: str, *containers: Container, key: Key = KEY, ready: bool = True) -> Replica:
+def replica(name: str, *containers: ReplicaContainer, key: Key = KEY, ready: bool = True) -> Replica:
     """A replica, ready if ``ready``."""
     return Replica(name, key, 1, "", 0.0, containers, ready_since=1.0 if ready else None)
 
@@ -63,13 +63,13 @@ class Place:
         self.path = path
         self.root = path / "state" / "host" / "here"
         (path / "settings.yaml").write_text(ON_HOST)
-        self.save(replica("r", Container("main", RUNNING), Container("side", RUNNING)))
+        self.save(replica("r", ReplicaContainer("main", RUNNING), ReplicaContainer("side", RUNNING)))
         self.command = [sys.executable, "-m", "reconciler.cli", "exec", WORKLOAD, "--settings"]
         self.command += [str(path / "settings.yaml")]
 
     def save(self, made: Replica) -> None:
         """Record a replica."""
-        Store(self.root / "replicas").save(made)
+        ReplicaStore(self.root / "replicas").save(made)
 
     def run(self, *words: str, content: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """A command with pipes."""
@@ -213,11 +213,11 @@ WORDS = (
 
 def test_exec_explains_why_it_cannot_enter_a_container(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    place.save(replica("api-1", Container("main", RUNNING), Container("side", RUNNING)))
-    place.save(replica("api-2", Container("main", Phase.WAITING, failures=1), ready=False))
+    place.save(replica("api-1", ReplicaContainer("main", RUNNING), ReplicaContainer("side", RUNNING)))
+    place.save(replica("api-2", ReplicaContainer("main", Phase.WAITING, failures=1), ready=False))
     web = Key.parse("workload/shop/web")
-    place.save(replica("web-1", Container("main", Phase.WAITING, failures=1), key=web, ready=False))
-    place.save(replica("web-2", Container("main", RUNNING), key=web, ready=False))
+    place.save(replica("web-1", ReplicaContainer("main", Phase.WAITING, failures=1), key=web, ready=False))
+    place.save(replica("web-2", ReplicaContainer("main", RUNNING), key=web, ready=False))
     records = Records.open(tmp_path / "state" / FILE)
     body = {"spec": {"type": "standard", "containers": [{"name": "main", "image": "none"}]}}
     for name, engine in (("api", "host"), ("idle", "host"), ("moved", "recorded")):

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.controllers.replica_store import Store
-from reconciler.engines.host.decisions.replica import Container, Ended, Phase, Replica
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
+from reconciler.engines.host.decisions.replica import Ended, Phase, Replica, ReplicaContainer
 from reconciler.model.key import Key
 from tests.cli.test_readers import GROUP, becoming_another, member
 from tests.support.desk import SETTINGS, golden, here
@@ -27,7 +27,7 @@ ON_HOST = SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}
 LONG = 30.0
 
 
-def replica(name: str, *containers: Container, **more: object) -> Replica:
+def replica(name: str, *containers: ReplicaContainer, **more: object) -> Replica:
     """A replica of shop/api, 330 s old."""
     key = Key.parse(str(more.pop("key", "workload/shop/api")))
     fields = {"version": 3, "config_hash": "", "created": time.monotonic() - 330, **more}
@@ -37,18 +37,20 @@ def replica(name: str, *containers: Container, **more: object) -> Replica:
 def replicas() -> list[tuple[str, Replica]]:
     """Replicas in every state, each with its location. No program runs, so that the ready ones may be dead."""
     over = Ended(3, 0.0, "Error", "no config")
-    well = Container("main", RUNNING, ready=True)
+    well = ReplicaContainer("main", RUNNING, ready=True)
     return [
-        ("here", replica("api-b", well, Container("side", RUNNING, ready=True, restarts=2), ready_since=1.0)),
-        ("here", replica("api-c", Container("main", RUNNING), version=4, ports={8080: 20_001, 9000: 20_002})),
-        ("here", replica("api-d", Container("main", RUNNING, message="HTTP 503\x1b[2J"))),
-        ("here", replica("api-e", Container("main", WAITING, failures=2, restarts=7, last=over))),
+        ("here", replica("api-b", well, ReplicaContainer("side", RUNNING, ready=True, restarts=2), ready_since=1.0)),
+        ("here", replica("api-c", ReplicaContainer("main", RUNNING), version=4, ports={8080: 20_001, 9000: 20_002})),
+        ("here", replica("api-d", ReplicaContainer("main", RUNNING, message="HTTP 503\x1b[2J"))),
+        ("here", replica("api-e", ReplicaContainer("main", WAITING, failures=2, restarts=7, last=over))),
         ("here", replica("api-f", well, ready_since=1.0, ending=2.0, reason="ScaledDown")),
         ("near", replica("api-a", well, ready_since=1.0)),
         ("near", replica("db-0", well, key="workload/blog/db", ready_since=1.0, created=time.monotonic() - 90_000)),
         (
             "near",
-            replica("web-a", Container("main", WAITING), key="workload/shop/web", created=time.monotonic() - 18_100),
+            replica(
+                "web-a", ReplicaContainer("main", WAITING), key="workload/shop/web", created=time.monotonic() - 18_100
+            ),
         ),
     ]
 
@@ -58,7 +60,7 @@ def place(tmp_path: Path) -> Path:
     """A directory with settings for two locations on this host, and a state directory with replicas."""
     (tmp_path / "settings.yaml").write_text(ON_HOST)
     for location, each in replicas():
-        Store(tmp_path / "state" / "host" / location / "replicas").save(each)
+        ReplicaStore(tmp_path / "state" / "host" / location / "replicas").save(each)
     return tmp_path
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.convert.kubernetes.bundle import Source
+from reconciler.convert.kubernetes.bundle import SourceDocument
 from reconciler.convert.kubernetes.convert import convert_kubernetes_resources
 from reconciler.convert.kubernetes.unused_fields import ANY, BOOKKEEPING, SAME_HERE
 from reconciler.convert.notes import ConversionNote
@@ -157,11 +157,11 @@ class Search:
 
     def __init__(self, value: Any, others: list[Any]) -> None:
         self.value = value
-        self.others = [Source("a.yaml", number + 1, other) for number, other in enumerate(others)]
+        self.others = [SourceDocument("a.yaml", number + 1, other) for number, other in enumerate(others)]
         self.before = self.outcome(value)[:2]
 
     def outcome(self, value: Any) -> tuple[str, frozenset[tuple[str, str]], list[ConversionNote]]:
-        made = convert_kubernetes_resources([Source("a.yaml", 0, value), *self.others])
+        made = convert_kubernetes_resources([SourceDocument("a.yaml", 0, value), *self.others])
         remarks = [each for each in made.remarks if each.index == 0]
         return (
             render_stream(each.body for each in made.drafts),

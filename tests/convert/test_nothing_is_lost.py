@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.convert.kubernetes.bundle import Source
+from reconciler.convert.kubernetes.bundle import SourceDocument
 from reconciler.convert.kubernetes.convert import convert_kubernetes_resources
 from reconciler.convert.kubernetes.unused_fields import ANY, QUIET_ANNOTATIONS, SAME_HERE
 from reconciler.convert.notes import ConversionNote, make_findings
@@ -31,7 +31,7 @@ ONLY_INFORM = frozenset({"PersistentVolume", "StorageClass", "List"})
 NOVEL = "novelField"
 
 
-def sources_of(file: Any) -> list[Source]:
+def sources_of(file: Any) -> list[SourceDocument]:
     return read_kubernetes({"input.yaml": case_of(file)["input"].encode()})[0]
 
 
@@ -97,7 +97,7 @@ def is_named(remark: ConversionNote, at: Pointer) -> bool:
     return len(at) > depth and at[:depth] == remark.at[:depth] and f"`{at[depth]}`" in remark.message
 
 
-def outcome(sources: list[Source]) -> tuple[str, frozenset[tuple[str, str]]]:
+def outcome(sources: list[SourceDocument]) -> tuple[str, frozenset[tuple[str, str]]]:
     """What is written, and the remarks about it."""
     made = convert_kubernetes_resources(sources)
     return render_stream(draft.body for draft in made.drafts), frozenset(

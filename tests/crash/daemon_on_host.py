@@ -14,7 +14,7 @@ from reconciler import logs
 from reconciler.daemon.service import run_daemon
 from reconciler.engines.host.controllers.executions import Executions
 from reconciler.engines.host.controllers.lifecycle_hooks import Hooks
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.settings import load_settings, settings_path
 from tests.crash import daemon_with_ledger
@@ -33,8 +33,8 @@ forget: before a replica is taken off the disk. The others are those of the daem
 def lay_mines(death: Death) -> None:
     """Call ``death`` whenever the program reaches one of the POINTS."""
     daemon_with_ledger.lay_mines(death)
-    _around(Store, "save", death, "save", "saved")
-    _around(Store, "remove", death, "forget", "")
+    _around(ReplicaStore, "save", death, "save", "saved")
+    _around(ReplicaStore, "remove", death, "forget", "")
     _around(Executions, "_write", death, "record", "recorded")
     _around(Hooks, "run", death, "", "hook")
     for name, past in (("start", "started"), ("signal", "signalled"), ("remove", "removed")):

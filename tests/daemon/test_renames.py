@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.decisions.replica import Container
+from reconciler.engines.host.decisions.replica import ReplicaContainer
 from tests.support.host_sandbox import SERVER, HostSite, fetch, host_site, served
 from tests.support.sandbox import eventually
 
@@ -37,7 +37,7 @@ def serves(site: HostSite, address: str) -> bool:
     return False
 
 
-def containers(site: HostSite) -> list[Container]:
+def containers(site: HostSite) -> list[ReplicaContainer]:
     """The containers of the former workload."""
     return [each for replica in site.replicas("web").values() for each in replica.containers]
 

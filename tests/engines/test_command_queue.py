@@ -21,7 +21,7 @@ from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.records.store import FILE
 from reconciler.records.tables.commands import NewCommand, Precondition, StoredCommand
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from reconciler.records.tables.sources import SourceRow
 from tests.support.clock import FakeClock
 from tests.support.engines import LedgerEngine
@@ -286,7 +286,7 @@ def test_a_command_waits_for_the_commit_of_its_source_and_ends_with_the_source(t
         ]
         world.records.sources.put(SourceRow("main", "main", "c2", "t2", "s1"))
         world.records.applied.put_many([record(JOB, {}, "here", digest="old")])
-        world.records.desired.replace("main", [], [Entry(JOB, "main", "job.yaml", 0, 1, "b", "new")])
+        world.records.desired.replace("main", [], [DesiredEntry(JOB, "main", "job.yaml", 0, 1, "b", "new")])
         for commit, digest in (("c2", "new"), ("c1", "old")):
             world.records.sources.put(SourceRow("main", "main", commit, "t", "s1"))
             world.records.applied.put_many([record(JOB, {}, "here", digest=digest)])

@@ -18,7 +18,7 @@ from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.model.resource import Reference
 from reconciler.planning.plan import Action, Step
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from tests.engines.contract import replicas_in
 from tests.support.clock import FakeClock
 from tests.support.plans import Bench, ends, plan, step
@@ -289,8 +289,8 @@ def test_a_volume_set_finds_the_workload_that_mounts_it_already(world: World) ->
     assert volumes(world) == [(0, "bound", 10), (1, "bound", 10)]
 
 
-def entry(key: str, *references: Reference) -> Entry:
-    return Entry(key, "main", "shop/db.yaml", 0, 1, "blob", "digest-1", references)
+def entry(key: str, *references: Reference) -> DesiredEntry:
+    return DesiredEntry(key, "main", "shop/db.yaml", 0, 1, "blob", "digest-1", references)
 
 
 def cron(**more: Any) -> Step:

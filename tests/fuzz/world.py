@@ -20,7 +20,7 @@ from reconciler.pipeline.desired_bodies import BlobDecoder
 from reconciler.pipeline.desired_view import desired_view
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.records.store import Records
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 
 PATH = "shop/all.yaml"
 SOURCE = "main"
@@ -60,7 +60,7 @@ class World:
         """Make ``files``, which made the difference ``delta``, the last good revision."""
         self._known = {path: hashlib.blake2b(raw, digest_size=16).hexdigest() for path, raw in files.items()}
         entries = [
-            Entry(key, SOURCE, each.path, each.position, each.line, each.blob, each.digest, each.references)
+            DesiredEntry(key, SOURCE, each.path, each.position, each.line, each.blob, each.digest, each.references)
             for key, each in delta.added.items()
         ]
         self._records.desired.replace(SOURCE, delta.removed(), entries)

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.platform_cli import client as module
 from reconciler.platform_cli import retries
-from reconciler.platform_cli.client import HIDDEN, Client, Endpoint
+from reconciler.platform_cli.client import HIDDEN, ApiEndpoint, Client
 from reconciler.platform_cli.refusals import ApiError
 
 Response = tuple[int, dict[str, str], bytes]
@@ -36,7 +36,7 @@ class Scripted(http.server.ThreadingHTTPServer):
 
     @property
     def client(self) -> Client:
-        return Client(Endpoint(f"http://127.0.0.1:{self.server_port}", "rk_secret", profile="work"))
+        return Client(ApiEndpoint(f"http://127.0.0.1:{self.server_port}", "rk_secret", profile="work"))
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -132,11 +132,11 @@ def test_advice_is_about_what_has_the_value(origin: str, advice: str) -> None:
     with pytest.raises(
         ApiError, match=r"of PLATFORM_TOKEN is not valid: it is expired\. Replace it, or leave it out and"
     ):
-        Client(Endpoint(url, "rk_secret", token_origin="PLATFORM_TOKEN")).get("/x")
+        Client(ApiEndpoint(url, "rk_secret", token_origin="PLATFORM_TOKEN")).get("/x")
     server.shutdown()
     server.server_close()
     with pytest.raises(ApiError, match=advice):
-        Client(Endpoint(url, url_origin=origin)).get("/x")
+        Client(ApiEndpoint(url, url_origin=origin)).get("/x")
 
 
 def test_another_server_is_not_taken_for_the_api() -> None:
@@ -162,7 +162,7 @@ def test_pages_follow_their_links_up_to_the_limit() -> None:
 
 def test_the_debug_output_has_no_credential_and_no_secret(capfd: pytest.CaptureFixture[str]) -> None:
     server = Scripted(answer(201, {"key": "rk_made", "name": "k"}), answer(body={"data": {"payload": "hunter2"}}))
-    client = Client(Endpoint(f"http://127.0.0.1:{server.server_port}", "rk_secret"), debug=True)
+    client = Client(ApiEndpoint(f"http://127.0.0.1:{server.server_port}", "rk_secret"), debug=True)
     client.request("POST", "/org/acme/serviceaccount/ci/-key", body={"token": "hunter3"})
     client.get("/org/acme/secret/db/-reveal")
     shown = capfd.readouterr().err

@@ -15,7 +15,7 @@ import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
 from reconciler.platform_cli import transport
-from reconciler.platform_cli.client import Client, Endpoint
+from reconciler.platform_cli.client import ApiEndpoint, Client
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.remote_session import RemoteSession, open_session
 from tests.support.programs import tool
@@ -66,7 +66,7 @@ class Peer:
 
 
 async def opened(port: int, name: str) -> RemoteSession:
-    return await open_session(Client(Endpoint(f"http://127.0.0.1:{port}")), f"/{name}", (), {}, None)
+    return await open_session(Client(ApiEndpoint(f"http://127.0.0.1:{port}")), f"/{name}", (), {}, None)
 
 
 async def late(port: int) -> None:
@@ -89,7 +89,7 @@ async def ended(session: RemoteSession) -> str:
 def streamed(port: int, begun: threading.Event) -> str:
     """The sentence with which a stream ends."""
     try:
-        for _ in Client(Endpoint(f"http://127.0.0.1:{port}")).lines("/stream", {}):
+        for _ in Client(ApiEndpoint(f"http://127.0.0.1:{port}")).lines("/stream", {}):
             begun.set()
     except ApiError as error:
         return str(error)

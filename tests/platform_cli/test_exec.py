@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from reconciler.daemon.api_process import SOCKET
-from reconciler.platform_cli.client import Client, Endpoint
+from reconciler.platform_cli.client import ApiEndpoint, Client
 from reconciler.platform_cli.remote_session import open_session
 from tests.platform_cli.kit import Relay
 from tests.platform_cli.test_transport import PassingProxy
@@ -137,7 +137,7 @@ def test_exec_exits_with_the_code_of_the_program(place: Place, code: int) -> Non
 
 @pytest.mark.slow
 def test_every_exit_code_arrives(place: Place) -> None:
-    client = Client(Endpoint(f"unix://{place.site.state / SOCKET}"))
+    client = Client(ApiEndpoint(f"unix://{place.site.state / SOCKET}"))
 
     async def code_of(code: int) -> int:
         words = ("sh", "-c", f"exit {code}")

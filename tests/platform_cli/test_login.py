@@ -19,7 +19,7 @@ from urllib.parse import urljoin
 import httpx2
 import pytest
 
-from reconciler.platform_cli.keyring import Keyring
+from reconciler.platform_cli.keyring import TokenKeyring
 from reconciler.platform_cli.profiles import Profile
 from tests.api.conftest import FILES
 from tests.platform_cli.kit import Desk, desk
@@ -292,17 +292,17 @@ def test_commands_that_change_profiles_at_once_lose_none(person: Person) -> None
 
 
 @pytest.fixture
-def keyring(person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Keyring]:
+def keyring(person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenKeyring]:
     """A keyring of the desktop on which the commands of ``person`` run."""
     with unlocked_keyring(tmp_path / "desktop") as variables:
         monkeypatch.setattr(person, "environ", {**person.environ, **variables})
-        yield Keyring(person.file, {**os.environ, **variables})
+        yield TokenKeyring(person.file, {**os.environ, **variables})
 
 
 IN_KEYRING = Profile(keyring=True)
 
 
-def test_tokens_are_in_the_keyring_of_a_desktop_and_renewed_there(person: Person, keyring: Keyring) -> None:
+def test_tokens_are_in_the_keyring_of_a_desktop_and_renewed_there(person: Person, keyring: TokenKeyring) -> None:
     _log_in(person, "desk")
     before = keyring.with_tokens("desk", IN_KEYRING)
     assert (before.token[:3], before.refresh_token[:3]) == ("rs_", "rr_")
@@ -328,7 +328,9 @@ def tokens_of(profile: Profile) -> tuple[str, str]:
 @pytest.mark.parametrize(
     "words", ["profile delete kept", "profile update kept --token rk_new", "login kept --token-stdin --no-keyring"]
 )
-def test_a_profile_that_leaves_the_keyring_leaves_nothing_there(person: Person, keyring: Keyring, words: str) -> None:
+def test_a_profile_that_leaves_the_keyring_leaves_nothing_there(
+    person: Person, keyring: TokenKeyring, words: str
+) -> None:
     key = new_key(person)
     person.run("login", "kept", "--token-stdin", text=key)
     assert keyring.with_tokens("kept", IN_KEYRING).token == key

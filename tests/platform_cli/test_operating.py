@@ -17,7 +17,7 @@ from click import Context
 from reconciler.cli import cli
 from reconciler.daemon.api_process import SOCKET
 from reconciler.platform_cli.advice import HERE, ON_FILES, ON_THE_HOST, with_local_commands
-from reconciler.platform_cli.command_line import Leaf, all_rows
+from reconciler.platform_cli.command_line import RowCommand, all_rows
 from reconciler.platform_cli.main import run_command_line
 from tests.platform_cli.kit import Desk, desk
 from tests.platform_cli.test_client import Scripted, answer
@@ -69,7 +69,7 @@ def test_what_a_message_names_takes_the_same_words_here() -> None:
             words = [re.sub(r"\{[^}]*\}|^[A-Z]+$", "main", word) for word in found[2].split()]
             if len(words) == 1 and words[0].startswith("--"):
                 words.append("main")
-            Leaf(row.words[-1], row).make_context(place, [*words, *_missing(words, row.argument)])
+            RowCommand(row.words[-1], row).make_context(place, [*words, *_missing(words, row.argument)])
             count += 1
     assert count > 15
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler import __version__
-from reconciler.platform_cli.command_line import Leaf, all_rows
+from reconciler.platform_cli.command_line import RowCommand, all_rows
 from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.table.examples import EXAMPLES, NAMES, example_of
 from reconciler.platform_cli.table.kinds import KINDS
@@ -154,7 +154,7 @@ def test_every_command_takes_its_example() -> None:
         words = shlex.split(re.split(" [<>|] ", shown)[0])
         begin = 1 + len(row.words)
         assert words[:begin] == ["platform", *row.words]
-        Leaf(row.words[-1], row).make_context("example", words[begin:])
+        RowCommand(row.words[-1], row).make_context("example", words[begin:])
     assert {*EXAMPLES} <= {" ".join(words) for words in ROWS}
     assert NAMES.keys() == KINDS.keys()
 

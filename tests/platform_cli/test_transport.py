@@ -19,7 +19,7 @@ import pytest
 from reconciler.errors import UsageError
 from reconciler.platform_cli import client as client_module
 from reconciler.platform_cli import retries
-from reconciler.platform_cli.client import Client, Endpoint
+from reconciler.platform_cli.client import ApiEndpoint, Client
 from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.remote_session import open_session
@@ -116,7 +116,7 @@ def tls_server(certificate: Path, *script: Any) -> Iterator[Scripted]:
 
 def get(url: str, *, insecure: bool = False) -> Any:
     """The answer to a request for ``/x`` at ``url``."""
-    client = Client(Endpoint(url, TOKEN, insecure))
+    client = Client(ApiEndpoint(url, TOKEN, insecure))
     try:
         return client.get("/x")
     finally:
@@ -207,7 +207,7 @@ def test_a_proxy_that_cannot_be_used_is_a_sentence_for_reads_and_programs(
     variable: str, value: str, sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(variable, value)
-    client = Client(Endpoint("http://api.example.test", TOKEN))
+    client = Client(ApiEndpoint("http://api.example.test", TOKEN))
     for attempt in (lambda: client.get("/x"), lambda: asyncio.run(open_session(client, "/x", (), {}, None))):
         with pytest.raises(UsageError, match=sentence) as caught:
             attempt()
@@ -305,6 +305,6 @@ def test_a_restart_of_the_server_delays_a_command_and_fails_nothing() -> None:
     servers: list[Scripted] = []
     later = threading.Timer(0.3, lambda: servers.append(Scripted(answer(201, {"done": True}), port=port)))
     later.start()
-    assert Client(Endpoint(f"http://127.0.0.1:{port}")).request("POST", "/x", body={}).body == {"done": True}
+    assert Client(ApiEndpoint(f"http://127.0.0.1:{port}")).request("POST", "/x", body={}).body == {"done": True}
     later.join()
     assert len(servers[0].asked) == 1

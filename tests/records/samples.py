@@ -6,7 +6,7 @@ from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
 from reconciler.model.resource import Reference
 from reconciler.reasons import Reason
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from reconciler.records.tables.events import NewEvent
 
 
@@ -29,9 +29,11 @@ def record(
     )
 
 
-def entry(key: str, path: str, *targets: str, source: str = "main", digest: str = "d1", position: int = 0) -> Entry:
+def entry(
+    key: str, path: str, *targets: str, source: str = "main", digest: str = "d1", position: int = 0
+) -> DesiredEntry:
     references = tuple(Reference(target, f"/spec/{n}") for n, target in enumerate(targets))
-    return Entry(key, source, path, position, 1 + position, f"blob of {path}", digest, references)
+    return DesiredEntry(key, source, path, position, 1 + position, f"blob of {path}", digest, references)
 
 
 def failure(key: str, location: str = "", *, next_attempt: float = 5.0, retry: bool = True) -> Failure:

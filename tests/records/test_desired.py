@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.records.store import Records
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from tests.records.samples import entry
 from tests.support.examples import examples
 
@@ -114,7 +114,7 @@ def test_replace_does_what_a_dict_does(
     changes: list[tuple[str, list[str], list[tuple[str, str, list[str]]]]],
 ) -> None:
     records = Records.open(None)
-    model: dict[str, Entry] = {}
+    model: dict[str, DesiredEntry] = {}
     for source, removed, added in changes:
         entries = [entry(key, path, *targets, source=source) for key, path, targets in added]
         records.desired.replace(source, removed, entries)

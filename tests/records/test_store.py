@@ -17,7 +17,7 @@ from reconciler.model.resource import Dependency, Reference
 from reconciler.records.database import Database, migrate_schema
 from reconciler.records.migrations import schema_versions
 from reconciler.records.store import Records
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from reconciler.records.tables.journal import NewStep
 from reconciler.records.tables.sources import SourceRow
 from tests.records.samples import entry, event, failure, record
@@ -33,7 +33,7 @@ def test_written_rows_are_there_after_a_restart(path: Path) -> None:
         Reference("gvc/shop", "/gvc", Dependency.HEALTHY),
         Reference("/org/x/secret/y", "/spec", Dependency.NONE),
     )
-    entry = Entry("workload/shop/api", "main", "shop/api.yaml", 2, 17, "b1", "d1", references)
+    entry = DesiredEntry("workload/shop/api", "main", "shop/api.yaml", 2, 17, "b1", "d1", references)
     records = Records.open(path)
     key = records.secret_key
     records.sources.put(row)

@@ -19,7 +19,7 @@ from reconciler.sops.cipher import (
     encrypt_value,
     parse_encrypted_value,
 )
-from reconciler.sops.decrypt import Group, Revealed, compute_mac
+from reconciler.sops.decrypt import EncryptedGroup, Revealed, compute_mac
 from reconciler.sops.encrypt import SecretFileError, decrypt_file
 from reconciler.sops.metadata import MetadataError, make_path_matcher, metadata_of
 from tests.support.pace import in_time
@@ -112,7 +112,7 @@ def resealed(field: str, mac: str = "") -> bytes:
     from reconciler.documents.reader import parse_documents
     from reconciler.sops.keys import new_key, wrap_key
     from reconciler.sops.layout import layout_of
-    from reconciler.sops.metadata import Metadata
+    from reconciler.sops.metadata import SopsMetadata
 
     recipient = (CASES / "identity.txt").read_text().split("public key: ")[1].split("\n")[0]
     key, moment = new_key(), "2026-01-02T03:04:05Z"
@@ -122,11 +122,13 @@ def resealed(field: str, mac: str = "") -> bytes:
         "type": "docker",
         field: encrypt_value("a\x7fb", key, additional_data([field])),
     }
-    metadata = Metadata(wrap_key(key, [recipient]), moment, "", "encrypted_regex", f"^{field}$")
+    metadata = SopsMetadata(wrap_key(key, [recipient]), moment, "", "encrypted_regex", f"^{field}$")
     (document,) = parse_documents(render_document(value).encode()).documents
-    group = Group(metadata, [(document, layout_of(render_document(value).encode(), {0})[0])])
+    group = EncryptedGroup(metadata, [(document, layout_of(render_document(value).encode(), {0})[0])])
     mac = mac or compute_mac(group, Revealed({(0, (field,)): "a\x7fb"}, {}))
-    sealed = Metadata(metadata.keys, moment, encrypt_value(mac, key, moment.encode()), metadata.rule, metadata.pattern)
+    sealed = SopsMetadata(
+        metadata.keys, moment, encrypt_value(mac, key, moment.encode()), metadata.rule, metadata.pattern
+    )
     return render_document({**value, **sealed.written()}).encode()
 
 

@@ -16,7 +16,7 @@ from reconciler.settings import Credentials, SourceSettings
 from reconciler.source.git_command import LAST_BYTES, clean_environment, run_git
 from reconciler.source.mirror import Mirror
 from reconciler.source.source import Source
-from reconciler.source.url import Address
+from reconciler.source.url import RepositoryAddress
 from tests.source.conftest import Opener
 from tests.support.git import SSHD, GitRepo, HttpsServer, SshServer
 
@@ -261,7 +261,9 @@ def test_two_processes_may_fetch_at_once(repo: GitRepo, https: Opener) -> None:
 def test_many_processes_may_make_the_mirror_at_once(tmp_path: Path) -> None:
     settings = SourceSettings(name="main", url="https://git.example.com/r.git", branch="main")
     for number in range(20):
-        mirrors = [Mirror(settings, Address(settings.url, "https"), tmp_path / f"{number}.git") for _ in range(8)]
+        mirrors = [
+            Mirror(settings, RepositoryAddress(settings.url, "https"), tmp_path / f"{number}.git") for _ in range(8)
+        ]
         with ThreadPoolExecutor(len(mirrors)) as pool:
             made = list(pool.map(Mirror.prepare, mirrors))
         assert (made[0] / "HEAD").is_file()

@@ -16,7 +16,7 @@ from reconciler.model.revision import FileChange
 from reconciler.source import tree_diff
 from reconciler.source.file_filter import FileFilter
 from reconciler.source.source import Source
-from reconciler.source.tree_diff import Entry, TreeReader, Walk
+from reconciler.source.tree_diff import TreeEntry, TreeReader, Walk
 from tests.source.conftest import Opener
 from tests.support.examples import examples
 from tests.support.git import File, GitRepo, Submodule, Symlink, git
@@ -320,7 +320,7 @@ def test_versions_of_a_tree_differ_as_their_entries_do(versions: list[dict[bytes
     for (before, after), (old, new) in zip(pairwise(contents), pairwise(versions), strict=True):
         found = {each.path: (each.before, each.after) for each in Walk(reader).differences(before, after)}
         changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
-        entries = [{name: Entry(b"160000", id_) for name, id_ in version.items()} for version in (old, new)]
+        entries = [{name: TreeEntry(b"160000", id_) for name, id_ in version.items()} for version in (old, new)]
         assert found == {name: (entries[0].get(name), entries[1].get(name)) for name in changed}
 
 
@@ -332,7 +332,7 @@ def test_an_entry_that_ends_inside_of_another_one_is_no_entry() -> None:
     found = {each.path: each.after for each in Walk(reader).differences(b"1" * 20, b"2" * 20)}
     assert found == {
         b"aaaaaaaaaaaaa1 b.yaml": None, b"v.yaml": None,
-        b"b.yaml": Entry(b"1", b"2" * 20), b"w.yaml": Entry(b"160000", tail[:20]),
+        b"b.yaml": TreeEntry(b"1", b"2" * 20), b"w.yaml": TreeEntry(b"160000", tail[:20]),
     }  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
 from reconciler.reasons import Reason
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 
 API = Key.parse("workload/shop/api")
 SHOP = Key.parse("gvc/shop")
@@ -58,7 +58,7 @@ def failure(key: Key = API, location: str = "local", **fields: Any) -> Failure:
     return Failure(key=key, location=location, **known | {"next_attempt": 5.0} | fields)
 
 
-def entry(key: Key | str, digest: str = "d1", source: str = "main", path: str = "") -> Entry:
+def entry(key: Key | str, digest: str = "d1", source: str = "main", path: str = "") -> DesiredEntry:
     """A desired resource."""
     text = str(key)
-    return Entry(text, source, path or f"{text.replace('/', '-')}.yaml", 0, 1, "b" * 40, digest)
+    return DesiredEntry(text, source, path or f"{text.replace('/', '-')}.yaml", 0, 1, "b" * 40, digest)

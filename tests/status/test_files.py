@@ -16,9 +16,9 @@ from reconciler.documents.schema.validator import get_checker
 from reconciler.model.key import GVC_SCOPED, Key, Kind
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
-from reconciler.status.branch.layout import Layout
+from reconciler.status.branch.layout import StatusLayout
 from reconciler.status.conditions import ResourceFacts, WaitReason, compute_conditions, make_condition
-from reconciler.status.overview import Overview, render_readme, run_file, unready_in
+from reconciler.status.overview import SourceOverview, render_readme, run_file, unready_in
 from reconciler.status.render import resource_file
 from tests.status.samples import API, COMMIT, SHOP, deployment, failure, record
 
@@ -63,14 +63,14 @@ DOMAIN = ResourceFacts(
     "shop/domain.yaml",
     records=(record("domain/shop.example", state=SERVED),),
 )
-status_path = Layout(None).path
+status_path = StatusLayout(None).path
 COUNTS = {
     (Kind.GVC, Health.HEALTHY): 2,
     (Kind.WORKLOAD, Health.HEALTHY): 10,
     (Kind.WORKLOAD, Health.LOADING): 1,
     (Kind.SECRET, Health.HEALTHY): 3,
 }
-TROUBLED = Overview(
+TROUBLED = SourceOverview(
     "main",
     COMMIT,
     COUNTS,
@@ -82,7 +82,7 @@ TROUBLED = Overview(
     102,
     [FAILED, VOLUMES],
 )
-EMPTY = Overview("main", "", {})
+EMPTY = SourceOverview("main", "", {})
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_a_status_file_matches_its_schema(facts: ResourceFacts) -> None:
 
 
 @pytest.mark.parametrize("overview", [TROUBLED, EMPTY])
-def test_the_file_of_the_source_matches_its_schema(overview: Overview) -> None:
+def test_the_file_of_the_source_matches_its_schema(overview: SourceOverview) -> None:
     found = parsed(run_file(overview), "run-status")
     assert found["notReady"] == overview.unready == unready_in(run_file(overview))
     assert found["resources"] == overview.total
@@ -149,7 +149,7 @@ def test_any_text_reads_back_and_stays_one_scalar(message: str, revision: str, p
 @given(TEXT)
 def test_no_message_can_break_out_of_its_row(message: str) -> None:
     facts = ResourceFacts(API, "main", "d1", failures=(failure(message=message),))
-    shown = render_readme(Overview("main", COMMIT, COUNTS, unready=1, not_ready=[facts]), status_path).decode(
+    shown = render_readme(SourceOverview("main", COMMIT, COUNTS, unready=1, not_ready=[facts]), status_path).decode(
         errors="replace"
     )
     rows = [line for line in shown.split("\n") if line.startswith("| [")]
@@ -159,7 +159,7 @@ def test_no_message_can_break_out_of_its_row(message: str) -> None:
 
 def test_at_most_a_hundred_resources_are_listed_and_the_rest_is_counted() -> None:
     many = [ResourceFacts(Key(Kind.SECRET, "", f"s{n}"), "main", "d1") for n in range(120)]
-    shown = render_readme(Overview("main", COMMIT, COUNTS, unready=500, not_ready=many), status_path).decode()
+    shown = render_readme(SourceOverview("main", COMMIT, COUNTS, unready=500, not_ready=many), status_path).decode()
     assert shown.count("(_org/secret/s") == 100
     assert shown.endswith("and 400 more\n")
 
@@ -218,7 +218,7 @@ def test_the_page_for_people_lists_the_conditions_that_are_not_as_they_should_be
     kind: ConditionType, status: bool
 ) -> None:
     shown = render_readme(
-        Overview("main", COMMIT, COUNTS, (make_condition(kind, status, Reason.ERROR, "so it is"),)), status_path
+        SourceOverview("main", COMMIT, COUNTS, (make_condition(kind, status, Reason.ERROR, "so it is"),)), status_path
     ).decode()
     assert ("**Error** so it is" in shown) is (status is kind.abnormal)
     normal = {"Ready", "Placed", "SourceReachable", "StatusPushed", "SettingsLoaded"}

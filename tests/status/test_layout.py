@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.model.key import Key, Kind
 from reconciler.status.branch.branch import StatusBranch
-from reconciler.status.branch.layout import MOST_ENTRIES, Layout, _is_bucket, _is_status, _raw_name
+from reconciler.status.branch.layout import MOST_ENTRIES, StatusLayout, _is_bucket, _is_status, _raw_name
 from tests.support.git import GitRepo
 from tests.support.work import counted
 
@@ -24,16 +24,16 @@ def workloads(count: int, gvc: str = "shop") -> list[Key]:
     return [Key(Kind.WORKLOAD, gvc, f"w{number}") for number in range(count)]
 
 
-def write(branch: StatusBranch, keys: list[Key], content: bytes | None = b"1\n") -> Layout:
+def write(branch: StatusBranch, keys: list[Key], content: bytes | None = b"1\n") -> StatusLayout:
     """Commit the files of ``keys`` as the publisher does."""
-    layout = Layout(branch.tree(), keys)
+    layout = StatusLayout(branch.tree(), keys)
     branch.commit({layout.path(key): content for key in keys}, "Status", 1_700_000_000, layout.divided)
     return layout
 
 
 def write_undivided(branch: StatusBranch, keys: list[Key]) -> None:
     """Commit the files of ``keys`` as former versions did."""
-    branch.commit({Layout(None).path(key): str(key).encode() for key in keys}, "Status", 1_700_000_000)
+    branch.commit({StatusLayout(None).path(key): str(key).encode() for key in keys}, "Status", 1_700_000_000)
 
 
 def listed(branch: StatusBranch) -> set[str]:
@@ -122,7 +122,7 @@ def test_a_file_of_a_divided_directory_is_deleted_and_an_empty_one_starts_anew(b
     keys = workloads(MOST_ENTRIES + 1)
     write(branch, keys)
     write(branch, keys[1:], None)
-    assert listed(branch) == {Layout(branch.tree()).path(keys[0])}
+    assert listed(branch) == {StatusLayout(branch.tree()).path(keys[0])}
     write(branch, keys[:1], None)
     assert listed(branch) == set()
     assert write(branch, keys[:1]).path(keys[0]) == "shop/workload/w0.yaml"

@@ -25,7 +25,7 @@ from reconciler.records.tables.sources import SourceRow
 from reconciler.settings import LocationSettings, Settings, SourceSettings, StatusSettings
 from reconciler.source.mirror import Mirror
 from reconciler.source.source import Source, open_source
-from reconciler.source.url import Address
+from reconciler.source.url import RepositoryAddress
 from reconciler.status import waiting
 from reconciler.status.branch.layout import MOST_ENTRIES
 from reconciler.status.branch.trees import FEW
@@ -409,7 +409,7 @@ def remote(world: World) -> Remote:
     """The world's repository as a remote, each time through another mirror."""
 
     def opened(name: str) -> Source:
-        address = Address(str(world.repo.path), "file")
+        address = RepositoryAddress(str(world.repo.path), "file")
         return Source(world.source_settings, None, Mirror(world.source_settings, address, world.path / name))
 
     return opened
@@ -428,7 +428,7 @@ def test_status_is_pushed_to_a_remote(world: World, remote: Remote) -> None:
 def test_without_push_the_status_of_a_remote_stays_here(tmp_path: Path, records: Records) -> None:
     world = World(tmp_path, records, FakeClock(), status=StatusSettings(push=False))
     world.shop()
-    address = Address(str(world.repo.path), "file")
+    address = RepositoryAddress(str(world.repo.path), "file")
     source = Source(world.source_settings, None, Mirror(world.source_settings, address, tmp_path / "mirror.git"))
     assert world.writer(source).flush()
     assert len(world.files(GitRepo(tmp_path / "state/status/main.git"))) == 5

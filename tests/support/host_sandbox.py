@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.reading.trial import end_replicas
@@ -86,7 +86,7 @@ class HostSite(Site):
 
     def replicas(self, name: str, location: str = "here") -> dict[str, Replica]:
         """The replicas of a workload as they are on disk, by name."""
-        found, _ = Store(self.state / "host" / location / "replicas").load()
+        found, _ = ReplicaStore(self.state / "host" / location / "replicas").load()
         return {each.name: each for each in found if each.key.name == name}
 
     def ready(self, name: str, location: str = "here") -> list[str]:

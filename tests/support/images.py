@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 
 import msgspec
 
-from reconciler.engines.host.images.protocol import Credentials, ImageInfo
+from reconciler.engines.host.images.protocol import ImageInfo, RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from tests.support.registry import FakeRegistry
 
@@ -23,7 +23,7 @@ class FakeImageStore:
 
     def __init__(self, registry: FakeRegistry) -> None:
         self.pulls: list[str] = []
-        self.logins: list[Credentials | None] = []
+        self.logins: list[RegistryCredentials | None] = []
         self.removed: list[str] = []
         self.claims: list[str] = []
         self.in_use: set[str] = set()
@@ -42,7 +42,7 @@ class FakeImageStore:
         """Always: it asks the registry itself."""
         return True
 
-    async def pull(self, reference: str, credentials: Credentials | None, served: str = "") -> None:
+    async def pull(self, reference: str, credentials: RegistryCredentials | None, served: str = "") -> None:
         """Pull from the registry."""
         assert not served
         self.pulls.append(reference)

@@ -13,7 +13,7 @@ from reconciler.model.key import Key
 from reconciler.model.record import Failure, Health, Record
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
-from reconciler.records.tables.desired import Entry
+from reconciler.records.tables.desired import DesiredEntry
 from reconciler.records.tables.events import Events
 from tests.support import processes
 
@@ -84,7 +84,7 @@ def shop(directory: Path) -> Records:
     with records.transaction():
         records.applied.put_many(applied)
         records.desired.replace(
-            "main", [], [Entry(key, "main", f"{key}.yaml", 0, 1, "b", f"digest of {key}") for key in keys]
+            "main", [], [DesiredEntry(key, "main", f"{key}.yaml", 0, 1, "b", f"digest of {key}") for key in keys]
         )
         records.failures.put(
             Failure(

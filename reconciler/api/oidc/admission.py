@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.access.people import Person
 from reconciler.api.call import Call
-from reconciler.api.oidc.login import Identity
+from reconciler.api.oidc.login import LoginIdentity
 from reconciler.api.problems import Problem
 from reconciler.api.reading import org_of
 from reconciler.model.key import Key, Kind
@@ -19,7 +19,7 @@ LONGEST_NAME = 254
 """Characters of the longest name of a user."""
 
 
-def admit_person(call: Call, identity: Identity, issuer: str) -> Person:
+def admit_person(call: Call, identity: LoginIdentity, issuer: str) -> Person:
     """The user that ``identity`` is. Raises Problem 403 if the org does not know the person."""
     records = call.reader.records
     config = org_of(records, call.org).spec.auth_config

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.api.oidc.login import Identity
+from reconciler.api.oidc.login import LoginIdentity
 from reconciler.api.problems import OAuthProblem, Problem
 from reconciler.clock import Clock
 
@@ -38,7 +38,7 @@ class PendingDevice(msgspec.Struct, frozen=True):
     address: str
     ends: float
     asked: float
-    identity: Identity | None = None
+    identity: LoginIdentity | None = None
     denied: bool = False
 
 
@@ -62,7 +62,7 @@ class DeviceLogins:
         self._waiting[codes.user_code] = PendingDevice(codes.device_code, address, ends, now - INTERVAL_SECONDS)
         return codes
 
-    def answer(self, user_code: str, identity: Identity, *, allow: bool) -> PendingDevice | None:
+    def answer(self, user_code: str, identity: LoginIdentity, *, allow: bool) -> PendingDevice | None:
         """Allow the machine with ``user_code``, as ``identity`` writes it, or refuse it; None if none waits for it."""
         device = self._waiting.get(normal_code(user_code))
         if device is None or device.ends <= self._clock.monotonic() or device.denied or device.identity is not None:
@@ -77,7 +77,7 @@ class DeviceLogins:
         if device is not None and device.identity is None:
             self._waiting[normal_code(user_code)] = replace(device, denied=True)
 
-    def poll(self, device_code: str) -> Identity:
+    def poll(self, device_code: str) -> LoginIdentity:
         """The person who allowed the login of a machine; it is over then. Raises Problem 400 with the OAuth error."""
         now = self._clock.monotonic()
         code = next((code for code, device in self._waiting.items() if device.device_code == device_code), "")

@@ -13,7 +13,7 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
-from reconciler.api.oidc.provider import BASIC, POST, Metadata, Provider
+from reconciler.api.oidc.provider import BASIC, POST, OidcProvider, ProviderMetadata
 from reconciler.api.problems import Problem
 from reconciler.clock import Clock
 from reconciler.settings import OidcSettings
@@ -44,7 +44,7 @@ class LoginRequest(msgspec.Struct, frozen=True):
     user_code: str = ""
 
 
-class Identity(msgspec.Struct, frozen=True):
+class LoginIdentity(msgspec.Struct, frozen=True):
     """Who logged in: the address, the subject at the provider, and those of their groups that have a meaning.
 
     ``at`` is when, in seconds since the epoch.
@@ -59,7 +59,7 @@ class Identity(msgspec.Struct, frozen=True):
 class IssuedCode(NamedTuple):
     """What a code stands for, and when it ends on the monotonic clock."""
 
-    identity: Identity
+    identity: LoginIdentity
     request: LoginRequest
     ends: float
 
@@ -71,7 +71,7 @@ class PeopleLogin:
         self.settings = settings
         self._callback = callback
         self._clock = clock
-        self._provider = Provider(settings.issuer, settings.ca_file, clock)
+        self._provider = OidcProvider(settings.issuer, settings.ca_file, clock)
         self._codes: dict[str, IssuedCode] = {}
 
     async def authorization_url(self, request: LoginRequest) -> str:
@@ -83,7 +83,7 @@ class PeopleLogin:
             )
         return str(url)
 
-    async def identify(self, request: LoginRequest, code: str) -> Identity:
+    async def identify(self, request: LoginRequest, code: str) -> LoginIdentity:
         """Who logged in, by the ``code`` of the provider."""
         token = await self._token(request, code)
         access, id_token = token.get("access_token"), token.get("id_token")
@@ -98,7 +98,7 @@ class PeopleLogin:
             claims = {**await self._userinfo(str(access), claims["sub"]), **claims}
         return self._identity(claims)
 
-    def add_code(self, identity: Identity, request: LoginRequest) -> str:
+    def add_code(self, identity: LoginIdentity, request: LoginRequest) -> str:
         """A code that the command of ``request`` exchanges once."""
         now = self._clock.monotonic()
         self._codes = {code: issued for code, issued in self._codes.items() if issued.ends > now}
@@ -108,7 +108,7 @@ class PeopleLogin:
         self._codes[code] = IssuedCode(identity, request, now + CODE_SECONDS)
         return code
 
-    def take_code(self, code: str, redirect_uri: str, verifier: str) -> Identity | None:
+    def take_code(self, code: str, redirect_uri: str, verifier: str) -> LoginIdentity | None:
         """Who logged in for the command that has ``verifier``; None if the code is not valid. It is void after that."""
         issued = self._codes.pop(code, None)
         if issued is None or issued.ends <= self._clock.monotonic() or issued.request.redirect_uri != redirect_uri:
@@ -141,7 +141,7 @@ class PeopleLogin:
             raise Problem(401, f"the userinfo of {self.settings.issuer} is that of another person")
         return claims
 
-    def _identity(self, claims: Mapping[str, Any]) -> Identity:
+    def _identity(self, claims: Mapping[str, Any]) -> LoginIdentity:
         settings = self.settings
         email = claim_at(claims, settings.email_claim)
         if not isinstance(email, str) or not email:
@@ -152,9 +152,9 @@ class PeopleLogin:
         group_claim = claim_at(claims, settings.groups_claim)
         groups = [group_claim] if isinstance(group_claim, str) else group_claim if isinstance(group_claim, list) else []
         mapped = tuple(group for group in groups if group in settings.groups)
-        return Identity(email, str(claims["sub"]), mapped, self._clock.now())
+        return LoginIdentity(email, str(claims["sub"]), mapped, self._clock.now())
 
-    def _client(self, metadata: Metadata) -> Any:
+    def _client(self, metadata: ProviderMetadata) -> Any:
         from authlib.integrations.httpx_client import AsyncOAuth2Client  # as in Provider.claims
 
         settings, secret = self.settings, self._secret()

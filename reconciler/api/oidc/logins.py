@@ -9,7 +9,7 @@ import msgspec
 
 from reconciler.api.oidc.device import DeviceLogins
 from reconciler.api.oidc.login import PeopleLogin
-from reconciler.api.oidc.provider import Provider
+from reconciler.api.oidc.provider import OidcProvider
 from reconciler.clock import Clock
 from reconciler.settings import ApiSettings, OidcSettings, SenderSettings, TokenExchangeSettings
 
@@ -66,9 +66,9 @@ class TokenIssuers:
         issuers = {(rule.issuer, rule.ca_file) for rule in self.rules} | {
             (sender.issuer, sender.ca_file) for sender in senders
         }
-        self._providers = {issuer: Provider(*issuer, clock) for issuer in issuers}
+        self._providers = {issuer: OidcProvider(*issuer, clock) for issuer in issuers}
 
-    def of(self, rule: TokenExchangeSettings | SenderSettings) -> Provider:
+    def of(self, rule: TokenExchangeSettings | SenderSettings) -> OidcProvider:
         """The provider of ``rule``."""
         return self._providers[rule.issuer, rule.ca_file]
 

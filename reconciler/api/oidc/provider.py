@@ -39,7 +39,7 @@ BASIC, POST = "client_secret_basic", "client_secret_post"
 _Found = TypeVar("_Found")
 
 
-class Metadata(msgspec.Struct, frozen=True):
+class ProviderMetadata(msgspec.Struct, frozen=True):
     """What the provider publishes of itself."""
 
     issuer: str
@@ -51,7 +51,7 @@ class Metadata(msgspec.Struct, frozen=True):
     """How clients may send their secret; a provider that lists none takes it in the header (OpenID Discovery, 3)."""
 
 
-class Provider:
+class OidcProvider:
     """The provider ``issuer``; ``ca_file`` has the authorities that sign its certificate (None: those of this host)."""
 
     def __init__(self, issuer: str, ca_file: Path | None, clock: Clock) -> None:
@@ -59,12 +59,12 @@ class Provider:
         self._ca_file = ca_file
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._metadata: tuple[float, Metadata] | None = None
+        self._metadata: tuple[float, ProviderMetadata] | None = None
         self._keys: tuple[float, KeySet] | None = None
         self._failure: tuple[float, Problem] | None = None
         self._context: ssl.SSLContext | None = None
 
-    async def metadata(self) -> Metadata:
+    async def metadata(self) -> ProviderMetadata:
         """The metadata. Raises Problem 503 if the provider does not answer with them."""
         async with self._lock:
             return await self._read_metadata()
@@ -116,15 +116,15 @@ class Provider:
         client: httpx2.AsyncClient = make(verify=self._context, timeout=FETCH_SECONDS, follow_redirects=False, **more)
         return client
 
-    async def _read_metadata(self) -> Metadata:
+    async def _read_metadata(self) -> ProviderMetadata:
         now = self._clock.monotonic()
         if self._metadata is None or now - self._metadata[0] >= KEYS_SECONDS:
             self._metadata = (now, await self._fetch(self._discover))
         return self._metadata[1]
 
-    async def _discover(self) -> Metadata:
+    async def _discover(self) -> ProviderMetadata:
         discovery_url = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
-        metadata = await self.get(discovery_url, Metadata, "metadata")
+        metadata = await self.get(discovery_url, ProviderMetadata, "metadata")
         if metadata.issuer != self.issuer:
             raise Problem(503, f"the metadata at {discovery_url} are those of another issuer, {metadata.issuer[:200]}")
         for url in (

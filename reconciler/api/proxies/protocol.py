@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from ipaddress import ip_address
 from typing import Any
 
-from reconciler.api.connections import HEAD_SECONDS, Connection
+from reconciler.api.connections import HEAD_SECONDS, ClientConnection
 from reconciler.errors import ParseError
 from reconciler.logs import log
 
@@ -101,7 +101,7 @@ class ProxiedServer:
     def __init__(
         self,
         listener: socket.socket,
-        make: Callable[[str], Connection],
+        make: Callable[[str], ClientConnection],
         trusts: Callable[[str], bool],
         context: ssl.SSLContext | None,
     ) -> None:

@@ -40,7 +40,7 @@ from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
 
 if TYPE_CHECKING:
-    from reconciler.changes.write import Change
+    from reconciler.changes.write import CheckedChange
 
 MOST_ITEMS = 1_000
 """The most manifests and deletes of one change."""
@@ -218,7 +218,7 @@ def _format_commit_subject(edits: Sequence[ResourceEdit]) -> str:
 
 
 def _build_response(
-    call: Call, targets: Sequence[_Wanted], edits: Sequence[ResourceEdit], change: Change | None, *, dry: bool
+    call: Call, targets: Sequence[_Wanted], edits: Sequence[ResourceEdit], change: CheckedChange | None, *, dry: bool
 ) -> Response:
     from reconciler.api.commits import visible_change
 
@@ -233,7 +233,7 @@ def _build_response(
     )
 
 
-def _list_item_results(call: Call, targets: Sequence[_Wanted], change: Change | None) -> list[dict[str, Any]]:
+def _list_item_results(call: Call, targets: Sequence[_Wanted], change: CheckedChange | None) -> list[dict[str, Any]]:
     """What becomes of each resource that the body names."""
     actions = {} if change is None else change.actions()
     items = []

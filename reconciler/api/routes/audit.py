@@ -15,7 +15,7 @@ from reconciler.access.store import AuditRow
 from reconciler.api.authentication import address_of
 from reconciler.api.call import LARGEST, Call, read_as
 from reconciler.api.problems import JSON, Problem
-from reconciler.api.routes.streams import Stream
+from reconciler.api.routes.streams import PartStream
 from reconciler.api.table import LINES, Operation
 from reconciler.errors import NotFoundError
 from reconciler.model.key import Key, Kind
@@ -86,7 +86,7 @@ def _build_response(call: Call, kind: str, read: _Read) -> Response:
         return call.respond({"kind": "list", "itemKind": kind, "items": read(after, limit)})
     resources = contextlib.AsyncExitStack()
     resources.enter_context(call.api.streams.admit(call.caller.principal))
-    return Stream(call, _stream_lines(read, after), resources, None)
+    return PartStream(call, _stream_lines(read, after), resources, None)
 
 
 async def _stream_lines(read: _Read, after: int) -> AsyncIterator[bytes]:

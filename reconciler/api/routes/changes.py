@@ -43,7 +43,7 @@ from reconciler.queries.existence import find_source
 from reconciler.settings import SourceSettings
 
 if TYPE_CHECKING:  # what only writes need takes 15 MB: the first write loads it
-    from reconciler.changes.write import Change
+    from reconciler.changes.write import CheckedChange
 
 _TAG = re.compile(r'"([0-9a-f]{32})-[0-9a-f]{24}"')
 """The entity tag of a resource: it begins with the digest of the manifest."""
@@ -295,7 +295,7 @@ def make_view_check(call: Call, edits: Sequence[ResourceEdit]) -> Callable[[Key]
 
 async def write_edits(
     call: Call, source: SourceSettings, edits: Sequence[ResourceEdit], subject: str, *, dry: bool, digest: str = ""
-) -> Change | EarlierChange | None:
+) -> CheckedChange | EarlierChange | None:
     """Make the commit of ``edits``; None if there is nothing to change. Raises Problem."""
     from reconciler.api.commits import submit_change
 

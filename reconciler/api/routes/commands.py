@@ -27,7 +27,7 @@ from reconciler.operations.resource_commands import ResourceCommands
 from reconciler.records.tables.commands import StoredCommand
 
 
-class NewCommand(msgspec.Struct, forbid_unknown_fields=True):
+class RequestedCommand(msgspec.Struct, forbid_unknown_fields=True):
     """A command: its type, and the fields that the type has."""
 
     type: str
@@ -40,7 +40,7 @@ async def create_command(call: Call) -> Response:
     command_types = COMMANDS.get(key.kind, {})
     if not command_types:
         raise Problem(404, f"a {key.kind} takes no commands")
-    new_command = read_as(await call.body(), NewCommand)
+    new_command = read_as(await call.body(), RequestedCommand)
     if new_command.type not in command_types:
         raise Problem(
             400, f"a {key.kind} has no command {new_command.type[:60]!r}; there are: {', '.join(command_types)}"
@@ -70,7 +70,7 @@ async def cancel_command(call: Call) -> Response:
     return call.respond({"message": message})
 
 
-def _admit_source(call: Call, command: NewCommand) -> None:
+def _admit_source(call: Call, command: RequestedCommand) -> None:
     """Refuse data of a volume set that the caller may not refer to. Raises Problem 400, 403 and 404."""
     if command.type == CLONE and isinstance(source := command.spec.get("source"), str):
         try:
@@ -80,7 +80,7 @@ def _admit_source(call: Call, command: NewCommand) -> None:
         call.require(permission_to_refer(key.kind), key)
 
 
-def _admit_overrides(call: Call, key: Key, command: NewCommand) -> None:
+def _admit_overrides(call: Call, key: Key, command: RequestedCommand) -> None:
     """Refuse references of a container with overrides that the caller may not make. Raises Problem 400 and 403."""
     if not command.spec.get("containerOverrides"):
         return
@@ -96,7 +96,7 @@ def _admit_overrides(call: Call, key: Key, command: NewCommand) -> None:
         admit_change(call, key, make_manifest(key, body), manifest)
 
 
-async def _request_commands(call: Call, key: Key, command: NewCommand) -> list[StoredCommand]:
+async def _request_commands(call: Call, key: Key, command: RequestedCommand) -> list[StoredCommand]:
     """The commands of ``command``; a refusal names only what the caller may view. Raises Problem 400."""
     try:
         return await asyncio.to_thread(_record_commands, call, key, command)
@@ -107,7 +107,7 @@ async def _request_commands(call: Call, key: Key, command: NewCommand) -> list[S
         raise Problem(400, refusal_text(findings)) from None
 
 
-def _record_commands(call: Call, key: Key, command: NewCommand) -> list[StoredCommand]:
+def _record_commands(call: Call, key: Key, command: RequestedCommand) -> list[StoredCommand]:
     with open_existing(call.api.settings, call.api.clock) as records:
         commands = ResourceCommands(call.api.settings, records, call.api.clock, call.caller.principal)
         try:
@@ -130,8 +130,8 @@ def _cancel_in_records(call: Call, key: Key, name: str) -> str:
 _PLACES = ("/org/{org}/{kind}/{name}/-command", "/org/{org}/gvc/{gvc}/{kind}/{name}/-command")
 
 OPERATIONS = (
-    *(Operation("POST", path, create_command, "Request a command.", "exec.TYPE", {201: "The command."}, body=NewCommand,
-                changes=True)
+    *(Operation("POST", path, create_command, "Request a command.", "exec.TYPE", {201: "The command."},
+                body=RequestedCommand, changes=True)
       for path in _PLACES),
     *(Operation("DELETE", path + "/{id}", cancel_command, "Cancel a pending command.", ANY, changes=True)
       for path in _PLACES),

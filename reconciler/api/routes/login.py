@@ -16,7 +16,7 @@ from reconciler.api.oidc.device import DEVICE_SECONDS, INTERVAL_SECONDS
 from reconciler.api.oidc.exchange import LONGEST_TOKEN, issuer_of, matches_claims
 from reconciler.api.oidc.login import (
     LOGIN_SECONDS,
-    Identity,
+    LoginIdentity,
     LoginRequest,
     build_redirect_url,
     check_command,
@@ -130,7 +130,7 @@ def _refused_device(logins: Logins, request: LoginRequest, problem: Problem) -> 
     return message_page("Login refused", f"{problem}. The machine is not logged in.", problem.status)
 
 
-async def _identify_person(call: Call, logins: Logins, request: LoginRequest) -> Identity:
+async def _identify_person(call: Call, logins: Logins, request: LoginRequest) -> LoginIdentity:
     issuer = logins.people.settings.issuer
     if error := call.query("error"):
         raise Problem(403, f"{issuer} refuses the login: {error[:100]}")
@@ -271,7 +271,7 @@ async def answer_device(call: Call) -> Response:
 
     answer = read_as(await call.form(), DeviceAnswer)
     logins = logins_of(call)
-    identity = logins.seal.open(answer.identity, Identity, LOGIN_SECONDS)
+    identity = logins.seal.open(answer.identity, LoginIdentity, LOGIN_SECONDS)
     if identity is None:
         raise Problem(401, f"the login is too old; open {logins.endpoint}/login/device again")
     issuer = logins.people.settings.issuer

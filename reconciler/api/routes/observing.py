@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from reconciler.api.call import LARGEST, Call
 from reconciler.api.problems import Problem
-from reconciler.api.routes.streams import Stream
+from reconciler.api.routes.streams import PartStream
 from reconciler.api.table import LINES, Operation
 from reconciler.model.key import Key, Kind
 from reconciler.times import parse_past
@@ -55,7 +55,7 @@ async def read_logs(call: Call) -> Response:
             status, _, message = refusal.partition(" ")
             raise Problem(int(status), message)
         check = partial(_check_readable, before=workloads) if follow else None
-        return Stream(call, _read_blocks(running), stack.pop_all(), check)
+        return PartStream(call, _read_blocks(running), stack.pop_all(), check)
 
 
 def _list_readable_workloads(call: Call) -> frozenset[str] | None:

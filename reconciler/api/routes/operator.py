@@ -29,7 +29,7 @@ from reconciler.times import parse_time
 _MOST_RUNS = 200
 
 
-class Suspension(msgspec.Struct, forbid_unknown_fields=True):
+class SuspensionRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Why, and until when ("": until it is resumed)."""
 
     reason: str = ""
@@ -166,7 +166,7 @@ async def release_requests(call: Call) -> Response:
 
 
 async def _suspend_target(call: Call, target: str) -> Response:
-    suspension = read_as(await call.body(optional=True), Suspension)
+    suspension = read_as(await call.body(optional=True), SuspensionRequest)
     until = None
     if suspension.until:
         try:
@@ -206,7 +206,7 @@ def _make_request_operation(path: str, answer: Handler, summary: str, body: type
 
 
 _OF_ITEMS = (
-    ("-suspend", suspend_resource, "Suspend a resource.", Suspension),
+    ("-suspend", suspend_resource, "Suspend a resource.", SuspensionRequest),
     ("-resume", resume_resource, "Resume a resource.", NoBody),
     ("-retry", retry_resource, "Retry the failed steps of a resource.", NoBody),
     ("-restart", restart_resource, "Restart a workload.", NoBody),
@@ -228,7 +228,7 @@ OPERATIONS = (
         bounds={"last": (1, _MOST_RUNS)},
     ),
     _make_request_operation(_SOURCE + "-sync", sync_source, "Run a source now.")._replace(answers={202: "It runs."}),
-    _make_request_operation(_SOURCE + "-suspend", suspend_source, "Suspend a source.", Suspension),
+    _make_request_operation(_SOURCE + "-suspend", suspend_source, "Suspend a source.", SuspensionRequest),
     _make_request_operation(_SOURCE + "-resume", resume_source, "Resume a source."),
     _make_request_operation(_SOURCE + "-rollback", roll_back_source, "Roll a source back.", Rollback),
     *(

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from reconciler.api.call import Call
 from reconciler.api.problems import JSON, Problem
 from reconciler.api.reading import Reader
-from reconciler.api.routes.streams import Stream
+from reconciler.api.routes.streams import PartStream
 from reconciler.api.table import LINES, OVERVIEW, TEXT, YAML, Operation
 from reconciler.model.key import KINDS, Key, Kind
 from reconciler.overviews.overview import FOLLOW, LAST, Feed, Measurement, Overview, Parameter, ReadContext
@@ -133,7 +133,7 @@ async def _stream_overview(call: Call, overview: Overview, parameters: dict[str,
             )
 
         parts = await asyncio.get_running_loop().run_in_executor(thread, begin)
-        return Stream(call, _read_chunks(thread, parts), stack.pop_all(), None, media)
+        return PartStream(call, _read_chunks(thread, parts), stack.pop_all(), None, media)
 
 
 async def _read_chunks(thread: ThreadPoolExecutor, parts: Iterator[str]) -> AsyncIterator[bytes]:
@@ -168,7 +168,9 @@ async def _read_feed(call: Call, overview: Overview, parameters: dict[str, Any],
             return Response(content, media_type=media)
         feed: Feed = _read_overview_value(call, overview, parameters)
         feed.resume(position)
-        return Stream(call, _follow_feed(overview, feed, content, media), stack.pop_all(), require_everything, media)
+        return PartStream(
+            call, _follow_feed(overview, feed, content, media), stack.pop_all(), require_everything, media
+        )
 
 
 async def _follow_feed(overview: Overview, feed: Feed, content: bytes, media: str) -> AsyncIterator[bytes]:

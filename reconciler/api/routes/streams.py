@@ -20,7 +20,7 @@ CHECK_SECONDS = 5.0
 """Seconds between two checks of the credential of a client that follows."""
 
 
-class Stream(Response):
+class PartStream(Response):
     """Sends ``parts`` until they or the client end; then ``resources`` are closed.
 
     ``check`` raises Problem once the caller has lost the permission to follow. Without it, the answer has SECONDS.

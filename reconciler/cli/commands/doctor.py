@@ -14,7 +14,7 @@ from reconciler.cli.output.printing import is_colour_terminal
 from reconciler.render.layout import paint_text
 
 if TYPE_CHECKING:
-    from reconciler.checks import Check, Verdict
+    from reconciler.checks import Check, CheckVerdict
 
 _COLOURS = {"ok": "green", "warning": "yellow", "problem": "red"}
 
@@ -27,7 +27,7 @@ def command(settings_file: Path, form: str) -> int:
 
     Changes nothing. Exits with 1 if there is a problem, but not for warnings. Run it as root or as the daemon's user.
     """
-    from reconciler.checks import Verdict
+    from reconciler.checks import CheckVerdict
     from reconciler.cli.output.printing import echo_json
 
     checks = []
@@ -36,12 +36,14 @@ def command(settings_file: Path, form: str) -> int:
         checks.append(check)
         if form == "text":
             click.echo(_check_line(check, on))
-    counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in Verdict}
+    counts = {verdict: sum(check.verdict is verdict for check in checks) for verdict in CheckVerdict}
     if form == "json":
-        echo_json({"problems": counts[Verdict.PROBLEM], "warnings": counts[Verdict.WARNING], "checks": checks})
+        echo_json(
+            {"problems": counts[CheckVerdict.PROBLEM], "warnings": counts[CheckVerdict.WARNING], "checks": checks}
+        )
     else:
-        click.echo(", ".join(_format_count(counts[verdict], verdict) for verdict in Verdict))
-    return int(counts[Verdict.PROBLEM] > 0)
+        click.echo(", ".join(_format_count(counts[verdict], verdict) for verdict in CheckVerdict))
+    return int(counts[CheckVerdict.PROBLEM] > 0)
 
 
 def _run_checks(settings_file: Path) -> Iterator[Check]:
@@ -80,7 +82,7 @@ def _run_checks(settings_file: Path) -> Iterator[Check]:
     yield from check_audit(settings, clock)
 
 
-def _format_count(count: int, verdict: Verdict) -> str:
+def _format_count(count: int, verdict: CheckVerdict) -> str:
     return f"{count} {verdict}{'' if verdict == 'ok' or count == 1 else 's'}"
 
 

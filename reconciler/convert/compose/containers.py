@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from reconciler.convert.compose.nodes import CONTROL
-from reconciler.convert.compose.ports import Port
+from reconciler.convert.compose.ports import ComposePort
 from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.compose.stored_files import StoredFiles
 from reconciler.convert.compose.values import Field
@@ -105,7 +105,7 @@ def _get_field(part: Field, steps: Sequence[str]) -> Field:
 
 
 def convert_variables(
-    service: Field, files: StoredFiles, environ: Mapping[str, str], ports: Sequence[Port], own: Mapping[str, str]
+    service: Field, files: StoredFiles, environ: Mapping[str, str], ports: Sequence[ComposePort], own: Mapping[str, str]
 ) -> tuple[list[Body], set[str]]:
     """``env``, and the secrets that it refers to: env files in their order, then `environment`, which wins.
 
@@ -145,7 +145,7 @@ def _is_allowed(part: Field, name: str) -> bool:
     return False
 
 
-def _is_writable(part: Field, name: str, value: str, ports: Sequence[Port]) -> bool:
+def _is_writable(part: Field, name: str, value: str, ports: Sequence[ComposePort]) -> bool:
     if CONTROL.search(value) or len(value) > _LONGEST:
         part.add_note(
             "convert-left-out",

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from reconciler.convert.compose.fields import note_unused_fields
-from reconciler.convert.compose.nodes import Origin
+from reconciler.convert.compose.nodes import NodeOrigin
 from reconciler.convert.compose.project import Project
 from reconciler.convert.compose.values import Field
-from reconciler.convert.compose.workloads import Services
-from reconciler.convert.drafts import Converted, Draft, Place, in_order
+from reconciler.convert.compose.workloads import ComposeServices
+from reconciler.convert.drafts import Converted, Draft, DraftPlace, in_order
 from reconciler.convert.names import make_valid_name
 from reconciler.convert.notes import ConversionNote, is_faulty
 from reconciler.convert.tracked_value import ResourceNotes
@@ -32,7 +32,7 @@ def convert_project(project: Project, gvc: str = "", locations: Sequence[str] = 
     root = Field(sheet, (), project.value)
     name = gvc or make_valid_name(root["name"].text() or _DEFAULT_GVC)
     root["include"].ignored()
-    services = Services(root, project, name)
+    services = ComposeServices(root, project, name)
     services.convert()
     services.files.note_unused()
     services.volumes.note_unused()
@@ -65,13 +65,13 @@ def convert_project(project: Project, gvc: str = "", locations: Sequence[str] = 
     return Converted(ordered, [*project.notes, *placed])
 
 
-def _find_place(draft: Draft, origins: Mapping[Pointer, Origin]) -> Place:
+def _find_place(draft: Draft, origins: Mapping[Pointer, NodeOrigin]) -> DraftPlace:
     """Where that is written which ``draft`` is made of; the beginning of the project where it is unknown."""
     at = draft.place.at if draft.place else ()
     while at not in origins:
         at = at[:-1]
     path, position, own, _ = origins[at]
-    return Place(path, position, own)
+    return DraftPlace(path, position, own)
 
 
 def _adapt_wording(note: ConversionNote, wording: Mapping[str, str]) -> ConversionNote:
@@ -87,7 +87,7 @@ def _rank_draft(draft: Draft, order: Mapping[str, int]) -> tuple[int, int]:
     return TABLE[draft.kind].rank, order[draft.name] if draft.kind is Kind.WORKLOAD else -1
 
 
-def _relocate_note(note: ConversionNote, origins: Mapping[Pointer, Origin]) -> ConversionNote:
+def _relocate_note(note: ConversionNote, origins: Mapping[Pointer, NodeOrigin]) -> ConversionNote:
     """``note`` about the merged document at the place where the value is written."""
     at = note.at
     while at not in origins:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from reconciler.convert.compose.nodes import Node, Origin, get_plain_value
+from reconciler.convert.compose.nodes import Node, NodeOrigin, get_plain_value
 from reconciler.convert.compose.reading import OVERRIDE, RESET
 from reconciler.model.finding import Pointer
 
 SECTIONS = ("services", "volumes", "networks", "secrets", "configs")
 """The mappings of resources in a document."""
-_NOTHING = Node({}, Origin("", 0, (), ""))
+_NOTHING = Node({}, NodeOrigin("", 0, (), ""))
 _REPLACED = frozenset({("command",), ("entrypoint",), ("healthcheck", "test")})
 """Lists of a service of which the later one counts alone."""
 

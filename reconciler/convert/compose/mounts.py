@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from reconciler.convert.compose.stored_files import StoredFile, StoredFiles
 from reconciler.convert.compose.values import Field
-from reconciler.convert.drafts import Body, Draft, Place
-from reconciler.convert.mounts import Mount, MountPaths
+from reconciler.convert.drafts import Body, Draft, DraftPlace
+from reconciler.convert.mounts import ConvertedMount, MountPaths
 from reconciler.convert.names import Names, make_valid_name
 from reconciler.convert.quantities import convert_to_gigabytes
 from reconciler.model.finding import Pointer
@@ -22,10 +22,10 @@ _LEAST_CAPACITY, _MOST_CAPACITY = 10, 16384
 _SECRETS_AT = "/run/secrets"
 
 
-class Mounted(NamedTuple):
+class ServiceMounts(NamedTuple):
     """The mounts of a service, and the secrets that they read."""
 
-    mounts: list[Mount]
+    mounts: list[ConvertedMount]
     secrets: set[str]
 
 
@@ -33,11 +33,11 @@ class _Wanted(NamedTuple):
     """A mount at the value that asks for it; ``secret`` is "" if it reads none."""
 
     part: Field
-    mount: Mount
+    mount: ConvertedMount
     secret: str = ""
 
 
-class Volumes:
+class ComposeVolumes:
     """The volume sets of a project, each with the one service that uses it."""
 
     def __init__(self, root: Field, gvc: str, names: Names, files: StoredFiles) -> None:
@@ -50,16 +50,18 @@ class Volumes:
         self._sets: dict[str | tuple[str, str], str] = {}
         self._users: dict[str, str] = {}
 
-    def mounts(self, name: str, service: Field, *, is_job: bool, stored: Mapping[str, str], scope: str = "") -> Mounted:
+    def mounts(
+        self, name: str, service: Field, *, is_job: bool, stored: Mapping[str, str], scope: str = ""
+    ) -> ServiceMounts:
         """The mounts of the service ``name`` that the platform supports, with notes on the others.
 
         ``stored``: path → the secret that is the file there. Names of scratch volumes begin with ``scope``: those of
         two containers of a workload are two directories.
         """
-        mounted, paths = Mounted([], set()), MountPaths()
+        mounted, paths = ServiceMounts([], set()), MountPaths()
         requests = [*self._listed(name, service, is_job=is_job), *self._in_memory(service), *self._stored(service)]
         requests = [_scope_scratch_volume(request, scope) for request in requests] if scope else requests
-        requests += [_Wanted(service, Mount(f"{SECRET_URI}{text}", at), text) for at, text in stored.items()]
+        requests += [_Wanted(service, ConvertedMount(f"{SECRET_URI}{text}", at), text) for at, text in stored.items()]
         for part, mount, secret in requests:
             if trouble := paths.refusal(mount.path):
                 part.add_note("convert-mount", f"the path {_without_uri(trouble)}; the mount is left out")
@@ -87,7 +89,7 @@ class Volumes:
             elif kind == "bind":
                 yield from self._bound(part, path)
             elif kind == "tmpfs" or (kind == "volume" and not part["source"]):
-                yield _Wanted(part, Mount(f"{SCRATCH_URI}{make_valid_name(path)}", path))
+                yield _Wanted(part, ConvertedMount(f"{SCRATCH_URI}{make_valid_name(path)}", path))
             elif kind == "volume":
                 yield from self._volume(name, service, part, path, is_job=is_job)
             else:
@@ -101,7 +103,7 @@ class Volumes:
         if stored is None:
             part.ignored()
         elif _can_mount_file(part, stored, path):
-            yield _Wanted(part, Mount(stored.uri, path), stored.secret)
+            yield _Wanted(part, ConvertedMount(stored.uri, path), stored.secret)
 
     def _volume(self, name: str, service: Field, part: Field, path: str, *, is_job: bool) -> Iterator[_Wanted]:
         source = part["source"]
@@ -124,7 +126,7 @@ class Volumes:
         else:
             if part["read_only"].flag():
                 part["read_only"].add_note("convert-changed", "the volume is writable here")
-            yield _Wanted(part, Mount(f"{VOLUMESET_URI}{self._of(name, service, source)}", path))
+            yield _Wanted(part, ConvertedMount(f"{VOLUMESET_URI}{self._of(name, service, source)}", path))
 
     def _of(self, name: str, service: Field, source: Field) -> str:
         """The volume set for the volume that ``source`` names; a new one where another service has that already."""
@@ -167,7 +169,7 @@ class Volumes:
         return text
 
     def _add_draft(self, name: str, body: Body, at: Pointer) -> None:
-        self._by_name[name] = Draft(Kind.VOLUMESET, self._gvc, name, body, Place("", 0, at))
+        self._by_name[name] = Draft(Kind.VOLUMESET, self._gvc, name, body, DraftPlace("", 0, at))
         self.drafts.append(self._by_name[name])
 
     def _in_memory(self, service: Field) -> Iterator[_Wanted]:
@@ -180,7 +182,7 @@ class Volumes:
                     "the directory counts as ephemeral storage",
                 )
             if path.startswith("/"):
-                yield _Wanted(part, Mount(f"{SCRATCH_URI}{make_valid_name(path)}", f"/{path.strip('/')}"))
+                yield _Wanted(part, ConvertedMount(f"{SCRATCH_URI}{make_valid_name(path)}", f"/{path.strip('/')}"))
             else:
                 part.add_note("convert-malformed", "an entry of `tmpfs` is not an absolute path")
 
@@ -193,7 +195,7 @@ class Volumes:
                 if stored is None:
                     part.ignored()
                 elif _can_mount_file(part, stored, path):
-                    yield _Wanted(part, Mount(stored.uri, path), stored.secret)
+                    yield _Wanted(part, ConvertedMount(stored.uri, path), stored.secret)
 
 
 def _scope_scratch_volume(request: _Wanted, scope: str) -> _Wanted:
@@ -201,7 +203,7 @@ def _scope_scratch_volume(request: _Wanted, scope: str) -> _Wanted:
     uri, path = request.mount
     is_scratch = uri.startswith(SCRATCH_URI)
     return (
-        request._replace(mount=Mount(f"{SCRATCH_URI}{make_valid_name(f'{scope}{path}')}", path))
+        request._replace(mount=ConvertedMount(f"{SCRATCH_URI}{make_valid_name(f'{scope}{path}')}", path))
         if is_scratch
         else request
     )

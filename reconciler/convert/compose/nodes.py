@@ -16,7 +16,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 """Characters that a manifest cannot hold, even escaped."""
 
 
-class Origin(NamedTuple):
+class NodeOrigin(NamedTuple):
     """A place in the document at ``position`` of a file; relative paths there begin at the directory ``base``."""
 
     path: str
@@ -37,7 +37,7 @@ class Node(NamedTuple):
     """A value: a scalar, a mapping of text to nodes, or a list of nodes. ``directive`` is its tag of compose."""
 
     value: Any
-    origin: Origin
+    origin: NodeOrigin
     directive: str = ""
 
     @property
@@ -62,7 +62,7 @@ class Interpolation:
 
     def nodes(self, document: ComposeDocument, base: str) -> Node:
         """``document`` as nodes, with variables replaced; a text that is written wrongly becomes empty, with a note."""
-        return self._node(document.value, Origin(document.path, document.position, (), base), document.directives)
+        return self._node(document.value, NodeOrigin(document.path, document.position, (), base), document.directives)
 
     def with_environ(self, environ: Mapping[str, str]) -> Interpolation:
         """The same with other variables."""
@@ -70,7 +70,7 @@ class Interpolation:
         other._unset = self._unset
         return other
 
-    def _node(self, value: Any, origin: Origin, directives: Mapping[Pointer, str]) -> Node:
+    def _node(self, value: Any, origin: NodeOrigin, directives: Mapping[Pointer, str]) -> Node:
         if not self.budget.allows(1, 0, origin.noted(self.notes)):
             value = None
         elif isinstance(value, dict):
@@ -87,7 +87,7 @@ class Interpolation:
             value = self._text(value, origin)
         return Node(value, origin, directives.get(origin.at, ""))
 
-    def _text(self, text: str, origin: Origin) -> str:
+    def _text(self, text: str, origin: NodeOrigin) -> str:
         try:
             interpolated = interpolate_text(text, self.environ)
         except InterpolationError as error:
@@ -117,11 +117,11 @@ class Verbatim(Interpolation):
     def __init__(self, notes: list[ConversionNote], budget: Budget) -> None:
         super().__init__({}, notes, budget)
 
-    def _text(self, text: str, origin: Origin) -> str:
+    def _text(self, text: str, origin: NodeOrigin) -> str:
         return text if self.budget.allows(0, len(text), origin.noted(self.notes)) else ""
 
 
-def make_node(value: Any, origin: Origin) -> Node:
+def make_node(value: Any, origin: NodeOrigin) -> Node:
     """``value`` as nodes, all of ``origin``; nodes in it stay as they are."""
     if isinstance(value, Node):
         return value
@@ -152,9 +152,9 @@ def size_of(node: Node) -> tuple[int, int]:
     return values, characters
 
 
-def collect_origins(node: Node) -> dict[Pointer, Origin]:
+def collect_origins(node: Node) -> dict[Pointer, NodeOrigin]:
     """The origin of each value of ``node``, by its path in the merged document."""
-    by_pointer: dict[Pointer, Origin] = {}
+    by_pointer: dict[Pointer, NodeOrigin] = {}
     waiting: list[tuple[Pointer, Node]] = [((), node)]
     while waiting:
         at, child = waiting.pop()

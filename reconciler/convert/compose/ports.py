@@ -27,7 +27,7 @@ _USUAL = {
 """Name of an image → the port that it serves. A compose file need not name it: its networks have all ports."""
 
 
-class Port(NamedTuple):
+class ComposePort(NamedTuple):
     """A port of a container, and whether it is open to all addresses."""
 
     number: int
@@ -74,7 +74,7 @@ class _Wanted(NamedTuple):
     protocol: str = ""
 
 
-def ports_of(name: str, service: Field, addresses: Addresses) -> list[Port]:
+def ports_of(name: str, service: Field, addresses: Addresses) -> list[ComposePort]:
     """The ports of the service ``name``, with notes on those that it cannot have. The endpoint leads to the first."""
     requests: dict[int, _Wanted] = {}
     for request in (*_list_published_ports(service), *_list_exposed_ports(service)):
@@ -98,12 +98,12 @@ def ports_of(name: str, service: Field, addresses: Addresses) -> list[Port]:
     return ports
 
 
-def _make_port(request: _Wanted, protocol: str) -> Port:
+def _make_port(request: _Wanted, protocol: str) -> ComposePort:
     is_local = request.published is None or request.published.startswith(_LOOPBACK)
-    return Port(request.number, protocol, is_open=not is_local and protocol != "tcp")
+    return ComposePort(request.number, protocol, is_open=not is_local and protocol != "tcp")
 
 
-def _note_published(ports: Sequence[Port], requests: Mapping[int, _Wanted]) -> None:
+def _note_published(ports: Sequence[ComposePort], requests: Mapping[int, _Wanted]) -> None:
     """Note what takes the place of each port of the machine."""
     for index, port in enumerate(ports):
         part, _, address, _ = requests[port.number]

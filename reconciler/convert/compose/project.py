@@ -11,7 +11,7 @@ from reconciler.convert.budget import Budget
 from reconciler.convert.compose.dotenv import EnvFileError, parse_env_file
 from reconciler.convert.compose.long_forms import long_form
 from reconciler.convert.compose.merging import SECTIONS, declared_twice, merge_nodes, without_directives
-from reconciler.convert.compose.nodes import Interpolation, Node, Origin, collect_origins, get_plain_value, size_of
+from reconciler.convert.compose.nodes import Interpolation, Node, NodeOrigin, collect_origins, get_plain_value, size_of
 from reconciler.convert.compose.reading import ComposeDocument, read_compose
 from reconciler.convert.notes import ConversionNote
 from reconciler.errors import OutsideFileError, UnreadableFileError
@@ -67,7 +67,7 @@ class Project(NamedTuple):
 
     name: str
     value: dict[str, Any]
-    origins: dict[Pointer, Origin]
+    origins: dict[Pointer, NodeOrigin]
     inactive: frozenset[str]
     environ: Mapping[str, str]
     read_file: FileReader
@@ -165,7 +165,7 @@ class _Loader:
     def files(self, paths: Sequence[str], base: str, variables: Interpolation) -> Node:
         """The files ``paths`` merged, with what they include. Raises UnreadableFileError."""
         documents = [document for path in paths for document in self._documents(path, base, variables)]
-        empty = Node({}, Origin(paths[0], 0, (), base))
+        empty = Node({}, NodeOrigin(paths[0], 0, (), base))
         node = reduce(merge_nodes, documents, empty)
         for entry in node.fields.get("include", empty).items:
             node = self._with_included(node, entry, variables)
@@ -186,7 +186,7 @@ class _Loader:
             self.faults |= dict.fromkeys(faults)
         documents = self._parsed[path]
         if len(documents) > MOST_DOCUMENTS:
-            origin = Origin(path, documents[MOST_DOCUMENTS].position, (), base)
+            origin = NodeOrigin(path, documents[MOST_DOCUMENTS].position, (), base)
             self.notes.append(
                 origin.note("convert-malformed", f"a compose file has at most {MOST_DOCUMENTS} documents")
             )

@@ -7,14 +7,14 @@ from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from reconciler.convert.compose import containers
-from reconciler.convert.compose.mounts import Volumes
-from reconciler.convert.compose.ports import Addresses, Port, has_port, ports_of
+from reconciler.convert.compose.mounts import ComposeVolumes
+from reconciler.convert.compose.ports import Addresses, ComposePort, has_port, ports_of
 from reconciler.convert.compose.project import Addition, Project
 from reconciler.convert.compose.stored_files import StoredFiles
 from reconciler.convert.compose.values import Field
-from reconciler.convert.drafts import Body, Draft, Place, without_empty
+from reconciler.convert.drafts import Body, Draft, DraftPlace, without_empty
 from reconciler.convert.identities import identity_for
-from reconciler.convert.mounts import Mount, is_volumeset
+from reconciler.convert.mounts import ConvertedMount, is_volumeset
 from reconciler.convert.names import Names, container_name
 from reconciler.model.key import Kind
 
@@ -32,12 +32,12 @@ class _Container(NamedTuple):
     """A container of a workload, its ports and mounts, and the secrets that it reads."""
 
     body: Body
-    ports: list[Port]
-    mounts: list[Mount]
+    ports: list[ComposePort]
+    mounts: list[ConvertedMount]
     secrets: set[str]
 
 
-class Services:
+class ComposeServices:
     """The services of a project as workloads of one GVC."""
 
     def __init__(self, root: Field, project: Project, gvc: str) -> None:
@@ -51,7 +51,7 @@ class Services:
         self._parts = {name: part for name, part in every.items() if name not in self._provided}
         self._addresses = Addresses({name: part.value for name, part in self._parts.items()})
         self.files = StoredFiles(root, project, self._names)
-        self.volumes = Volumes(root, gvc, self._names, self.files)
+        self.volumes = ComposeVolumes(root, gvc, self._names, self.files)
         awaited = {name for name, condition in self._needed() if condition == _COMPLETED}
         self._once = {*self._one_shots()} - awaited
         self._jobs = {name for name, part in self._parts.items() if _is_job(part)} | awaited | self._once
@@ -107,7 +107,7 @@ class Services:
         addition = self._project.additions.get(name, Addition())
         body: Body = {"kind": "workload", "name": workload, "description": addition.description, "gvc": self._gvc,
                       "tags": self._tags(members), "spec": without_empty(spec)}  # fmt: skip
-        self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body), Place("", 0, part.at)))
+        self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body), DraftPlace("", 0, part.at)))
 
     def _container(self, workload: str, name: str, scope: str, *, is_job: bool) -> _Container:
         part, addition = self._parts[name], self._project.additions.get(name, Addition())
@@ -142,7 +142,7 @@ class Services:
         for name, own_routes in routes.items():
             spec = {"ports": [{"number": 443, "protocol": "http2", "routes": own_routes}]}
             yield Draft(
-                Kind.DOMAIN, "", name, {"kind": "domain", "name": name, "spec": spec}, Place("", 0, first[name])
+                Kind.DOMAIN, "", name, {"kind": "domain", "name": name, "spec": spec}, DraftPlace("", 0, first[name])
             )
 
     def _job(self, name: str, part: Field) -> Body:
@@ -308,7 +308,7 @@ def _build_rollout_options(deploy: Field) -> Body:
     return {"maxUnavailableReplicas": surge, "maxSurgeReplicas": 0}
 
 
-def _build_firewall(ports: list[Port], *, is_stateful: bool) -> Body:
+def _build_firewall(ports: list[ComposePort], *, is_stateful: bool) -> Body:
     """Open to the GVC for any port, to the world for a published one (docs/platform/workload.md#firewall)."""
     if not ports:
         return {}

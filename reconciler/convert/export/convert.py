@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.convert.drafts import Body, Draft, Place, in_order
+from reconciler.convert.drafts import Body, Draft, DraftPlace, in_order
 from reconciler.convert.export.cleaner import ExportCleaner
-from reconciler.convert.kubernetes.bundle import Source
+from reconciler.convert.kubernetes.bundle import SourceDocument
 from reconciler.convert.notes import ConversionNote
 from reconciler.manifests.document import SERVER_OWNED
 from reconciler.manifests.normalize import ManifestContext
@@ -35,7 +35,7 @@ class Imported(msgspec.Struct, frozen=True):
 class _Exported(NamedTuple):
     """One exported resource, and its place."""
 
-    source: Source
+    source: SourceDocument
     at: Pointer
     value: Any
 
@@ -59,7 +59,9 @@ class _Homes:
         return self._otherwise
 
 
-def normalise_resources(sources: Iterable[Source], org: str = "", scheme: str = "platform", gvc: str = "") -> Imported:
+def normalise_resources(
+    sources: Iterable[SourceDocument], org: str = "", scheme: str = "platform", gvc: str = ""
+) -> Imported:
     """Manifests for the exported resources in ``sources`` (docs/platform/fields.md#manifests).
 
     Links into ``org`` become relative; without ``org``, a resource's link to itself provides it. ``scheme`` is the
@@ -171,7 +173,7 @@ class _Importing:
         if not tags:
             whole.pop("tags", None)
         body = {field: whole[field] for field in (*_HEAD, *tidy) if field in whole}
-        return Draft(kind, gvc, name, body, Place(exported.source.path, exported.source.position, exported.at))
+        return Draft(kind, gvc, name, body, DraftPlace(exported.source.path, exported.source.position, exported.at))
 
     def _tags(self, exported: _Exported) -> Body:
         tags = exported.value.get("tags")
@@ -187,7 +189,7 @@ class _Importing:
                 converted[ours] = text
         return converted
 
-    def _add_note(self, rule: str, source: Source, at: Pointer, message: str, suggestion: str = "") -> None:
+    def _add_note(self, rule: str, source: SourceDocument, at: Pointer, message: str, suggestion: str = "") -> None:
         self.remarks.append(ConversionNote(rule, source.path, source.position, at, message, suggestion, on_key=True))
 
 

@@ -13,7 +13,7 @@ from reconciler.convert.compose.dotenv import EnvFileError, names_in_env_file
 from reconciler.convert.compose.long_forms import long_form
 from reconciler.convert.compose.nodes import (
     Node,
-    Origin,
+    NodeOrigin,
     Verbatim,
     collect_origins,
     get_plain_value,
@@ -427,14 +427,14 @@ class _Deployment:
     def _items(self, name: str) -> list[Node]:
         return _get_items(self._root, name)
 
-    def _origin(self, name: str) -> Origin:
+    def _origin(self, name: str) -> NodeOrigin:
         return self._root.fields.get(name, self._root).origin
 
     def _note(self, node: Node, rule: str, message: str, suggestion: str = "") -> None:
         self._notes.append(node.origin.note(rule, message, suggestion))
 
 
-def _origin_of(proxies: Sequence[Node], root: Node) -> Origin:
+def _origin_of(proxies: Sequence[Node], root: Node) -> NodeOrigin:
     """The place of a port that no file names: the proxy, else the root."""
     return proxies[-1].origin if proxies else root.origin
 

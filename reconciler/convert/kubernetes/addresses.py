@@ -23,20 +23,20 @@ _DEFAULTS = {"http": 80, "https": 443}
 """Default ports by URL scheme."""
 
 
-class Address(NamedTuple):
+class ServiceAddress(NamedTuple):
     """The internal name of a workload, and its port for each port of the Service."""
 
     host: str
     ports: Mapping[int, int]
 
 
-Addresses = Mapping[tuple[str, str], Address]
+Addresses = Mapping[tuple[str, str], ServiceAddress]
 """(namespace, name) of a Service → address of its workload."""
 
 
 def note_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
     """Note, on every Service and every text that names one, the name and port here."""
-    addresses: dict[tuple[str, str], Address] = {}
+    addresses: dict[tuple[str, str], ServiceAddress] = {}
     for one in deployed:
         for service in one.services:
             if (service.namespace, service.name) not in addresses:
@@ -53,14 +53,14 @@ def note_addresses(bundle: Bundle, deployed: Iterable[Deployed]) -> None:
                 part.add_note("convert-service-name", f"{', '.join(mentions)} here")
 
 
-def _build_address(service: Item, deployed: Deployed) -> Address:
+def _build_address(service: Item, deployed: Deployed) -> ServiceAddress:
     """The address behind ``service``, without ports that the workload does not have."""
     behind: dict[int | str, int] = {}
     for container_port in deployed.ports:
         behind.setdefault(container_port.number, container_port.number)
         behind.setdefault(container_port.name, container_port.number)
     ports = {port.number: behind[port.target] for port in ports_of(service) if port.target in behind}
-    return Address(f"{deployed.name}.{deployed.gvc}.platform.local", ports)
+    return ServiceAddress(f"{deployed.name}.{deployed.gvc}.platform.local", ports)
 
 
 def _list_texts(item: Item) -> Iterator[TrackedValue]:

@@ -41,7 +41,7 @@ _LISTED = frozenset({"List", *(f"{kind}List" for kind in GROUPS)})
 _UNSCOPED = frozenset({"PersistentVolume", "StorageClass"})
 
 
-class Source(NamedTuple):
+class SourceDocument(NamedTuple):
     """One document of a file."""
 
     path: str
@@ -75,7 +75,7 @@ class Item(msgspec.Struct, frozen=True):
 class Bundle:
     """All resources that are converted together, in the order of their documents."""
 
-    def __init__(self, sources: Iterable[Source]) -> None:
+    def __init__(self, sources: Iterable[SourceDocument]) -> None:
         self.sheets: list[ResourceNotes] = []
         self.items: list[Item] = []
         self._found: dict[tuple[str, str, str], Item] = {}
@@ -96,7 +96,7 @@ class Bundle:
         """Reduce the lists of kinds to ``items``; ``find`` still finds all."""
         self.items = items
 
-    def _add(self, source: Source, at: Pointer, value: Any) -> None:
+    def _add(self, source: SourceDocument, at: Pointer, value: Any) -> None:
         sheet = ResourceNotes(source.path, source.position)
         self.sheets.append(sheet)
         root = TrackedValue(sheet, at, value)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from reconciler.convert.drafts import Body, without_empty
 from reconciler.convert.kubernetes.env import Readings, convert_variables
 from reconciler.convert.kubernetes.mounts import Volumes
-from reconciler.convert.kubernetes.ports import Port, Ports, names_of
+from reconciler.convert.kubernetes.ports import ContainerPort, Ports, names_of
 from reconciler.convert.kubernetes.probes import convert_lifecycle, convert_probe
-from reconciler.convert.mounts import Mount
+from reconciler.convert.mounts import ConvertedMount
 from reconciler.convert.names import container_name
 from reconciler.convert.quantities import format_cpu, format_memory, parse_quantity
 from reconciler.convert.tracked_value import TrackedValue
@@ -26,15 +26,15 @@ class Pod(NamedTuple):
     metrics: Body
 
 
-class Container(NamedTuple):
+class ConvertedContainer(NamedTuple):
     """A container in the format of the platform, with its ports and mounts as values."""
 
     body: Body
-    ports: list[Port]
-    mounts: list[Mount]
+    ports: list[ContainerPort]
+    mounts: list[ConvertedMount]
 
 
-def convert_container(part: TrackedValue, pod: Pod, taken: set[str]) -> Container:
+def convert_container(part: TrackedValue, pod: Pod, taken: set[str]) -> ConvertedContainer:
     """Convert the container ``part``; add its name to ``taken``, the names of the former ones."""
     command = [tracked_value.text() for tracked_value in part["command"].items()]
     ports = pod.ports.of(part) if pod.ports else []
@@ -56,7 +56,7 @@ def convert_container(part: TrackedValue, pod: Pod, taken: set[str]) -> Containe
         body["readinessProbe"] = convert_probe(part["readinessProbe"], names)
         body["livenessProbe"] = convert_probe(part["livenessProbe"], names)
     body["lifecycle"] = convert_lifecycle(part["lifecycle"])
-    return Container(without_empty(body), ports, mounts)
+    return ConvertedContainer(without_empty(body), ports, mounts)
 
 
 def _choose_name(part: TrackedValue, taken: set[str]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from reconciler.convert.budget import Budget
 from reconciler.convert.drafts import Converted, in_order
 from reconciler.convert.kubernetes.addresses import note_addresses
-from reconciler.convert.kubernetes.bundle import GROUPS, WORKLOADS, Bundle, Item, Source
+from reconciler.convert.kubernetes.bundle import GROUPS, WORKLOADS, Bundle, Item, SourceDocument
 from reconciler.convert.kubernetes.ingress import Domains
 from reconciler.convert.kubernetes.unused_fields import carried_labels, note_unused_fields
 from reconciler.convert.kubernetes.workloads import ConversionContext, Deployed, convert_workload
@@ -42,7 +42,7 @@ _ONLY_INFORM = ("PersistentVolume", "StorageClass")
 
 
 def convert_kubernetes_resources(
-    sources: Iterable[Source], gvc: str = "", protocol: str = "", budget: Budget | None = None
+    sources: Iterable[SourceDocument], gvc: str = "", protocol: str = "", budget: Budget | None = None
 ) -> Converted:
     """Manifests for the Kubernetes resources in ``sources``, all in the GVC ``gvc`` or each in that of its namespace.
 

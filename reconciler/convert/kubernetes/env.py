@@ -59,7 +59,7 @@ class Readings:
         return f"{SECRET_URI}{secret.name}.{name}"
 
 
-class Variable(NamedTuple):
+class ConvertedVariable(NamedTuple):
     """A variable with its source value."""
 
     part: TrackedValue
@@ -69,7 +69,7 @@ class Variable(NamedTuple):
 
 def convert_variables(container: TrackedValue, readings: Readings) -> list[dict[str, str]]:
     """``env`` and ``envFrom`` in the platform's format; ``env`` overrides ``envFrom``, and later ones earlier ones."""
-    by_name: dict[str, Variable] = {}
+    by_name: dict[str, ConvertedVariable] = {}
     for variable in (*_list_imported_variables(container, readings), *_list_own_variables(container, readings)):
         name = variable.name
         if name in RESERVED_VARIABLES or name.startswith(VARIABLE_PREFIX) or not _NAME.fullmatch(name):
@@ -79,17 +79,17 @@ def convert_variables(container: TrackedValue, readings: Readings) -> list[dict[
     return [{"name": variable.name, "value": variable.value} for variable in by_name.values()]
 
 
-def _list_own_variables(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
+def _list_own_variables(container: TrackedValue, readings: Readings) -> Iterator[ConvertedVariable]:
     for part in container["env"].items():
         name, source = part["name"].required(), part["valueFrom"]
         if not source:
-            yield Variable(part, name, part["value"].text())
+            yield ConvertedVariable(part, name, part["value"].text())
             continue
         value = next(
             filter(None, (_taken_from(form, tracked_value, readings) for form, tracked_value in source.fields())), ""
         )
         if value:
-            yield Variable(part, name, value)
+            yield ConvertedVariable(part, name, value)
 
 
 def _taken_from(form: str, source: TrackedValue, readings: Readings) -> str:
@@ -114,7 +114,7 @@ def _taken_from(form: str, source: TrackedValue, readings: Readings) -> str:
     return ""
 
 
-def _list_imported_variables(container: TrackedValue, readings: Readings) -> Iterator[Variable]:
+def _list_imported_variables(container: TrackedValue, readings: Readings) -> Iterator[ConvertedVariable]:
     for part in container["envFrom"].items():
         prefix = part["prefix"].text()
         for form, source in part.fields():
@@ -127,7 +127,7 @@ def _list_imported_variables(container: TrackedValue, readings: Readings) -> Ite
             yield from _all_of(form, source, prefix, readings)
 
 
-def _all_of(form: str, source: TrackedValue, prefix: str, readings: Readings) -> Iterator[Variable]:
+def _all_of(form: str, source: TrackedValue, prefix: str, readings: Readings) -> Iterator[ConvertedVariable]:
     secret = readings.secret(_SOURCES[form], source["name"], source["optional"])
     if secret is None:
         return
@@ -138,4 +138,4 @@ def _all_of(form: str, source: TrackedValue, prefix: str, readings: Readings) ->
             f"write them one by one: {SECRET_URI}{secret.name}.KEY",
         )
     for key in readings.keys(secret, source):
-        yield Variable(source, f"{prefix}{key}", f"{SECRET_URI}{secret.name}.{key}")
+        yield ConvertedVariable(source, f"{prefix}{key}", f"{SECRET_URI}{secret.name}.{key}")

@@ -10,7 +10,7 @@ import msgspec
 from reconciler.convert.drafts import Body, Draft, make_draft, without_empty
 from reconciler.convert.kubernetes.bundle import Bundle, Item
 from reconciler.convert.kubernetes.secrets import Secrets
-from reconciler.convert.kubernetes.services import Backend, backend_of, ports_of
+from reconciler.convert.kubernetes.services import IngressBackend, backend_of, ports_of
 from reconciler.convert.kubernetes.workloads import Deployed
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.key import Kind
@@ -89,7 +89,7 @@ class Domains:
     def _route(self, item: Item, path: TrackedValue) -> tuple[Deployed, Body] | None:
         return self._to(item, backend_of(path["backend"]), _convert_path_match(item, path), path)
 
-    def _to(self, item: Item, backend: Backend, match: Body, path: TrackedValue) -> tuple[Deployed, Body] | None:
+    def _to(self, item: Item, backend: IngressBackend, match: Body, path: TrackedValue) -> tuple[Deployed, Body] | None:
         """The route to ``backend``, and its workload; None, with a note, where there is no workload."""
         if not backend.name:
             backend.part.ignored()
@@ -128,7 +128,7 @@ class Domains:
                 "convert-left-out", f"{name} already has a route for {path[1]}; the second one is left out"
             )
 
-    def _port(self, service: Item, backend: Backend, deployed: Deployed) -> int:
+    def _port(self, service: Item, backend: IngressBackend, deployed: Deployed) -> int:
         """The port of the container behind a port of ``service``; 0 where it is unknown."""
         key = (service.namespace, service.name)
         if key not in self._ports:

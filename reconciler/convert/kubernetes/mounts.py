@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from reconciler.convert.kubernetes.bundle import JOBS, Item
 from reconciler.convert.kubernetes.claims import Claims
 from reconciler.convert.kubernetes.env import Readings
-from reconciler.convert.mounts import Mount, MountPaths
+from reconciler.convert.mounts import ConvertedMount, MountPaths
 from reconciler.convert.names import make_valid_name
 from reconciler.convert.tracked_value import TrackedValue
 from reconciler.model.finding import Pointer
@@ -52,10 +52,10 @@ class Volumes:
                     on_key=True,
                 )
 
-    def mounts(self, container: TrackedValue) -> list[Mount]:
+    def mounts(self, container: TrackedValue) -> list[ConvertedMount]:
         """The mounts of ``container`` that the platform supports, with notes on the others."""
         entries = [(part, mount) for part in container["volumeMounts"].items() for mount in self._mounted(part)]
-        accepted: list[Mount] = []
+        accepted: list[ConvertedMount] = []
         paths = MountPaths()
         for part, mount in entries:
             if trouble := paths.refusal(mount.path):
@@ -66,7 +66,7 @@ class Volumes:
                 self._note_other_path(part["mountPath"], mount)
         return accepted
 
-    def _note_other_path(self, part: TrackedValue, mount: Mount) -> None:
+    def _note_other_path(self, part: TrackedValue, mount: ConvertedMount) -> None:
         """Note a scratch volume that was mounted at another path before: both begin empty, and share nothing."""
         if not mount.uri.startswith(SCRATCH_URI):
             return
@@ -78,7 +78,7 @@ class Volumes:
                 "mount it at one path in all containers that share it",
             )
 
-    def _mounted(self, part: TrackedValue) -> Iterator[Mount]:
+    def _mounted(self, part: TrackedValue) -> Iterator[ConvertedMount]:
         name, path = part["name"].required(), part["mountPath"].required()
         if part["mountPropagation"].text("None") != "None":
             part["mountPropagation"].add_note("convert-left-out", "mounts are not propagated")
@@ -97,7 +97,7 @@ class Volumes:
             for form in forms:
                 yield from _FORMS[form](self, part, volume[form], at)
 
-    def _whole(self, part: TrackedValue, uri: str, at: str) -> Iterator[Mount]:
+    def _whole(self, part: TrackedValue, uri: str, at: str) -> Iterator[ConvertedMount]:
         """A whole volume at one path."""
         if part["readOnly"].flag():
             part["readOnly"].add_note("convert-changed", "the volume is writable here")
@@ -106,9 +106,9 @@ class Volumes:
                 part[field].add_note(
                     "convert-changed", "a directory of a volume cannot be mounted; the whole volume is mounted"
                 )
-        yield Mount(uri, at)
+        yield ConvertedMount(uri, at)
 
-    def _claim(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
+    def _claim(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[ConvertedMount]:
         if source["readOnly"].flag():
             source["readOnly"].add_note("convert-changed", "the volume is writable here")
         name = source["claimName"].required()
@@ -124,18 +124,18 @@ class Volumes:
             self._claimed[name] = self._claims.mounted(self._user, source["claimName"])
         yield from self._whole(part, f"{VOLUMESET_URI}{self._claimed[name]}", at)
 
-    def _scratch(self, part: TrackedValue, _: TrackedValue, at: str) -> Iterator[Mount]:
+    def _scratch(self, part: TrackedValue, _: TrackedValue, at: str) -> Iterator[ConvertedMount]:
         yield from self._whole(part, f"{SCRATCH_URI}{make_valid_name(part['name'].text())}", at)
 
-    def _secret(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
+    def _secret(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[ConvertedMount]:
         yield from self._files("Secret", part, source["secretName"], source, at)
 
-    def _config(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
+    def _config(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[ConvertedMount]:
         yield from self._files("ConfigMap", part, source["name"], source, at)
 
     def _files(
         self, kind: str, part: TrackedValue, named: TrackedValue, source: TrackedValue, at: str
-    ) -> Iterator[Mount]:
+    ) -> Iterator[ConvertedMount]:
         """The keys of a Secret or ConfigMap as files: all in a directory, or some of them one by one."""
         _note_file_mode(source["defaultMode"])
         secret = self._readings.secret(kind, named, source["optional"])
@@ -146,12 +146,14 @@ class Volumes:
             named.add_note("convert-changed", f"a docker secret is mounted as a single file, ___{SPELLING}___.secret")
         items, sub = self._items(source), part["subPath"].text().strip("/")
         if not items:
-            yield Mount(self._readings.key(secret, part["subPath"]) if sub else f"{SECRET_URI}{secret.name}", at)
+            yield ConvertedMount(
+                self._readings.key(secret, part["subPath"]) if sub else f"{SECRET_URI}{secret.name}", at
+            )
         elif sub:
-            yield from (Mount(self._readings.key(secret, key), at) for key in items.get(sub, ()))
+            yield from (ConvertedMount(self._readings.key(secret, key), at) for key in items.get(sub, ()))
         else:
             for path, keys in items.items():
-                yield from (Mount(self._readings.key(secret, key), f"{at.rstrip('/')}/{path}") for key in keys)
+                yield from (ConvertedMount(self._readings.key(secret, key), f"{at.rstrip('/')}/{path}") for key in keys)
 
     def _items(self, source: TrackedValue) -> dict[str, list[TrackedValue]]:
         """Path → the keys of the ``items`` of a volume, read once: many mounts may choose one each."""
@@ -163,7 +165,7 @@ class Volumes:
             self._chosen[source.at] = chosen
         return self._chosen[source.at]
 
-    def _projected(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[Mount]:
+    def _projected(self, part: TrackedValue, source: TrackedValue, at: str) -> Iterator[ConvertedMount]:
         _note_file_mode(source["defaultMode"])
         part["readOnly"].flag()
         sources = source["sources"].items()
@@ -178,16 +180,16 @@ class Volumes:
                 else:
                     yield from self._files(kind, part, inner["name"], inner, at)
 
-    def _each(self, kind: str, source: TrackedValue, at: str) -> Iterator[Mount]:
+    def _each(self, kind: str, source: TrackedValue, at: str) -> Iterator[ConvertedMount]:
         """Each key as its own mount, since other files are in the same directory."""
         secret = self._readings.secret(kind, source["name"], source["optional"])
         if secret is None:
             return
         for key in self._readings.keys(secret, source):
-            yield Mount(f"{SECRET_URI}{secret.name}.{key}", f"{at.rstrip('/')}/{key}")
+            yield ConvertedMount(f"{SECRET_URI}{secret.name}.{key}", f"{at.rstrip('/')}/{key}")
 
 
-_FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[Mount]]] = {
+_FORMS: dict[str, Callable[[Volumes, TrackedValue, TrackedValue, str], Iterator[ConvertedMount]]] = {
     "persistentVolumeClaim": Volumes._claim,
     "emptyDir": Volumes._scratch,
     "secret": Volumes._secret,

@@ -13,7 +13,7 @@ from reconciler.convert.tracked_value import TrackedValue
 _BY_PROBE = {"httpGet": "http", "grpc": "grpc", "tcpSocket": "tcp"}
 
 
-class Port(NamedTuple):
+class ContainerPort(NamedTuple):
     """A port of a container: its number, its name ("" for none), and its protocol."""
 
     number: int
@@ -43,7 +43,7 @@ class Ports:
         ]
         self._taken: set[int] = set()
 
-    def of(self, container: TrackedValue) -> list[Port]:
+    def of(self, container: TrackedValue) -> list[ContainerPort]:
         """The ports of the next container."""
         granted, self._granted = self._granted, []
         declared = [*_list_declared_ports(container), *(_DeclaredPort(part, number, "") for part, number in granted)]
@@ -54,7 +54,7 @@ class Ports:
             elif is_usable(part, number):
                 self._taken.add(number)
                 protocol = self._protocol or _find_protocol(container, number, name, self._targeted)
-                ports.append(Port(number, name, protocol))
+                ports.append(ContainerPort(number, name, protocol))
         return ports
 
 

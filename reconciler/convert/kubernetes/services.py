@@ -82,7 +82,7 @@ class Services:
             ports_of(service)
 
 
-class Backend(NamedTuple):
+class IngressBackend(NamedTuple):
     """A backend of an Ingress: a Service's name, and its port by number or name."""
 
     part: TrackedValue
@@ -90,7 +90,7 @@ class Backend(NamedTuple):
     port: int | str
 
 
-def backends_of(ingress: Item) -> Iterator[Backend]:
+def backends_of(ingress: Item) -> Iterator[IngressBackend]:
     """Every backend of ``ingress``, the default one first."""
     spec = ingress.spec
     for default in (spec["defaultBackend"], spec["backend"]):
@@ -101,13 +101,13 @@ def backends_of(ingress: Item) -> Iterator[Backend]:
             yield backend_of(path["backend"])
 
 
-def backend_of(part: TrackedValue) -> Backend:
+def backend_of(part: TrackedValue) -> IngressBackend:
     """A backend in the format of networking.k8s.io/v1, or of earlier versions."""
     if part["serviceName"]:
-        return Backend(part, part["serviceName"].text(), get_port_reference(part["servicePort"]))
+        return IngressBackend(part, part["serviceName"].text(), get_port_reference(part["servicePort"]))
     service = part["service"]
     port = service["port"]
-    return Backend(part, service["name"].text(), get_port_reference(port["number"]) or port["name"].text())
+    return IngressBackend(part, service["name"].text(), get_port_reference(port["number"]) or port["name"].text())
 
 
 def ports_of(service: Item) -> list[ServicePort]:

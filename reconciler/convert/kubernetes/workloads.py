@@ -15,13 +15,13 @@ from reconciler.convert.identities import identity_for
 from reconciler.convert.kubernetes.autoscaling import Scalers
 from reconciler.convert.kubernetes.bundle import JOBS, WORKLOADS, Bundle, Item
 from reconciler.convert.kubernetes.claims import Claims
-from reconciler.convert.kubernetes.containers import Container, Pod, convert_container, cpu_share
+from reconciler.convert.kubernetes.containers import ConvertedContainer, Pod, convert_container, cpu_share
 from reconciler.convert.kubernetes.env import Readings
 from reconciler.convert.kubernetes.identity import PullSecrets, cloud_access
 from reconciler.convert.kubernetes.jobs import convert_job, template_of
 from reconciler.convert.kubernetes.mounts import Volumes
 from reconciler.convert.kubernetes.namespaces import Namespaces
-from reconciler.convert.kubernetes.ports import Port, Ports
+from reconciler.convert.kubernetes.ports import ContainerPort, Ports
 from reconciler.convert.kubernetes.secrets import Secrets
 from reconciler.convert.kubernetes.services import ANYWHERE, Services
 from reconciler.convert.mounts import is_volumeset
@@ -41,7 +41,7 @@ class Deployed(NamedTuple):
     item: Item
     gvc: str
     name: str
-    ports: list[Port]
+    ports: list[ContainerPort]
     services: list[Item]
 
 
@@ -125,7 +125,7 @@ def _list_candidate_names(item: Item, bundle: Bundle) -> tuple[str, ...]:
 
 def _convert_containers(
     item: Item, template: TrackedValue, services: list[Item], readings: Readings, scene: ConversionContext
-) -> list[Container]:
+) -> list[ConvertedContainer]:
     pod = template["spec"]
     parts = pod["containers"].items()
     if not parts:

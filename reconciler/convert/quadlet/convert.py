@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.convert.budget import MOST_VALUES, Budget
 from reconciler.convert.compose.convert import convert_project as convert_project
 from reconciler.convert.compose.long_forms import long_form
-from reconciler.convert.compose.nodes import CONTROL, Node, Origin, collect_origins, get_plain_value, make_node
+from reconciler.convert.compose.nodes import CONTROL, Node, NodeOrigin, collect_origins, get_plain_value, make_node
 from reconciler.convert.compose.project import Addition, FileReader, Project, no_file
 from reconciler.convert.compose.shell_words import split_words
 from reconciler.convert.drafts import Converted
@@ -19,7 +19,7 @@ from reconciler.convert.names import make_valid_name
 from reconciler.convert.notes import ConversionNote
 from reconciler.convert.quadlet.calendar import Times, merge_times, read_times
 from reconciler.convert.quadlet.fields import check_unused_entries, origin_of
-from reconciler.convert.quadlet.units import Entry, Unit, drop_in_directories, read_unit, with_drop_ins
+from reconciler.convert.quadlet.units import Unit, UnitEntry, drop_in_directories, read_unit, with_drop_ins
 from reconciler.documents.recognition import DROP_IN
 from reconciler.errors import OutsideFileError, UnreadableFileError
 from reconciler.model.finding import Finding, Severity
@@ -329,7 +329,7 @@ class _Units:
             return node
         return node._replace(value=f"{self._source(source, node.origin)}:{rest}")
 
-    def _source(self, source: str, origin: Origin) -> str:
+    def _source(self, source: str, origin: NodeOrigin) -> str:
         """The volume that a mount names, or the unit of it; a volume without a unit is declared."""
         unit = self._units.get(source)
         if unit is not None and unit.suffix == ".volume":
@@ -424,14 +424,14 @@ class _Units:
                     self._note(unit, entry, "convert-malformed", f"a word of `{key}` is not NAME=VALUE")
         return pairs
 
-    def _words(self, unit: Unit, entry: Entry) -> list[str]:
+    def _words(self, unit: Unit, entry: UnitEntry) -> list[str]:
         try:
             return split_words(self._plain(unit, entry))
         except ValueError:
             self._note(unit, entry, "convert-malformed", f"a quote in `{entry.key}` does not end")
             return []
 
-    def _plain(self, unit: Unit, entry: Entry) -> str:
+    def _plain(self, unit: Unit, entry: UnitEntry) -> str:
         """The value without escapes of percent signs; a specifier, whose value only systemd knows, gets a note."""
         is_source = entry.key in ("Volume", "Mount") and entry.value.startswith("%")
         if _SPECIFIER.search(entry.value.replace("%%", "")) and not is_source:
@@ -455,13 +455,13 @@ class _Units:
         self._taken.add(text)
         return text
 
-    def _note_network(self, unit: Unit, entry: Entry) -> None:
+    def _note_network(self, unit: Unit, entry: UnitEntry) -> None:
         is_own = entry.value in ("host", "none") or entry.value.startswith("container:")
         rule, what = ("convert-left-out", "this network") if is_own else ("compose-network", "`Network`")
         self._note(unit, entry, rule, f"{what} has no counterpart", "workloads of a GVC share one network; "
                    "firewallConfig decides who reaches a workload")  # fmt: skip
 
-    def _note(self, unit: Unit, entry: Entry | None, rule: str, message: str, suggestion: str = "") -> None:
+    def _note(self, unit: Unit, entry: UnitEntry | None, rule: str, message: str, suggestion: str = "") -> None:
         self._notes.append(origin_of(unit, entry).note(rule, message, suggestion))
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator
 
-from reconciler.convert.compose.nodes import Origin
+from reconciler.convert.compose.nodes import NodeOrigin
 from reconciler.convert.notes import ConversionNote
-from reconciler.convert.quadlet.units import Entry, Unit
+from reconciler.convert.quadlet.units import Unit, UnitEntry
 from reconciler.model.suggest import find_closest_word
 
 CARRIED = {
@@ -171,13 +171,13 @@ def check_unused_entries(unit: Unit) -> Iterator[ConversionNote]:
         yield _make_note(unit, entry, form)
 
 
-def origin_of(unit: Unit, entry: Entry | None = None) -> Origin:
+def origin_of(unit: Unit, entry: UnitEntry | None = None) -> NodeOrigin:
     """Where ``entry`` is written, or the unit begins."""
     path = entry.path if entry and entry.path else unit.path
-    return Origin(path, 0, entry.at if entry else (), posixpath.dirname(unit.path))
+    return NodeOrigin(path, 0, entry.at if entry else (), posixpath.dirname(unit.path))
 
 
-def _make_note(unit: Unit, entry: Entry, form: str) -> ConversionNote:
+def _make_note(unit: Unit, entry: UnitEntry, form: str) -> ConversionNote:
     is_of_container = entry.section in ("Container", "Pod")
     instead = LEFT_OUT.get(entry.key, "") if is_of_container else ""
     instead = instead or OTHERS.get(form) or ("" if is_of_container else OTHERS.get(entry.section, ""))

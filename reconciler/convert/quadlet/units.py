@@ -16,7 +16,7 @@ MOST_ENTRIES = 10_000
 """The most entries of a unit."""
 
 
-class Entry(NamedTuple):
+class UnitEntry(NamedTuple):
     """A key of a section with its value, in the file at ``path``.
 
     ``at`` leads to its line: the section, the key, and which one of these.
@@ -35,12 +35,12 @@ class Unit(NamedTuple):
     path: str
     name: str
     suffix: str
-    entries: list[Entry]
+    entries: list[UnitEntry]
     faults: list[Fault]
 
-    def of(self, section: str, key: str) -> list[Entry]:
+    def of(self, section: str, key: str) -> list[UnitEntry]:
         """The entries of a key. An empty one clears those before it."""
-        entries: list[Entry] = []
+        entries: list[UnitEntry] = []
         for entry in self.entries:
             if (entry.section, entry.key) == (section, key):
                 entries.append(entry)
@@ -48,7 +48,7 @@ class Unit(NamedTuple):
                     entries.clear()
         return entries
 
-    def last(self, section: str, key: str) -> Entry | None:
+    def last(self, section: str, key: str) -> UnitEntry | None:
         """The entry of a key that counts where only one does."""
         entries = self.of(section, key)
         return entries[-1] if entries else None
@@ -113,7 +113,7 @@ def _decode_text(raw: bytes) -> str:
     return raw.decode("utf-8-sig", "replace").replace("\r\n", "\n")
 
 
-def _list_entries(text: str, faults: list[Fault]) -> Iterator[tuple[Entry, int]]:
+def _list_entries(text: str, faults: list[Fault]) -> Iterator[tuple[UnitEntry, int]]:
     """Each entry with its line."""
     section, counts, count = "", dict[tuple[str, str], int](), 0
     for line, words in _logical_lines(text):
@@ -133,7 +133,7 @@ def _list_entries(text: str, faults: list[Fault]) -> Iterator[tuple[Entry, int]]
             return
         number = counts.get((section, key.strip()), 0)
         counts[section, key.strip()] = number + 1
-        yield Entry(section, key.strip(), value.strip(), (section, key.strip(), number)), line
+        yield UnitEntry(section, key.strip(), value.strip(), (section, key.strip(), number)), line
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from yaml import YAMLError
 
-from reconciler.documents.editing.nodes import Entry, MappingNode, ScalarNode, SequenceNode, TextNode, read_node
+from reconciler.documents.editing.nodes import MappingNode, Member, ScalarNode, SequenceNode, TextNode, read_node
 from reconciler.documents.fault_sink import LimitReached
 from reconciler.documents.writer import Style, render_document, render_scalar, write_lines
 
@@ -132,7 +132,7 @@ class _Editor:
         if added:
             self._insert_lines(self._line_end(node.end), self._lines(added, node.entries[0].key.start))
 
-    def _entry_writer(self, node: MappingNode, entry: Entry) -> Write:
+    def _entry_writer(self, node: MappingNode, entry: Member) -> Write:
         """What writes the value of ``entry`` in ``node``."""
 
         def write(value: Any) -> None:
@@ -148,7 +148,7 @@ class _Editor:
 
         return write
 
-    def _remove_entry(self, node: MappingNode, entry: Entry) -> None:
+    def _remove_entry(self, node: MappingNode, entry: Member) -> None:
         """Remove the lines of ``entry``; where an item of a list begins with it, the next one takes its place."""
         if self._begins_line(entry.key.start):
             self._change(self._comment_start(entry.key.start), self._line_end(entry.value.end), "")

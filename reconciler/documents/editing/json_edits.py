@@ -18,7 +18,7 @@ class Member(NamedTuple):
     trail: str = ""
 
 
-class Layout(NamedTuple):
+class MemberLayout(NamedTuple):
     """The space around members: before the first and the others, before a comma, before the closing bracket."""
 
     first: str
@@ -27,7 +27,7 @@ class Layout(NamedTuple):
     close: str
 
     @classmethod
-    def of(cls, members: Sequence[Member]) -> Layout:
+    def of(cls, members: Sequence[Member]) -> MemberLayout:
         """The layout of ``members``, of which there is one at least."""
         first, *others = members
         lead = others[0].lead if others else first.lead if "\n" in first.lead else " "
@@ -108,7 +108,7 @@ class JsonEditor:
         entries = node.by_name()
         spans = [(entry.key.start, entry.value.end) for entry in node.entries]
         members = split_members(self._text, node.start, node.end, spans)
-        layout, former = Layout.of(members), dict(zip(entries, members, strict=True))
+        layout, former = MemberLayout.of(members), dict(zip(entries, members, strict=True))
         colon = self._text[node.entries[0].key.end : node.entries[0].value.start]
         written = [
             former[name]._replace(
@@ -129,7 +129,7 @@ class JsonEditor:
         if not node.items or all(origin is None for origin in origins):
             return self.dumped(new, lead)
         members = split_members(self._text, node.start, node.end, [(item.start, item.end) for item in node.items])
-        layout, items = Layout.of(members), []
+        layout, items = MemberLayout.of(members), []
         for value, origin in zip(new, origins, strict=True):
             if origin is None:
                 items.append(Member(layout.lead, self.dumped(value, layout.lead), layout.trail))
@@ -158,7 +158,7 @@ class JsonDocuments:
         self._start = text.find("[") if self._is_list else spans[0][0] - 1
         self._end = text.rindex("]") + 1 if self._is_list else spans[0][1] + 1
         members = split_members(text, self._start, self._end, spans)
-        self._layout = Layout.of(members) if members else None
+        self._layout = MemberLayout.of(members) if members else None
         self._members = dict(enumerate(members))
 
     def texts(self) -> list[str]:

@@ -30,7 +30,7 @@ class AliasNode(TextNode):
     """A name for another node."""
 
 
-class Entry(NamedTuple):
+class Member(NamedTuple):
     """A member of a mapping."""
 
     key: TextNode
@@ -40,9 +40,9 @@ class Entry(NamedTuple):
 class MappingNode(TextNode):
     """A mapping with its entries in their order; of a name that is written twice, the last one counts."""
 
-    entries: list[Entry]
+    entries: list[Member]
 
-    def by_name(self) -> dict[str, Entry]:
+    def by_name(self) -> dict[str, Member]:
         """The entries whose key is a scalar, by its text."""
         return {entry.key.text: entry for entry in self.entries if isinstance(entry.key, ScalarNode)}
 
@@ -105,7 +105,7 @@ class _Nodes:
     def _mapping(self, start: Any) -> MappingNode:
         node = MappingNode(start.start_mark.index, start.end_mark.index, bool(start.flow_style), [])
         while (event := self._stream.next()) and hasattr(event, "anchor"):
-            node.entries.append(Entry(self.node(event), self.node(self._stream.next())))
+            node.entries.append(Member(self.node(event), self.node(self._stream.next())))
         node.end = event.end_mark.index if node.is_flow else node.entries[-1].value.end
         return node
 

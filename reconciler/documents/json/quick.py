@@ -12,7 +12,7 @@ from json import JSONDecoder
 from typing import Any, NamedTuple, Never
 
 from reconciler.documents.limits import Limits
-from reconciler.documents.scalars import Problem, parse_plain_scalar
+from reconciler.documents.scalars import ScalarProblem, parse_plain_scalar
 from reconciler.documents.types import Document
 
 _ODD = re.compile(r"[^\t\n\r\x20-\x7e]|\\[ubf]|\r(?!\n)")
@@ -87,7 +87,7 @@ def _build_object(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _parse_number(text: str) -> Any:
     value = parse_plain_scalar(text)
-    if type(value) is Problem:
+    if type(value) is ScalarProblem:
         raise _NotOrdinary
     return value
 

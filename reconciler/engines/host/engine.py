@@ -12,7 +12,7 @@ from reconciler.engines.domain_status import DomainReport
 from reconciler.engines.host.decisions.availability import is_being_deleted
 from reconciler.engines.host.disk.ownership import make_private
 from reconciler.engines.host.images.tags import RegistryClient
-from reconciler.engines.host.location import Location
+from reconciler.engines.host.location import HostLocation
 from reconciler.engines.host.paths import ENGINE
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.volumesets.volume_sets import as_recorded
@@ -45,7 +45,7 @@ class HostEngine:
         self, site: EngineContext, root: Path, runtime: Runtime, registry: RegistryClient | None = None
     ) -> None:
         self._context = site
-        self.location = Location(site, root, runtime, registry)
+        self.location = HostLocation(site, root, runtime, registry)
         self._desired, self._observer = DesiredWorkloads(self.location), WorkloadObserver(self.location)
         self.location.signals.connect((*self.location.parts, self._desired))
         self._domains: Mapping[Key, DomainReport] | None = None

@@ -13,7 +13,7 @@ from reconciler.engines.host.check_container import CheckContainers
 from reconciler.engines.host.controllers.context import ControllerContext
 from reconciler.engines.host.controllers.ephemeral_storage import EphemeralStorage
 from reconciler.engines.host.controllers.location import LocationController
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.controllers.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import ENDPOINTS, Endpoints
 from reconciler.engines.host.dataplane.publisher import ServicePublisher
@@ -29,7 +29,7 @@ from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.template_store import TemplateFiles, TemplateStore
-from reconciler.engines.host.provisioning.tokens import FOLDER, Tokens
+from reconciler.engines.host.provisioning.tokens import FOLDER, WorkloadTokens
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.volumesets.volume_controller import VolumeController, make_volume_sets
@@ -41,7 +41,7 @@ from reconciler.model.record import Record
 from reconciler.tasks import cancel_and_wait
 
 
-class Location:
+class HostLocation:
     """The parts of the location of ``site``, whose files are below ``root`` and whose containers are in ``runtime``.
 
     ``registry`` is asked in place of the registries that images name. A new part is one line in ``__init__``, and one
@@ -53,7 +53,7 @@ class Location:
         self.context, self.root, self.runtime = site, root, runtime
         self.signals = signals = LocationSignals()
         self.claims = VolumeClaims(site.records, settings.org)
-        self.tokens = Tokens(root / FOLDER, site.location)
+        self.tokens = WorkloadTokens(root / FOLDER, site.location)
         self.templates = TemplateStore(TemplateFiles(root / "templates", self.tokens))
         self.volume_sets = make_volume_sets(site, root, self.claims, signals)
         files = Files(root, site.secrets, settings.scheme)
@@ -97,7 +97,7 @@ class Location:
             signals=self.signals,
             runtime=self.runtime,
             provisioner=self.provisioner,
-            store=Store(self.root / "replicas"),
+            store=ReplicaStore(self.root / "replicas"),
             endpoints=self.endpoints,
             probes=Prober(self.runtime, clock, self.signals.probed),
             logs=self.collector,

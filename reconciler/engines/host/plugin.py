@@ -9,7 +9,7 @@ from reconciler.engines.host.paths import ENGINE, find_directories, find_directo
 from reconciler.engines.host.reading.location import HostReader
 
 if TYPE_CHECKING:
-    from reconciler.checks import Check, Identity
+    from reconciler.checks import Check, UserIdentity
     from reconciler.clock import Clock
     from reconciler.engines.context import EngineContext
     from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop
@@ -57,7 +57,7 @@ class HostPlugin:
 
         return foresee_stops(settings, records, steps)
 
-    def check_host(self, settings: Settings, who: Identity, pid: int | None) -> Iterator[Check]:
+    def check_host(self, settings: Settings, who: UserIdentity, pid: int | None) -> Iterator[Check]:
         """Check what the engine needs of this host."""
         from reconciler.engines.host.reading.host_checks import check_workloads
 

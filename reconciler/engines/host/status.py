@@ -10,7 +10,7 @@ import msgspec
 from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
 from reconciler.engines.host.decisions.execution_results import ExecutionCondition
 from reconciler.engines.host.decisions.progress import Progress, compute_progress
-from reconciler.engines.host.decisions.replica import Container, Hook, Replica
+from reconciler.engines.host.decisions.replica import HookState, Replica, ReplicaContainer
 from reconciler.engines.workload.deployment import (
     Deployment,
     DeploymentTarget,
@@ -213,7 +213,7 @@ def _build_container_status(
     }
 
 
-def _summarize_restarts(members: list[Container], epoch: float) -> dict[str, Any]:
+def _summarize_restarts(members: list[ReplicaContainer], epoch: float) -> dict[str, Any]:
     count = sum(member.restarts for member in members)
     ended = [member for member in members if member.last is not None]
     if not ended:
@@ -239,8 +239,8 @@ def _build_replica_status(replica: Replica) -> ReplicaStatus:
     return ReplicaStatus(replica.name, replica.version, replica.ready, ports, message, restarts)
 
 
-def _hook_notice(container: Container) -> str:
-    return f"the postStart hook of {container.name} runs" if container.post_start is Hook.RUNNING else ""
+def _hook_notice(container: ReplicaContainer) -> str:
+    return f"the postStart hook of {container.name} runs" if container.post_start is HookState.RUNNING else ""
 
 
 def _list_conditions(context: StatusContext) -> Iterable[DeploymentCondition]:

@@ -19,7 +19,7 @@ class Type(StrEnum):
     CRON = "cron"
 
 
-class Rollout(msgspec.Struct, frozen=True):
+class RolloutBounds(msgspec.Struct, frozen=True):
     """How a new version replaces the old one (docs/platform/workload.md#rollout-options), in replicas and seconds.
 
     ``surge`` and ``unavailable`` refer to the wanted number of replicas; they are not both 0. With ``parallel``, a
@@ -105,7 +105,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     replicas: int
     containers: tuple[ContainerSpec, ...]
     options: Options
-    rollout: Rollout = Rollout()
+    rollout: RolloutBounds = RolloutBounds()
     gvc_version: int = 1
     suspended: bool = False
     user: int | None = None

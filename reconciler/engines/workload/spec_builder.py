@@ -6,7 +6,7 @@ import math
 
 import msgspec
 
-from reconciler.engines.workload.spec import ContainerSpec, Rollout, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, RolloutBounds, Type, WorkloadSpec
 from reconciler.model.key import Key
 from reconciler.model.kinds.workload import (
     Command,
@@ -73,7 +73,7 @@ def at_scale(workload_spec: WorkloadSpec, spec: Specification, replicas: int) ->
     return msgspec.structs.replace(workload_spec, replicas=count, rollout=rollout_of(spec, count))
 
 
-def rollout_of(spec: Specification, replicas: int) -> Rollout:
+def rollout_of(spec: Specification, replicas: int) -> RolloutBounds:
     """How a new version replaces the old one for ``replicas`` (docs/platform/workload.md#rollout-options).
 
     A percentage is rounded up for the surge and down for the unavailable. If both would be zero, one replica may be
@@ -83,10 +83,10 @@ def rollout_of(spec: Specification, replicas: int) -> Rollout:
     asked = spec.rollout_options
     parallel = asked.scaling_policy == "Parallel"
     if spec.type == Type.STATEFUL:
-        return Rollout(asked.min_ready_seconds, 0, 1, parallel)
+        return RolloutBounds(asked.min_ready_seconds, 0, 1, parallel)
     surge = _compute_replica_count(asked.max_surge_replicas, replicas, up=True)
     unavailable = _compute_replica_count(asked.max_unavailable_replicas, replicas, up=False)
-    return Rollout(asked.min_ready_seconds, surge, unavailable or int(not surge), parallel)
+    return RolloutBounds(asked.min_ready_seconds, surge, unavailable or int(not surge), parallel)
 
 
 def _compute_replica_count(asked: int | str, replicas: int, *, up: bool) -> int:

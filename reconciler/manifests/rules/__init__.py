@@ -13,7 +13,7 @@ from types import ModuleType
 import msgspec
 
 from reconciler.manifests.rules.context import RuleContext
-from reconciler.manifests.rules.registry import CHECKS, CROSS_CHECKS, RULES, TRIVIAL, CrossCheck, Entry, Section
+from reconciler.manifests.rules.registry import CHECKS, CROSS_CHECKS, RULES, TRIVIAL, CrossCheck, RuleEntry, Section
 from reconciler.model.key import Kind
 from reconciler.model.kinds.base import Envelope
 from reconciler.model.kinds.table import view_of
@@ -25,7 +25,7 @@ class Rules(msgspec.Struct, frozen=True):
     """The rules for documents of one kind, and the typed view that they check."""
 
     view: type[Envelope]
-    entries: tuple[Entry, ...]
+    entries: tuple[RuleEntry, ...]
 
 
 @cache

@@ -33,7 +33,7 @@ class Section(StrEnum):
     BETWEEN = "Between resources"
 
 
-class Entry(NamedTuple):
+class RuleEntry(NamedTuple):
     """A rule and its generator, which yields flaws, or questions about other resources."""
 
     rule: Rule
@@ -43,7 +43,7 @@ class Entry(NamedTuple):
 RULES: dict[str, Rule] = {}
 """Every rule of the modules that are loaded, by id."""
 
-CHECKS: defaultdict[Kind, list[Entry]] = defaultdict(list)
+CHECKS: defaultdict[Kind, list[RuleEntry]] = defaultdict(list)
 """The rules for documents, by kind."""
 
 CROSS_CHECKS: dict[str, CrossCheck] = {}
@@ -68,7 +68,7 @@ def register_rule(
         if RULES.setdefault(name, written).source != source:
             raise ValueError(f"two rules are called {name}")
         for kind in kinds:
-            CHECKS[kind].append(Entry(RULES[name], check))
+            CHECKS[kind].append(RuleEntry(RULES[name], check))
         return check
 
     return register

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.errors import UsageError
-from reconciler.platform_cli.docker_credentials import NAME, Credential, Store, store_path
+from reconciler.platform_cli.docker_credentials import NAME, Credential, LoginStore, store_path
 from reconciler.platform_cli.documents import read_hidden
 from reconciler.platform_cli.profiles import replace_private_file
 from reconciler.platform_cli.session import Session
@@ -24,7 +24,7 @@ def docker_login(session: Session, kind: str, registry: str | None, username: st
         raise UsageError("the settings of the daemon name no registry of images: add --registry HOST[:PORT]")
     if username:
         credential = Credential(host, username, read_hidden("Password"))
-        with Store(store_path(session.environ)).changing() as credentials:
+        with LoginStore(store_path(session.environ)).changing() as credentials:
             credentials[host] = credential
     path = _configure_docker(session, host)
     session.output.line(f"{path} has the helper for {host}")

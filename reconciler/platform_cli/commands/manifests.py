@@ -39,7 +39,7 @@ _READY = (Health.HEALTHY, Health.RECORDED)
 """Health of what is ready; at a location where nothing runs, a resource is only recorded."""
 
 
-class Manifest(msgspec.Struct, frozen=True, eq=False):
+class FileManifest(msgspec.Struct, frozen=True, eq=False):
     """A manifest, where it is written, and the path of its resource."""
 
     source: Input
@@ -120,7 +120,7 @@ def _request_change(session: Session, documents: Sequence[Input], *, dry: bool, 
 
 def _send_change(
     session: Session,
-    manifests: Sequence[Manifest],
+    manifests: Sequence[FileManifest],
     failed: int,
     *,
     deletes: bool = False,
@@ -154,7 +154,7 @@ def _send_change(
     return answer
 
 
-def _note_findings(session: Session, error: ApiError, manifests: Sequence[Manifest]) -> int:
+def _note_findings(session: Session, error: ApiError, manifests: Sequence[FileManifest]) -> int:
     """Show the findings of a refused change at their manifests; returns how many of these there are."""
     by_key = {manifest.key: manifest for manifest in manifests}
     grouped: dict[str, list[Mapping[str, Any]]] = {}
@@ -170,7 +170,7 @@ def _format_refusal(failed: int) -> str:
     return f"{failed} document{'s' if failed > 1 else ''} failed; nothing was changed"
 
 
-def _show_actions(session: Session, answer: Mapping[str, Any], manifests: Sequence[Manifest]) -> None:
+def _show_actions(session: Session, answer: Mapping[str, Any], manifests: Sequence[FileManifest]) -> None:
     """Print what becomes of each resource, and the commit."""
     if not session.output.is_text:
         session.output.value(answer)
@@ -268,7 +268,7 @@ def _load_documents(session: Session, files: Sequence[str], *, k8s: bool) -> lis
     return documents
 
 
-def _parse_manifests(session: Session, documents: Sequence[Input]) -> tuple[list[Manifest], int]:
+def _parse_manifests(session: Session, documents: Sequence[Input]) -> tuple[list[FileManifest], int]:
     """The manifests of ``documents``, and how many of these are unusable: these are reported."""
     manifests, failed = [], 0
     for entry in _flatten_lists(documents):
@@ -301,7 +301,7 @@ def _flatten_lists(documents: Sequence[Input]) -> list[Input]:
     return flat
 
 
-def _parse_manifest(session: Session, document: Input) -> Manifest:
+def _parse_manifest(session: Session, document: Input) -> FileManifest:
     """The manifest of a document. Raises RefusedError if it is none, UsageError if ``--gvc`` contradicts it."""
     if document.fault:
         raise RefusedError(document.fault)
@@ -315,21 +315,21 @@ def _parse_manifest(session: Session, document: Input) -> Manifest:
         near = find_closest_word(kind, KINDS)
         raise RefusedError(f"there is no kind {kind!r}" + (f"; did you mean {near!r}?" if near else ""))
     if not KINDS[kind].in_gvc:
-        return Manifest(document, kind, body, session.path(kind, name))
+        return FileManifest(document, kind, body, session.path(kind, name))
     gvc = body.get("gvc")
     if gvc and session.by_flag("gvc") and gvc != session.by_flag("gvc"):
         raise UsageError(
             f"{document.place}: the {kind} {name} is in the GVC {gvc}, and --gvc is {session.by_flag('gvc')}"
         )
     collection = f"/org/{session.org}/gvc/{gvc or session.gvc}/{kind}"
-    return Manifest(document, kind, {**body, "gvc": gvc or session.gvc}, f"{collection}/{name}")
+    return FileManifest(document, kind, {**body, "gvc": gvc or session.gvc}, f"{collection}/{name}")
 
 
 def _get_kind_rank(kind: str) -> int:
     return ORDER.index(kind) if kind in ORDER else len(ORDER)
 
 
-def _wait_until_ready(session: Session, applied: Mapping[Manifest, str | None]) -> None:
+def _wait_until_ready(session: Session, applied: Mapping[FileManifest, str | None]) -> None:
     """Return once all resources were ready three times in a row. Raises RefusedError after 5 minutes."""
     deadline, passes = time.monotonic() + READY_SECONDS, 0
     with _waiting_view(session) as show:
@@ -368,7 +368,7 @@ def _waiting_view(session: Session) -> Iterator[Callable[[Mapping[str, str]], No
     yield note
 
 
-def _describe_obstacle(session: Session, manifest: Manifest, former: str | None) -> str:
+def _describe_obstacle(session: Session, manifest: FileManifest, former: str | None) -> str:
     """Why a resource is not ready: its health, or that its change of the revision ``former`` waits; "" if it is."""
     try:
         status = session.client.get(manifest.path).get("status", {})

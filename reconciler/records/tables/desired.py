@@ -30,7 +30,7 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[str, str, Dependency]]).decode
 
 
-class Entry(msgspec.Struct, frozen=True, gc=False):
+class DesiredEntry(msgspec.Struct, frozen=True, gc=False):
     """The place of a desired resource in Git (``path``, ``line``, ``position``, ``blob``), and its references."""
 
     key: str
@@ -49,18 +49,18 @@ class Desired:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def get(self, key: AnyKey) -> Entry | None:
+    def get(self, key: AnyKey) -> DesiredEntry | None:
         """The entry of ``key`` with its references, None if it is not desired."""
         row = self._db.one(f"SELECT {COLUMNS} FROM desired WHERE key = ?", (str(key),))
         return None if row is None else _decode_entry(row)
 
-    def get_many(self, keys: Iterable[AnyKey]) -> dict[str, Entry]:
+    def get_many(self, keys: Iterable[AnyKey]) -> dict[str, DesiredEntry]:
         """The entries of ``keys`` by the key's text; keys that are not desired are omitted."""
         sql = f"SELECT {COLUMNS} FROM desired WHERE key IN (SELECT value FROM json_each(?))"
         asked = msgspec.json.encode([str(key) for key in keys]).decode()
         return {row[0]: _decode_entry(row) for row in self._db.all(sql, (asked,))}
 
-    def at_paths(self, source: str, paths: Iterable[str]) -> list[Entry]:
+    def at_paths(self, source: str, paths: Iterable[str]) -> list[DesiredEntry]:
         """The entries from the files at ``paths``, in order of path and position."""
         asked = msgspec.json.encode(list(paths)).decode()
         rows = self._db.all(
@@ -128,7 +128,7 @@ class Desired:
         rows = self._db.all(f"{sql} AND path >= ? AND path < ? ORDER BY path", (source, first, end))
         return [path for (path,) in rows]
 
-    def replace(self, source: str, removed: Iterable[str], added: Iterable[Entry]) -> None:
+    def replace(self, source: str, removed: Iterable[str], added: Iterable[DesiredEntry]) -> None:
         """Remove the keys ``removed``, then insert or replace the entries ``added``, all or nothing.
 
         A key that now belongs to another source is not removed.
@@ -183,7 +183,7 @@ class Desired:
         source: str | None = self._db.value("SELECT source FROM desired WHERE key = ?", (key,))
         return source
 
-    def _put(self, entries: dict[str, Entry]) -> None:
+    def _put(self, entries: dict[str, DesiredEntry]) -> None:
         """Write only differences: every unchanged index entry is a page less to sync."""
         many = self.get_many(entries)
         stay = [
@@ -207,7 +207,7 @@ class Desired:
         self._db.write_many("DELETE FROM referrers WHERE target = ? AND key = ?", sorted(links))
 
 
-def _encode_entry(entry: Entry) -> tuple[Any, ...]:
+def _encode_entry(entry: DesiredEntry) -> tuple[Any, ...]:
     directory = entry.path.rpartition("/")[0]
     return (
         *msgspec.structs.astuple(entry)[:-1],
@@ -217,15 +217,15 @@ def _encode_entry(entry: Entry) -> tuple[Any, ...]:
     )
 
 
-def _pack_references(entry: Entry) -> bytes:
+def _pack_references(entry: DesiredEntry) -> bytes:
     return _encode([(reference.target, reference.pointer, reference.bond) for reference in entry.references])
 
 
-def _get_entry_home(entry: Entry) -> tuple[str, str]:
+def _get_entry_home(entry: DesiredEntry) -> tuple[str, str]:
     return entry.source, entry.path
 
 
-def _collect_links(entries: Iterable[Entry]) -> set[tuple[str, str]]:
+def _collect_links(entries: Iterable[DesiredEntry]) -> set[tuple[str, str]]:
     return {(reference.target, entry.key) for entry in entries for reference in entry.references}
 
 
@@ -236,5 +236,5 @@ def _unpack_references(packed: bytes) -> tuple[Reference, ...]:
         raise CorruptRowError("desired", "links") from error
 
 
-def _decode_entry(row: tuple[Any, ...]) -> Entry:
-    return Entry(*(*row[:-1], _unpack_references(row[-1])))
+def _decode_entry(row: tuple[Any, ...]) -> DesiredEntry:
+    return DesiredEntry(*(*row[:-1], _unpack_references(row[-1])))

@@ -49,7 +49,7 @@ class StatusQueue:
         return int(self._db.value("SELECT count(*) FROM pending WHERE source = ?", (source,)))
 
 
-class Change(msgspec.Struct, frozen=True):
+class StatusChange(msgspec.Struct, frozen=True):
     """A change of the resource ``key``; ``number`` increases with every change.
 
     ``before`` is its manifest before, b"" if it was not applied, and None if the manifest did not change.
@@ -75,10 +75,10 @@ class Changes:
         oldest = int(self._db.value("SELECT min(seq) FROM changes") or 1)
         return oldest - 1 <= number <= self.newest()
 
-    def after(self, number: int, limit: int) -> list[Change]:
+    def after(self, number: int, limit: int) -> list[StatusChange]:
         """At most ``limit`` changes after ``number``, oldest first."""
         rows = self._db.all("SELECT seq, key, before FROM changes WHERE seq > ? ORDER BY seq LIMIT ?", (number, limit))
-        return [Change(*row) for row in rows]
+        return [StatusChange(*row) for row in rows]
 
     def edited(self, after: int, kinds: Sequence[Kind]) -> list[str]:
         """The keys of ``kinds`` whose manifests changed after the number ``after``, in order."""

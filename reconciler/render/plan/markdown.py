@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler.planning.blame import WHOLE, Blames, format_blame
 from reconciler.planning.plan import Action, FieldChange, Plan
 from reconciler.printable import code_span
-from reconciler.render.plan.summary import Group, diff_lines, format_summary, group_steps, shown_pair
+from reconciler.render.plan.summary import StepGroup, diff_lines, format_summary, group_steps, shown_pair
 from reconciler.render.plan.text import NOTES
 
 WORDS = {Action.CREATE: "create", Action.UPDATE: "update", Action.REPLACE: "**replace**", Action.DELETE: "**delete**"}
@@ -47,7 +47,7 @@ def render_markdown(plan: Plan, blames: Blames | None = None, since: str = "") -
     return "\n".join(lines) + "\n"
 
 
-def _render_group_row(group: Group) -> str:
+def _render_group_row(group: StepGroup) -> str:
     step = group.step
     notes = f" ({group.waiting})" if group.waiting else ""
     notes += " (heals drift)" if step.heals else ""
@@ -61,12 +61,12 @@ def _render_heading(names: list[str], blames: Blames | None) -> Iterator[str]:
     yield "|---" * len(names) + "|"
 
 
-def _format_blame_cell(group: Group, path: str, blames: Blames | None) -> str:
+def _format_blame_cell(group: StepGroup, path: str, blames: Blames | None) -> str:
     """A further cell of a row, where ``blames`` are shown."""
     return "" if blames is None else f" {code_span(format_blame(blames.get((group.step.id, path))))} |"
 
 
-def _by_whom(group: Group, blames: Blames | None) -> str:
+def _by_whom(group: StepGroup, blames: Blames | None) -> str:
     """The last cell of a resource: the commits that create or delete it, or change its fields."""
     if blames is None or not group.changes:
         return _format_blame_cell(group, WHOLE, blames)
@@ -78,7 +78,7 @@ def _by_whom(group: Group, blames: Blames | None) -> str:
     return f" {', '.join(map(code_span, commits[:MAX_AUTHORS]))}{more} |"
 
 
-def _render_details(members: list[Group], blames: Blames | None) -> Iterator[str]:
+def _render_details(members: list[StepGroup], blames: Blames | None) -> Iterator[str]:
     changed = [group for group in members if group.changes]
     if not changed:
         return

@@ -36,7 +36,7 @@ _MAX_ALIGNED = 1_000_000
 """Pairs of lines up to which two texts are aligned; longer texts are shown whole."""
 
 
-class Group(msgspec.Struct, frozen=True):
+class StepGroup(msgspec.Struct, frozen=True):
     """Steps of one key with the same effect at several locations; ``cause`` is a held step that they wait for."""
 
     step: Step
@@ -58,7 +58,7 @@ class Group(msgspec.Struct, frozen=True):
         return f"waits for approval: {HOLD_REASONS[self.step.hold]}{until}"
 
 
-def group_steps(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
+def group_steps(plan: Plan) -> Iterator[tuple[str, list[StepGroup]]]:
     """Return the plan's steps by GVC (``""``: the org), grouped by key and effect."""
 
     def home(step: Step) -> str:
@@ -76,9 +76,9 @@ def group_steps(plan: Plan) -> Iterator[tuple[str, list[Group]]]:
         yield gvc, [_make_group(same, causes) for same in alike.values()]
 
 
-def _make_group(steps: list[Step], causes: Mapping[StepId, Step]) -> Group:
+def _make_group(steps: list[Step], causes: Mapping[StepId, Step]) -> StepGroup:
     places = tuple(sorted(step.location for step in steps if step.location))
-    return Group(steps[0], places, steps[0].changes, causes.get(steps[0].id))
+    return StepGroup(steps[0], places, steps[0].changes, causes.get(steps[0].id))
 
 
 def changes_of(step: Step) -> tuple[FieldChange, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reconciler.planning.blame import WHOLE, Blames, format_blame
 from reconciler.planning.plan import Action, ChangeClass, FieldChange, Plan
 from reconciler.printable import escape_text
-from reconciler.render.plan.summary import Group, diff_lines, format_summary, group_steps, shown_pair
+from reconciler.render.plan.summary import StepGroup, diff_lines, format_summary, group_steps, shown_pair
 
 SIGNS = {Action.CREATE: "+", Action.UPDATE: "~", Action.REPLACE: "±", Action.DELETE: "-"}
 COLOURS = {Action.CREATE: "32", Action.UPDATE: "33", Action.REPLACE: "35", Action.DELETE: "31"}
@@ -45,7 +45,7 @@ def render_plan_text(plan: Plan, *, colour: bool = False, blames: Blames | None 
     return "\n".join(lines) + "\n"
 
 
-def _render_group(group: Group, paint: _Paint, blames: Blames) -> Iterator[str]:
+def _render_group(group: StepGroup, paint: _Paint, blames: Blames) -> Iterator[str]:
     step = group.step
     colour = COLOURS[step.action]
     places = f"  at {', '.join(group.locations)}" if group.locations else ""

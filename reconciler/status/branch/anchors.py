@@ -15,7 +15,7 @@ _TRAILER = "Audit-Log"
 _ANCHOR = re.compile(rf"^{_TRAILER}: (\d{{1,19}}) ([0-9a-f]{{64}})$", re.MULTILINE)
 
 
-class Anchor(NamedTuple):
+class AuditAnchor(NamedTuple):
     """A commit at ``at``, in seconds since the epoch, and the ``number`` and ``hash`` of the newest entry then."""
 
     commit: str
@@ -29,7 +29,7 @@ def anchor_trailer(number: int, digest: str) -> str:
     return f"{_TRAILER}: {number} {digest}"
 
 
-def read_anchors(path: Path, branch: str, tip: str = "") -> Iterator[Anchor]:
+def read_anchors(path: Path, branch: str, tip: str = "") -> Iterator[AuditAnchor]:
     """The anchors in the history of ``branch`` of the repository at ``path``, newest first; none without the branch.
 
     It begins at the commit ``tip``, if there is one and the repository has it. Raises SourceError.
@@ -43,6 +43,6 @@ def read_anchors(path: Path, branch: str, tip: str = "") -> Iterator[Anchor]:
             tip = str(git.lookup_reference(lookup_name(ref)).resolve().target)
         for commit in git.walk(tip):
             if match := _ANCHOR.search(commit.message):
-                yield Anchor(str(commit.id), commit.commit_time, int(match[1]), match[2])
+                yield AuditAnchor(str(commit.id), commit.commit_time, int(match[1]), match[2])
     except GIT_FAULTS as fault:
         raise SourceError(f"branch {branch} of {path} cannot be read: {fault}") from None

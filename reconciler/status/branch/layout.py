@@ -37,7 +37,7 @@ class _Segments(NamedTuple):
     file: str
 
 
-class Layout:
+class StatusLayout:
     """The paths of status files after a commit on top of ``tree`` (None: empty) that writes those of ``keys``.
 
     The commit divides the directories ``divided``, in this order.

@@ -22,7 +22,7 @@ _TRIES = 5
 _PAUSE = 0.2
 
 
-class Target:
+class StatusTarget:
     """A branch on this machine: in the source itself, or in a repository of our own if the source is not written."""
 
     def __init__(self, branch: StatusBranch) -> None:
@@ -53,7 +53,7 @@ class Target:
         self._branch.commit(changes, message, at, divided)
 
 
-class RemoteTarget(Target):
+class RemoteTarget(StatusTarget):
     """A branch of a remote: committed in the mirror, then pushed with a lease on the remote's last state.
 
     Commits that were not pushed are discarded at the start, and when another writer was faster. The caller retains its
@@ -102,7 +102,7 @@ class RemoteTarget(Target):
         self._base = base
 
 
-def open_target(source: Source, state: Path) -> Target:
+def open_target(source: Source, state: Path) -> StatusTarget:
     """The target for the status of ``source``; ``state`` is the state directory. Raises SourceError."""
     settings = source.settings
     name = settings.status.branch
@@ -111,7 +111,7 @@ def open_target(source: Source, state: Path) -> Target:
             f"source {source.name}: status cannot go to {name}, the branch it follows; give another status.branch"
         )
     if settings.read_only or (source.mirror is not None and not settings.status.push):
-        return Target(StatusBranch(prepare_bare(state / "status" / f"{source.name}.git"), name, own=True))
+        return StatusTarget(StatusBranch(prepare_bare(state / "status" / f"{source.name}.git"), name, own=True))
     if source.mirror is not None:
         return RemoteTarget(StatusBranch(source.mirror.prepare(), name), source.mirror)
-    return Target(StatusBranch(source.repository.commondir, name))
+    return StatusTarget(StatusBranch(source.repository.commondir, name))

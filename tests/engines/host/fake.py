@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from reconciler.engines.host.decisions.replica import Container, Replica
+from reconciler.engines.host.decisions.replica import Replica, ReplicaContainer
 from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.probes.state import ProbeKind, Verdict
 from reconciler.engines.host.runtimes.limitations import HostPrograms
@@ -35,7 +35,7 @@ from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
-from reconciler.terminal.session import Channel, Output, TerminalSize
+from reconciler.terminal.session import Channel, StreamOutput, TerminalSize
 from tests.engines.host.simulation.behaviour import BEHAVIOURS, POST_START
 from tests.support.clock import FakeClock
 
@@ -171,10 +171,10 @@ class FakeSession:
         """End the program."""
         await self._input.put(b"")
 
-    async def read(self) -> Output | None:
+    async def read(self) -> StreamOutput | None:
         """The input of the session."""
         content = await self._input.get()
-        return Output(Channel.STDOUT, content) if content else None
+        return StreamOutput(Channel.STDOUT, content) if content else None
 
     async def resize(self, size: TerminalSize) -> None:
         """Remember the size."""
@@ -341,7 +341,9 @@ class FakeProbing:
         self._watched: set[ContainerId] = set()
         programs.on_verdict = self._report
 
-    def watch(self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container) -> None:
+    def watch(
+        self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: ReplicaContainer
+    ) -> None:
         """Report its probes from now on; a verdict that came meanwhile, at once."""
         programs, program = self._programs, self._programs.running[place]
         behaviour, age = BEHAVIOURS[container.image], programs.clock.monotonic() - seen.started
@@ -363,7 +365,7 @@ class FakeProbing:
     def _arm(self, place: ContainerId, program: Program, kind: ProbeKind, good: bool, wait: float) -> None:
         self._programs.later(wait, lambda: self._programs.verdict(place, kind, good, program))
 
-    def _catch_up(self, place: ContainerId, program: Program, seen: Container) -> None:
+    def _catch_up(self, place: ContainerId, program: Program, seen: ReplicaContainer) -> None:
         if program.ready != seen.ready:
             self._arm(place, program, ProbeKind.READINESS, program.ready, 0.0)
         if program.dead and seen.alive:

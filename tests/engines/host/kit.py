@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reconciler.engines.context import EngineContext, LocationRecords
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.protocol import EngineEvent
@@ -115,7 +115,7 @@ class Host(Bench):
 
     def replicas(self) -> list[Replica]:
         """The replicas that are written down."""
-        return Store(self.root / "replicas").load()[0]
+        return ReplicaStore(self.root / "replicas").load()[0]
 
     async def event(self, reason: str) -> EngineEvent:
         """The first event with ``reason``, once it came; a replica's files are removed in threads, in real time."""

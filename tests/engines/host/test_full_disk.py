@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.disk.atomic import write_atomic
@@ -60,7 +60,7 @@ def test_endpoints_on_a_full_disk_name_only_ready_replicas(tmp_path: Path) -> No
 
 def test_a_replica_is_written_on_a_full_disk_where_it_was_before(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "size=1m") as disk:
-        store = Store(disk / "replicas")
+        store = ReplicaStore(disk / "replicas")
         store.save(ready(1)[0])
         fill(disk)
         later = ready(1, first=0)[0]

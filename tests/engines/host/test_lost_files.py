@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from reconciler.engines.host.decisions.replica import Hook
+from reconciler.engines.host.decisions.replica import HookState
 from tests.engines.host.kit import Host, played
 
 
@@ -23,7 +23,7 @@ def test_files_of_replicas_that_are_lost_are_written_again(tmp_path: Path) -> No
 def test_changes_that_the_next_daemon_finds_are_written(tmp_path: Path) -> None:
     async def story(host: Host) -> None:
         await host.ask(1, "greeting", lifecycle={"postStart": {"exec": {"command": ["greet"]}}})
-        await host.until(lambda found: [each.containers[0].post_start for each in found] == [Hook.RUNNING])
+        await host.until(lambda found: [each.containers[0].post_start for each in found] == [HookState.RUNNING])
         await host.restart()
         await host.until(
             lambda found: [(each.ready, each.containers[0].post_start) for each in found] == [(True, "done")]

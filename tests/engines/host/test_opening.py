@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext, LocationRecords
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.decisions.transitions import new_replica
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
@@ -83,7 +83,7 @@ async def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_o
     records = Records.open(tmp_path / FILE)
     records.journal.begin(1, [NewStep(key, "here", "update", b"")])
     wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
-    store = Store(tmp_path / "here" / "replicas")
+    store = ReplicaStore(tmp_path / "here" / "replicas")
     store.save(new_replica(wanted, -1, "web-1", 1.0, ""))
     runtime = ProcessRuntime(tmp_path / "here", "here", SystemClock())
     site = EngineContext(
@@ -106,7 +106,7 @@ async def test_the_output_of_replicas_of_an_earlier_boot_is_stored_before_they_a
     key, root = Key(Kind.WORKLOAD, "shop", "web"), tmp_path / "here"
     bench = Bench(tmp_path, SystemClock())
     wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
-    earlier = Store(root / "replicas")
+    earlier = ReplicaStore(root / "replicas")
     earlier.boot = "earlier"
     earlier.save(new_replica(wanted, -1, "web-1", 1.0, ""))
     for replica in ("web-1", "web-2"):

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.engines.host.dataplane.routing.router import unserved_ingress
 from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
-from reconciler.engines.workload.routing.table import Entry, Rule, Target, normalize_host
+from reconciler.engines.workload.routing.table import HostEntry, RouteRule, RouteTarget, normalize_host
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import Domain, read_domain
 from reconciler.model.kinds.gvc import Specification
@@ -93,16 +93,16 @@ def _linked(value: Any) -> Any:
     return {name: links[name].format(each) if name in links else _linked(each) for name, each in value.items()}
 
 
-def _name(target: Target) -> str:
+def _name(target: RouteTarget) -> str:
     return f"{target.key.name}:{target.port}" if target.port else target.key.name
 
 
-def _shown(entry: Entry) -> str:
+def _shown(entry: HostEntry) -> str:
     target = _name(entry.target) if entry.target is not None else "-"
     return f"{target} @{entry.site}" if entry.site else target
 
 
-def _rule(rule: Rule) -> str:
+def _rule(rule: RouteRule) -> str:
     form, text = ("regex", rule.regex) if rule.regex is not None else ("prefix", rule.prefix)
     return f"{rule.id} {form} {text} → {_name(rule.target)}"
 

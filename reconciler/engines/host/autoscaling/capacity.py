@@ -56,7 +56,7 @@ class Amount(msgspec.Struct, frozen=True):
     memory: int
 
 
-class History(msgspec.Struct, frozen=True):
+class UsageHistory(msgspec.Struct, frozen=True):
     """The usage of one container of a workload since ``digest`` is wanted: the highest of all replicas.
 
     ``slots`` are complete, the oldest first; ``open`` began at ``since``.
@@ -77,14 +77,14 @@ def uses_capacity_ai(spec: WorkloadSpec) -> bool:
     return spec.options.capacity_ai is not False and not is_scaled_by_use and spec.type is not Type.CRON
 
 
-def record_usage(history: History | None, digest: str, uses: Iterable[Used], now: float) -> History:
+def record_usage(history: UsageHistory | None, digest: str, uses: Iterable[Used], now: float) -> UsageHistory:
     """``history`` with the usage of one container in each replica; a change of the workload starts a new history.
 
     Slots without usage (no daemon or no replicas) are omitted. If the clock restarts, as with the machine, the open
     slot ends.
     """
     if history is None or history.digest != digest:
-        history = History(digest, now)
+        history = UsageHistory(digest, now)
     slots = history.slots
     open_, since = history.open, history.since
     if not since <= now < since + SLOT:
@@ -92,10 +92,10 @@ def record_usage(history: History | None, digest: str, uses: Iterable[Used], now
         open_, since = Slot(), now
     for used in uses:
         open_ = Slot(max(open_.cpu, ceil(used.cpu)), max(open_.memory, used.memory))
-    return History(digest, since, slots, open_)
+    return UsageHistory(digest, since, slots, open_)
 
 
-def recommend_amount(history: History | None, container: ContainerSpec) -> Amount | None:
+def recommend_amount(history: UsageHistory | None, container: ContainerSpec) -> Amount | None:
     """The recommendation for ``container``, at most its current resources; None without an hour of history.
 
     It is at least what its manifest asks for. ``cpu`` is at least 25 millicores, and 1 for every 3 MiB of the memory

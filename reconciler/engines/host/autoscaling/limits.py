@@ -16,7 +16,7 @@ import msgspec
 from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.capacity import HEADROOM, MEBIBYTE, Amount, round_up_amount
 from reconciler.engines.host.autoscaling.metrics import Used
-from reconciler.engines.host.decisions.replica import Container, Phase, Replica
+from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaContainer
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.signals import LocationSignals
@@ -140,7 +140,7 @@ class CapacityLimits:
             elif (why := next(errors, None)) is not None:
                 yield _not_in_force(spec.name, why)
 
-    def _limits(self, container_id: ContainerId, container: Container, spec: ContainerSpec) -> Amount:
+    def _limits(self, container_id: ContainerId, container: ReplicaContainer, spec: ContainerSpec) -> Amount:
         """The limits that a container has now: a start gives it those of the manifest."""
         lowered = self._lowered.get(container_id)
         if lowered is not None and lowered.started not in (None, container.started):
@@ -150,7 +150,9 @@ class CapacityLimits:
             lowered = None
         return lowered.limits if lowered is not None else Amount(spec.cpu, spec.memory)
 
-    async def _give(self, container_id: ContainerId, amount: Amount, limits: Amount, container: Container) -> bool:
+    async def _give(
+        self, container_id: ContainerId, amount: Amount, limits: Amount, container: ReplicaContainer
+    ) -> bool:
         """Give a container the limits ``amount``; whether that is a change that succeeded."""
         now = self._clock.monotonic()
         if amount == limits or now < self._retry_at.get(container_id, 0.0):

@@ -13,7 +13,7 @@ from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.autoscaling.capacity import (
     Amount,
-    History,
+    UsageHistory,
     recommend_amount,
     record_usage,
     uses_capacity_ai,
@@ -52,7 +52,7 @@ from reconciler.model.key import Key
 from reconciler.model.kinds.workload import metric_of
 from reconciler.reasons import Reason
 
-Histories = dict[str, History]
+Histories = dict[str, UsageHistory]
 """The histories of one workload's containers, by container name."""
 
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.engines.host.decisions.availability import is_current
-from reconciler.engines.host.decisions.replica import Container, Ended, Hook, Phase, Replica
+from reconciler.engines.host.decisions.replica import Ended, HookState, Phase, Replica, ReplicaContainer
 from reconciler.engines.host.decisions.transitions import recompute_ready
 from reconciler.engines.host.runtimes.protocol import ContainerId, RunningContainer
 from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
@@ -85,7 +85,9 @@ def how_ended(running: RunningContainer, now: float) -> Ended:
     return Ended(code, now, reason, LOST if running.code is None else "")
 
 
-def _resume_container(container: Container, running_container: RunningContainer | None, now: float) -> Container:
+def _resume_container(
+    container: ReplicaContainer, running_container: RunningContainer | None, now: float
+) -> ReplicaContainer:
     """``container`` updated with what happened while no daemon ran; a hook that ran at that time is over.
 
     If the runtime does not know the container, the earlier daemon had only begun to start it.
@@ -95,26 +97,28 @@ def _resume_container(container: Container, running_container: RunningContainer 
         if container.phase is Phase.RUNNING:
             return replace(container, started=min(container.started, running_container.started))
         ready = container.wanted.readiness is None
-        return Container(container.name, Phase.RUNNING, running_container.started, ready, wanted=container.wanted)
+        return ReplicaContainer(
+            container.name, Phase.RUNNING, running_container.started, ready, wanted=container.wanted
+        )
     if container.phase is not Phase.RUNNING:
         return container
     if running_container is None:
-        return replace(container, phase=Phase.WAITING, start_at=now, ready=False, post_start=Hook.NONE)
+        return replace(container, phase=Phase.WAITING, start_at=now, ready=False, post_start=HookState.NONE)
     return replace(container, phase=Phase.ENDED, ready=False, last=how_ended(running_container, now))
 
 
-def _end_hook(hook: Hook) -> Hook:
-    return Hook.DONE if hook is Hook.RUNNING else hook
+def _end_hook(hook: HookState) -> HookState:
+    return HookState.DONE if hook is HookState.RUNNING else hook
 
 
 def _rebuild_container(
     running_container: RunningContainer, container: ContainerSpec, serves: bool, now: float
-) -> Container:
+) -> ReplicaContainer:
     phase = Phase.RUNNING if running_container.alive else Phase.ENDED
     last = None if running_container.alive else how_ended(running_container, now)
     ready = running_container.alive and (serves or container.readiness is None)
     container = replace(container, image=running_container.image or container.image)
-    return Container(
+    return ReplicaContainer(
         running_container.place.container,
         phase,
         started=running_container.started,

@@ -10,10 +10,10 @@ from typing import Protocol
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.controllers.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import Endpoints
-from reconciler.engines.host.decisions.replica import Container, Replica
+from reconciler.engines.host.decisions.replica import Replica, ReplicaContainer
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, OutputForm, Runtime
 from reconciler.engines.host.signals import LocationSignals
@@ -62,7 +62,7 @@ class Probes(Protocol):
     """Probes containers."""
 
     def watch(
-        self, container_id: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container
+        self, container_id: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: ReplicaContainer
     ) -> None:
         """Start probing a running container."""
 
@@ -83,7 +83,7 @@ class LogCollection(Protocol):
         """Collect the rest and stop; must be called before the file is removed."""
 
 
-class Traffic(Protocol):
+class ReplicaTraffic(Protocol):
     """What a data plane knows of the requests of replicas; ``counted`` names what it counts."""
 
     counted: str
@@ -114,7 +114,7 @@ class ControllerContext(msgspec.Struct, frozen=True):
     signals: LocationSignals
     runtime: Runtime
     provisioner: ContainerProvisioner
-    store: Store
+    store: ReplicaStore
     endpoints: Endpoints
     probes: Probes
     logs: LogCollection
@@ -122,7 +122,7 @@ class ControllerContext(msgspec.Struct, frozen=True):
     timing: Timing
     rng: random.Random
     cron_starts: StartLimit
-    traffic: Traffic = NoTraffic()
+    traffic: ReplicaTraffic = NoTraffic()
 
     def replica_name(self, key: Key, index: int, taken: Collection[str]) -> str:
         """``web-x7k2p``, or ``db-0`` for a replica with an identity (docs/platform/workload.md#stateful-workloads)."""

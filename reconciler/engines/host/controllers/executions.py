@@ -23,7 +23,7 @@ from reconciler.engines.host.decisions.execution_results import (
     record_results,
 )
 from reconciler.engines.host.decisions.executions import decide_executions
-from reconciler.engines.host.decisions.replica import Replica, Run
+from reconciler.engines.host.decisions.replica import ExecutionRun, Replica
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.run_command import ContainerOverride
 from reconciler.engines.workload.deployment import Execution
@@ -122,7 +122,9 @@ class Executions:
         """``replica``, newly made, with what its execution begins with."""
         job, entry = spec.job or Job(), next((entry for entry in self.log.entries if entry.name == replica.name), None)
         overrides = entry.overrides if entry is not None else ()
-        return replace(replica, run=Run(job.active_deadline_seconds, job.restart_policy == "OnFailure", overrides))
+        return replace(
+            replica, run=ExecutionRun(job.active_deadline_seconds, job.restart_policy == "OnFailure", overrides)
+        )
 
     def record_start(self, replica: Replica) -> None:
         """Record the version of a new execution, and report a late start. Raises EngineError."""

@@ -22,7 +22,7 @@ class _ReplicaFile(msgspec.Struct, frozen=True):
     replica: Replica
 
 
-class Store:
+class ReplicaStore:
     """The replicas of one location below ``root``. Methods that write raise EngineError (DiskFull and the like).
 
     ``boots`` are further boot ids whose replicas are valid.

@@ -30,7 +30,7 @@ from reconciler.engines.host.decisions.actions import (
     find_soonest_time,
 )
 from reconciler.engines.host.decisions.availability import exit_event
-from reconciler.engines.host.decisions.replica import Ended, Hook, Phase, Replica, container_of
+from reconciler.engines.host.decisions.replica import Ended, HookState, Phase, Replica, container_of
 from reconciler.engines.host.decisions.transitions import (
     HookName,
     apply_action,
@@ -274,7 +274,7 @@ class WorkloadController:
         container_id = ContainerId(self.key, replica.name, name)
         if replica.ending is None or container.sigterm_at is None:
             context.probes.watch(container_id, container.wanted, replica.ports, container)
-        if container.post_start is Hook.RUNNING:
+        if container.post_start is HookState.RUNNING:
             self._hooks.run(container_id, container.started, "post_start", container.wanted.post_start)
 
     def on_container_end(self, container_id: ContainerId, started: float, how: Ended) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from reconciler.engines.host.decisions.replica import Container, Ended, Phase, Replica
+from reconciler.engines.host.decisions.replica import Ended, Phase, Replica, ReplicaContainer
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.reasons import Reason
 
@@ -97,7 +97,7 @@ def start_ends(replicas: Iterable[Replica], now: float) -> list[float]:
     return sorted({end for container in faulty if (end := _start_ends(container)) > now})
 
 
-def _start_ends(container: Container) -> float:
+def _start_ends(container: ReplicaContainer) -> float:
     """When a container stops counting as starting despite a failing readiness probe; 0 if it is not starting."""
     if container.phase is not Phase.RUNNING or not container.alive or container.was_ready or container.failures:
         return 0.0
@@ -105,7 +105,7 @@ def _start_ends(container: Container) -> float:
     return container.started + (probe.initial_delay_seconds if probe is not None else 0.0) + START_SECONDS
 
 
-def fault_of(container: Container) -> str:
+def fault_of(container: ReplicaContainer) -> str:
     """A short text on why a container is not ready; "" if it is ready, or just starts."""
     if container.phase is Phase.RUNNING:
         if container.ready and container.alive:
@@ -114,7 +114,7 @@ def fault_of(container: Container) -> str:
     return _describe_last_exit(container)
 
 
-def notice_of(container: Container) -> str:
+def notice_of(container: ReplicaContainer) -> str:
     """The problem of a container, even of a ready one: its fault, or else its failed hook."""
     return fault_of(container) or container.hook_error
 
@@ -124,7 +124,7 @@ def exit_words(ended: Ended) -> str:
     return f"ended with {ended.code} ({ended.reason})" + (f": {ended.message}" if ended.message else "")
 
 
-def exit_event(container: Container) -> tuple[Reason, str] | None:
+def exit_event(container: ReplicaContainer) -> tuple[Reason, str] | None:
     """Reason and message of the event for the last end of a container; None if that end is no event."""
     if container.last is None or container.failures % EVERY:
         return None
@@ -133,5 +133,5 @@ def exit_event(container: Container) -> tuple[Reason, str] | None:
     return Reason.CONTAINER_ENDED, exit_words(container.last)
 
 
-def _describe_last_exit(container: Container) -> str:
+def _describe_last_exit(container: ReplicaContainer) -> str:
     return exit_words(container.last) if container.last is not None else ""

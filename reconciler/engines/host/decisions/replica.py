@@ -24,7 +24,7 @@ class Phase(StrEnum):
     ENDED = "ended"
 
 
-class Hook(StrEnum):
+class HookState(StrEnum):
     """The state of a lifecycle hook."""
 
     NONE = ""
@@ -42,7 +42,7 @@ class Ended(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Container(msgspec.Struct, frozen=True):
+class ReplicaContainer(msgspec.Struct, frozen=True):
     """One container of a replica.
 
     ``ready`` is the last result of its readiness probe; without a probe, a running container is ready. ``was_ready``
@@ -62,8 +62,8 @@ class Container(msgspec.Struct, frozen=True):
     failures: int = 0
     start_at: float = 0.0
     last: Ended | None = None
-    post_start: Hook = Hook.NONE
-    pre_stop: Hook = Hook.NONE
+    post_start: HookState = HookState.NONE
+    pre_stop: HookState = HookState.NONE
     sigterm_at: float | None = None
     sigkill_at: float | None = None
     message: str = ""
@@ -72,7 +72,7 @@ class Container(msgspec.Struct, frozen=True):
     was_ready: bool = False
 
 
-class Run(msgspec.Struct, frozen=True):
+class ExecutionRun(msgspec.Struct, frozen=True):
     """What an execution of a cron workload began with: ``deadline`` in seconds, ``restart`` of failed containers."""
 
     deadline: float | None = None
@@ -95,7 +95,7 @@ class Replica(msgspec.Struct, frozen=True):
     version: int
     config_hash: str
     created: float
-    containers: tuple[Container, ...]
+    containers: tuple[ReplicaContainer, ...]
     index: int = -1
     gvc_version: int = 1
     ports: dict[int, int] = {}
@@ -104,7 +104,7 @@ class Replica(msgspec.Struct, frozen=True):
     reason: str = ""
     creation_timestamp: str = ""
     base_hash: str = ""
-    run: Run | None = None
+    run: ExecutionRun | None = None
 
     @property
     def ready(self) -> bool:
@@ -126,7 +126,7 @@ class Replica(msgspec.Struct, frozen=True):
         return self.ending is not None and all(container.phase is not Phase.RUNNING for container in self.containers)
 
 
-def container_of(replica: Replica, name: str) -> Container:
+def container_of(replica: Replica, name: str) -> ReplicaContainer:
     """The container ``name``. Raises KeyError."""
     for container in replica.containers:
         if container.name == name:
@@ -134,7 +134,7 @@ def container_of(replica: Replica, name: str) -> Container:
     raise KeyError(name)
 
 
-def with_container(replica: Replica, container: Container) -> Replica:
+def with_container(replica: Replica, container: ReplicaContainer) -> Replica:
     """``replica`` with ``container`` in place of the one with the same name."""
     containers = tuple(container if former.name == container.name else former for former in replica.containers)
     return msgspec.structs.replace(replica, containers=containers)

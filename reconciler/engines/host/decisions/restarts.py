@@ -12,7 +12,7 @@ from reconciler.engines.host.decisions.actions import (
     Terminate,
     find_soonest_time,
 )
-from reconciler.engines.host.decisions.replica import Container, Phase, Replica
+from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaContainer
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.reasons import Reason
 
@@ -25,7 +25,7 @@ def restart_policy(replica: Replica, now: float, timing: Timing) -> Decision:
     )
 
 
-def _decide_container(replica: str, container: Container, now: float, timing: Timing) -> Decision:
+def _decide_container(replica: str, container: ReplicaContainer, now: float, timing: Timing) -> Decision:
     if container.phase is Phase.ENDED:
         return Decision((_schedule_restart(replica, container, timing),))
     if container.phase is Phase.WAITING:
@@ -46,14 +46,14 @@ def make_due_decision(act: Action, at: float, now: float) -> Decision:
     return Decision((act,)) if at <= now else Decision(wake=at)
 
 
-def _schedule_restart(replica: str, container: Container, timing: Timing) -> ScheduleRestart:
+def _schedule_restart(replica: str, container: ReplicaContainer, timing: Timing) -> ScheduleRestart:
     at = container.last.at if container.last else 0.0
     lasted = at - container.started
     failures = 1 if lasted >= timing.backoff_reset else container.failures + 1
     return ScheduleRestart(replica, container.name, at + _compute_wait(container, failures, timing), failures)
 
 
-def _compute_wait(container: Container, failures: int, timing: Timing) -> float:
+def _compute_wait(container: ReplicaContainer, failures: int, timing: Timing) -> float:
     """Seconds to wait: 0 after the first end of a container that ran; a failed start waits, or it would just fail
     again."""
     stillborn = container.last is not None and container.last.reason == Reason.START_FAILED

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from reconciler.engines.host.decisions.actions import Decision, Kill, Remove, RunPreStop, Terminate, find_soonest_time
-from reconciler.engines.host.decisions.replica import Container, Hook, Phase, Replica
+from reconciler.engines.host.decisions.replica import HookState, Phase, Replica, ReplicaContainer
 from reconciler.engines.host.decisions.restarts import make_due_decision
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.reasons import Reason
@@ -34,7 +34,7 @@ def termination_steps(replica: Replica, now: float, timing: Timing) -> Decision:
     )
 
 
-def _kill_all(replica: str, running: list[Container], now: float, timing: Timing) -> Decision:
+def _kill_all(replica: str, running: list[ReplicaContainer], now: float, timing: Timing) -> Decision:
     """Kill all containers at once, and repeat while they live."""
     times = [now if container.sigkill_at is None else container.sigkill_at + timing.kill_retry for container in running]
     parts = [
@@ -45,30 +45,32 @@ def _kill_all(replica: str, running: list[Container], now: float, timing: Timing
     )
 
 
-def _decide_container(replica: str, begun: float, container: Container, now: float, timing: Timing) -> Decision:
+def _decide_container(replica: str, begun: float, container: ReplicaContainer, now: float, timing: Timing) -> Decision:
     timing = timing.with_total(container.wanted.termination_seconds)
     if container.sigkill_at is not None:
         return make_due_decision(Kill(replica, container.name), container.sigkill_at + timing.kill_retry, now)
-    if container.wanted.pre_stop is not None and (container.sigterm_at is None or container.pre_stop is not Hook.NONE):
+    if container.wanted.pre_stop is not None and (
+        container.sigterm_at is None or container.pre_stop is not HookState.NONE
+    ):
         return _end_with_hook(replica, container, begun + timing.total * timing.scale, now)
     if container.sigterm_at is None:
         return _end_with_default_hook(replica, container, begun + timing.drain * timing.scale, now)
     return make_due_decision(Kill(replica, container.name), container.sigterm_at + timing.grace * timing.scale, now)
 
 
-def _end_with_default_hook(replica: str, container: Container, drained: float, now: float) -> Decision:
-    if container.pre_stop is Hook.FAILED:
+def _end_with_default_hook(replica: str, container: ReplicaContainer, drained: float, now: float) -> Decision:
+    if container.pre_stop is HookState.FAILED:
         return Decision((Terminate(replica, container.name),))
-    if container.wanted.own_sleep and container.pre_stop is Hook.NONE and drained > now:
+    if container.wanted.own_sleep and container.pre_stop is HookState.NONE and drained > now:
         return Decision((RunPreStop(replica, container.name),), drained)
     return make_due_decision(Terminate(replica, container.name), drained, now)
 
 
-def _end_with_hook(replica: str, container: Container, last: float, now: float) -> Decision:
+def _end_with_hook(replica: str, container: ReplicaContainer, last: float, now: float) -> Decision:
     if last <= now:
         return Decision((Kill(replica, container.name),))
-    if container.pre_stop is Hook.NONE:
+    if container.pre_stop is HookState.NONE:
         return Decision((RunPreStop(replica, container.name),), last)
-    if container.pre_stop is not Hook.RUNNING and container.sigterm_at is None:
+    if container.pre_stop is not HookState.RUNNING and container.sigterm_at is None:
         return Decision((Terminate(replica, container.name),), last)
     return Decision(wake=last)

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from reconciler.engines.host.decisions.actions import Kill, RunPreStop, ScheduleRestart, Start, StopReplica, Terminate
 from reconciler.engines.host.decisions.replica import (
-    Container,
     Ended,
-    Hook,
+    HookState,
     Phase,
     Replica,
+    ReplicaContainer,
     container_of,
     with_container,
 )
@@ -31,7 +31,7 @@ HookName = Literal["post_start", "pre_stop"]
 
 def new_replica(spec: WorkloadSpec, index: int, name: str, now: float, creation_timestamp: str) -> Replica:
     """A new replica of ``spec`` with waiting containers; ``creation_timestamp`` is ``now`` in ISO 8601."""
-    containers = tuple(Container(container.name, wanted=container) for container in spec.containers)
+    containers = tuple(ReplicaContainer(container.name, wanted=container) for container in spec.containers)
     return Replica(
         name,
         spec.key,
@@ -91,15 +91,15 @@ def hook_finished(replica: Replica, container: str, hook: HookName, failed_messa
     That the default preStop hook cannot run is no fault of the container.
     """
     old = container_of(replica, container)
-    if getattr(old, hook) is not Hook.RUNNING:
+    if getattr(old, hook) is not HookState.RUNNING:
         return replica
-    outcome = Hook.FAILED if failed_message else Hook.DONE
+    outcome = HookState.FAILED if failed_message else HookState.DONE
     error = old.hook_error if is_default_hook(old, hook) else failed_message or old.hook_error
     new = replace(old, hook_error=error, **{hook: outcome})
     return recompute_ready(with_container(replica, new), now)
 
 
-def is_default_hook(container: Container, hook: HookName) -> bool:
+def is_default_hook(container: ReplicaContainer, hook: HookName) -> bool:
     """Whether ``hook`` is the preStop hook of the platform, as the user has none."""
     return hook == "pre_stop" and container.wanted.pre_stop is None
 
@@ -141,15 +141,15 @@ def recompute_ready(replica: Replica, now: float) -> Replica:
 
 
 def _apply_action(
-    container: Container, act: Start | RunPreStop | Terminate | Kill | ScheduleRestart, now: float
-) -> Container:
+    container: ReplicaContainer, act: Start | RunPreStop | Terminate | Kill | ScheduleRestart, now: float
+) -> ReplicaContainer:
     match act:
         case Start() if container.phase is Phase.WAITING:
             return _start_container(container, now)
         case ScheduleRestart() if container.phase is Phase.ENDED:
             return replace(container, phase=Phase.WAITING, start_at=act.start_at, failures=act.failures)
-        case RunPreStop() if container.pre_stop is Hook.NONE:
-            return replace(container, pre_stop=Hook.RUNNING)
+        case RunPreStop() if container.pre_stop is HookState.NONE:
+            return replace(container, pre_stop=HookState.RUNNING)
         case Terminate() if container.sigterm_at is None:
             return replace(container, sigterm_at=now)
         case Kill():
@@ -157,10 +157,10 @@ def _apply_action(
     return container
 
 
-def _start_container(container: Container, now: float) -> Container:
+def _start_container(container: ReplicaContainer, now: float) -> ReplicaContainer:
     """``container`` after its start: only the last end and the counters of earlier runs remain."""
     container_spec = container.wanted
-    return Container(
+    return ReplicaContainer(
         container.name,
         Phase.RUNNING,
         started=now,
@@ -168,11 +168,11 @@ def _start_container(container: Container, now: float) -> Container:
         restarts=container.restarts + (container.last is not None),
         failures=container.failures,
         last=container.last,
-        post_start=Hook.NONE if container_spec.post_start is None else Hook.RUNNING,
+        post_start=HookState.NONE if container_spec.post_start is None else HookState.RUNNING,
         wanted=container_spec,
     )
 
 
-def _serves_requests(container: Container) -> bool:
-    running = container.phase is Phase.RUNNING and container.post_start is not Hook.RUNNING
+def _serves_requests(container: ReplicaContainer) -> bool:
+    running = container.phase is Phase.RUNNING and container.post_start is not HookState.RUNNING
     return running and container.ready and container.alive

@@ -17,7 +17,14 @@ from msgspec.structs import replace
 from reconciler.engines.due_times import begins_anew, due_times
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
-from reconciler.engines.volumes import MOST_CAPACITY, Lifecycle, Snapshot, Volume, VolumeSetState, last_proof
+from reconciler.engines.volumes import (
+    MOST_CAPACITY,
+    ReplicaVolume,
+    Snapshot,
+    VolumeLifecycle,
+    VolumeSetState,
+    last_proof,
+)
 from reconciler.model.kinds.volumeset import Growth, Snapshots
 from reconciler.times import FIRST_DAY, ExpiryTime, format_iso_time
 
@@ -44,13 +51,13 @@ def existing_volumes(
     claimed: VolumeSetState, stored: Sequence[StoredVolume], used: Mapping[int, int]
 ) -> VolumeSetState:
     """The volumes that exist, for status. ``claimed`` tells which replicas want one; ``used`` is in bytes."""
-    bound = {volume.index for volume in claimed.volumes if volume.lifecycle is Lifecycle.BOUND}
-    free = Lifecycle.UNBOUND if claimed.used_by_workload else Lifecycle.UNUSED
+    bound = {volume.index for volume in claimed.volumes if volume.lifecycle is VolumeLifecycle.BOUND}
+    free = VolumeLifecycle.UNBOUND if claimed.used_by_workload else VolumeLifecycle.UNUSED
     volumes = {
         volume.index: _make_volume(volume, volume.index in bound, free, used.get(volume.index, 0)) for volume in stored
     }
     for index in bound - volumes.keys():
-        volumes[index] = Volume(index, Lifecycle.CREATING, 0)
+        volumes[index] = ReplicaVolume(index, VolumeLifecycle.CREATING, 0)
     return replace(claimed, volumes=tuple(volumes[index] for index in sorted(volumes)))
 
 
@@ -163,20 +170,20 @@ def retention_seconds(text: str) -> float | None:
         return None
 
 
-def _make_volume(stored: StoredVolume, bound: bool, free: Lifecycle, used: int) -> Volume:
+def _make_volume(stored: StoredVolume, bound: bool, free: VolumeLifecycle, used: int) -> ReplicaVolume:
     snapshots = tuple(
         Snapshot(snapshot.name, snapshot.created, snapshot.capacity, snapshot.expires, snapshot.tags)
         for snapshot in stored.snapshots
     )
     proven = last_proof(snapshots)
     if stored.state is VolumeState.DELETED:
-        lifecycle = Lifecycle.CREATING if bound else Lifecycle.DELETED
-        return Volume(stored.index, lifecycle, 0, 0, snapshots, last_proven=proven)
+        lifecycle = VolumeLifecycle.CREATING if bound else VolumeLifecycle.DELETED
+        return ReplicaVolume(stored.index, lifecycle, 0, 0, snapshots, last_proven=proven)
     if stored.state is VolumeState.CREATING:
-        return Volume(stored.index, Lifecycle.CREATING, 0, 0, snapshots)
-    lifecycle = Lifecycle.REPAIRING if stored.damage or stored.lost else Lifecycle.BOUND if bound else free
+        return ReplicaVolume(stored.index, VolumeLifecycle.CREATING, 0, 0, snapshots)
+    lifecycle = VolumeLifecycle.REPAIRING if stored.damage or stored.lost else VolumeLifecycle.BOUND if bound else free
     detached = stored.grows_detached or UNSET
-    return Volume(stored.index, lifecycle, stored.capacity, used, snapshots, detached, proven)
+    return ReplicaVolume(stored.index, lifecycle, stored.capacity, used, snapshots, detached, proven)
 
 
 def _parse_seconds(time: str) -> float:

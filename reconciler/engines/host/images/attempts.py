@@ -22,7 +22,7 @@ class _Failure(NamedTuple):
     until: float
 
 
-class Attempts:
+class PullAttempts:
     """Remembers failures by request, and pauses of whole registries."""
 
     def __init__(self, clock: Clock, rng: random.Random, policy: RetryPolicy = POLICY) -> None:

@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.connection import Answer, Connection, Request
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.connection import RegistryAnswer, RegistryConnection, RegistryRequest
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 CHALLENGE_SECONDS = 3600.0
@@ -49,7 +49,7 @@ class _TokenAnswer(msgspec.Struct, frozen=True):
     expires_in: float = SHORTEST_TOKEN
 
 
-_Place = tuple[str, Credentials | None]
+_Place = tuple[str, RegistryCredentials | None]
 """A repository and the login for it."""
 
 
@@ -59,18 +59,18 @@ class Authorization:
     A request to ``/v2/`` finds the type of login, so that no request for a manifest is wasted.
     """
 
-    def __init__(self, connection: Connection, clock: Clock) -> None:
+    def __init__(self, connection: RegistryConnection, clock: Clock) -> None:
         self._connection = connection
         self._clock = clock
         self._challenges: dict[str, _Challenge] = {}
         self._tokens: dict[_Place, _Token] = {}
 
-    async def header(self, reference: ImageReference, credentials: Credentials | None) -> dict[str, str]:
+    async def header(self, reference: ImageReference, credentials: RegistryCredentials | None) -> dict[str, str]:
         """The header for pulling ``reference``, empty if no login is required. Raises ImageError."""
         challenge = self._challenges.get(reference.host)
         if challenge is None or challenge.until <= self._clock.monotonic():
             url = self._connection.url(reference.host, "/v2/")
-            answer = await self._connection.send(Request("GET", url))
+            answer = await self._connection.send(RegistryRequest("GET", url))
             if answer.status == 429 or answer.status >= 500:
                 raise self._connection.refusal(answer)
             challenge = self._remember(reference.host, answer)
@@ -80,7 +80,9 @@ class Authorization:
             return {"Authorization": f"Bearer {await self._token(challenge, reference, credentials)}"}
         return {}
 
-    def renew(self, reference: ImageReference, credentials: Credentials | None, answer: Answer, began: float) -> bool:
+    def renew(
+        self, reference: ImageReference, credentials: RegistryCredentials | None, answer: RegistryAnswer, began: float
+    ) -> bool:
         """Forget the token that ``answer`` refuses; returns whether a retry can help.
 
         It can if the token was older than ``began``, or if the registry now requires another type of login.
@@ -94,13 +96,15 @@ class Authorization:
             return challenge.scheme != ""
         return token is not None and token.made < began
 
-    def _remember(self, host: str, answer: Answer) -> _Challenge:
+    def _remember(self, host: str, answer: RegistryAnswer) -> _Challenge:
         until = self._clock.monotonic() + CHALLENGE_SECONDS
         challenge = _parse_challenge(answer.headers.get("www-authenticate", "") if answer.status == 401 else "", until)
         self._challenges[host] = challenge
         return challenge
 
-    async def _token(self, challenge: _Challenge, reference: ImageReference, credentials: Credentials | None) -> str:
+    async def _token(
+        self, challenge: _Challenge, reference: ImageReference, credentials: RegistryCredentials | None
+    ) -> str:
         scope = (reference.name, credentials)
         cached = self._tokens.get(scope)
         if cached is not None and cached.until > self._clock.monotonic():
@@ -125,18 +129,22 @@ class Authorization:
         return text
 
 
-def _token_request(challenge: _Challenge, reference: ImageReference, credentials: Credentials | None) -> Request:
+def _token_request(
+    challenge: _Challenge, reference: ImageReference, credentials: RegistryCredentials | None
+) -> RegistryRequest:
     """The request for a token; with an identity token it is a form, as in OAuth."""
     words = {"service": challenge.service} if challenge.service else {}
     words |= {"scope": f"repository:{reference.repository}:pull"}
     if credentials is not None and credentials.identity_token:
         form = {"grant_type": "refresh_token", "refresh_token": credentials.identity_token, "client_id": "reconciler"}
-        return Request("POST", challenge.realm, form=form | words, limit=TOKEN_BYTES)
+        return RegistryRequest("POST", challenge.realm, form=form | words, limit=TOKEN_BYTES)
     url = f"{challenge.realm}{'&' if '?' in challenge.realm else '?'}{urlencode(words)}"
-    return Request("GET", url, _make_basic_header(credentials) if credentials is not None else {}, limit=TOKEN_BYTES)
+    return RegistryRequest(
+        "GET", url, _make_basic_header(credentials) if credentials is not None else {}, limit=TOKEN_BYTES
+    )
 
 
-def _make_basic_header(credentials: Credentials) -> dict[str, str]:
+def _make_basic_header(credentials: RegistryCredentials) -> dict[str, str]:
     login = f"{credentials.username}:{credentials.password}".encode()
     return {"Authorization": f"Basic {base64.b64encode(login).decode()}"}
 

@@ -17,7 +17,7 @@ import httpx2
 import msgspec
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.protocol import Stream
+from reconciler.engines.host.images.protocol import BlobStream
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.logs import log
 from reconciler.model.addresses import is_internal
@@ -52,7 +52,7 @@ _ADVICE = {
 }
 
 
-class Request(msgspec.Struct, frozen=True):
+class RegistryRequest(msgspec.Struct, frozen=True):
     """A request; ``headers`` may have a login. ``form`` makes it a POST. At most ``limit`` bytes are read."""
 
     method: str
@@ -65,7 +65,7 @@ class Request(msgspec.Struct, frozen=True):
         return f"Request({self.method} {self.url})"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class RegistryAnswer(msgspec.Struct, frozen=True):
     """An answer with its complete body; ``host`` is the one that answered, ``headers`` have names in lower case."""
 
     host: str
@@ -134,7 +134,7 @@ def _sent_to(request: httpx2.Request, address: str) -> httpx2.Request:
     return httpx2.Request(request.method, url, headers=request.headers, stream=request.stream, extensions=extensions)
 
 
-class Connection:
+class RegistryConnection:
     """Sends requests over https, and over http to the hosts in ``insecure``.
 
     Only these and the hosts in ``named`` may have an address that is internal. It uses the proxies of the environment
@@ -173,7 +173,7 @@ class Connection:
             )
         return False
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: RegistryRequest) -> RegistryAnswer:
         """The answer to ``request``; a form is not redirected. Raises ImageError."""
         first = request
         for _ in range(_MAX_REDIRECTS + 1):
@@ -184,7 +184,7 @@ class Connection:
         raise _too_many_redirects(first)
 
     @asynccontextmanager
-    async def open(self, request: Request) -> AsyncIterator[Stream]:
+    async def open(self, request: RegistryRequest) -> AsyncIterator[BlobStream]:
         """The answer to ``request``, of any size and for as long as parts of it come. Raises ImageError."""
         first = request
         for _ in range(_MAX_REDIRECTS + 1):
@@ -193,7 +193,7 @@ class Connection:
                 async with self._exchange(request) as response:
                     headers = _get_headers(response)
                     if response.status_code not in _REDIRECTS:
-                        yield Stream(host, response.status_code, headers, self._chunks(response, host))
+                        yield BlobStream(host, response.status_code, headers, self._chunks(response, host))
                         return
             request = self._redirected(request, headers)
         raise _too_many_redirects(first)
@@ -220,7 +220,7 @@ class Connection:
         log().warning("registry_unreachable", host=host, cause=cause)
         return ImageError(f"{host} cannot be reached as a registry; the log of the daemon has the cause")
 
-    def refusal(self, answer: Answer) -> ImageError:
+    def refusal(self, answer: RegistryAnswer) -> ImageError:
         """The error for an answer that is no success, in the words of the registry."""
         text = f"{answer.host} answers {_format_status(answer.status)}"
         words = registry_words(answer.body)
@@ -237,7 +237,7 @@ class Connection:
                 seconds = parsedate_to_datetime(text).timestamp() - self._clock.now()
         return None if seconds is None else min(max(seconds, 0.0), LONGEST_WAIT)
 
-    def _redirected(self, request: Request, answered: Mapping[str, str]) -> Request:
+    def _redirected(self, request: RegistryRequest, answered: Mapping[str, str]) -> RegistryRequest:
         """``request`` at the target of its answer, without its login if that is another host. Raises ImageError."""
         target = _get_redirect_target(request.url, answered)
         if not self.is_safe(target):
@@ -247,7 +247,7 @@ class Connection:
         headers = {name: value for name, value in request.headers.items() if not left_host or name != "Authorization"}
         return msgspec.structs.replace(request, url=target, headers=headers)
 
-    async def _once(self, request: Request) -> Answer:
+    async def _once(self, request: RegistryRequest) -> RegistryAnswer:
         host = urlsplit(request.url).netloc
         with self._reworded(host):
             async with asyncio.timeout(self._seconds), self._exchange(request) as response:
@@ -256,7 +256,7 @@ class Connection:
                     body += chunk
                     if len(body) > request.limit:
                         raise ImageError(f"{host} answers with more than {request.limit} bytes")
-                return Answer(host, response.status_code, _get_headers(response), bytes(body))
+                return RegistryAnswer(host, response.status_code, _get_headers(response), bytes(body))
 
     async def _chunks(self, response: httpx2.Response, host: str) -> AsyncIterator[bytes]:
         with self._reworded(host):
@@ -276,7 +276,7 @@ class Connection:
             raise self.unreachable(host, _describe_cause(error)) from None
 
     @asynccontextmanager
-    async def _exchange(self, request: Request) -> AsyncIterator[httpx2.Response]:
+    async def _exchange(self, request: RegistryRequest) -> AsyncIterator[httpx2.Response]:
         """The response to ``request``, from an address that was checked; its body is not read yet."""
         # Compression is refused: a small answer could grow without bound.
         headers = {**request.headers, "Accept-Encoding": "identity"}
@@ -354,7 +354,7 @@ def _get_redirect_target(url: str, headers: Mapping[str, str]) -> str:
     return ""
 
 
-def _too_many_redirects(request: Request) -> ImageError:
+def _too_many_redirects(request: RegistryRequest) -> ImageError:
     return ImageError(f"{urlsplit(request.url).netloc} redirects more than {_MAX_REDIRECTS} times")
 
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import msgspec
 
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.protocol import SecretReader
 from reconciler.engines.workload.image_reference import DOCKER_HOST, DOCKER_HUB, ImageError, ImageReference
 from reconciler.model.key import Key
@@ -46,7 +46,7 @@ class Keychain:
         self._read = read
         self._file = file
 
-    def find(self, reference: ImageReference, secrets: Sequence[Key]) -> Credentials | None:
+    def find(self, reference: ImageReference, secrets: Sequence[Key]) -> RegistryCredentials | None:
         """The credentials for ``reference``: of the first secret that has some, else of the file; None without any.
 
         Within a secret the longest matching entry counts. Blocks on the disk. Raises EngineError.
@@ -60,16 +60,16 @@ class Keychain:
             self._check_tokens(reference, secrets)
         return credentials
 
-    def _of_secret(self, reference: ImageReference, key: Key) -> Credentials | None:
+    def _of_secret(self, reference: ImageReference, key: Key) -> RegistryCredentials | None:
         secret = self._read(key)
         content = secret.content
         if secret.type == "docker" and isinstance(content, str):
             return _find_login(reference, content.encode(), str(key))
         if secret.type == "gcp" and isinstance(content, str) and _GOOGLE.fullmatch(reference.registry):
-            return Credentials(_JSON_KEY, content)
+            return RegistryCredentials(_JSON_KEY, content)
         return None
 
-    def _of_file(self, reference: ImageReference) -> Credentials | None:
+    def _of_file(self, reference: ImageReference) -> RegistryCredentials | None:
         if self._file is None:
             return None
         try:
@@ -95,7 +95,7 @@ class Keychain:
                 )
 
 
-def _find_login(reference: ImageReference, content: bytes, source: str) -> Credentials | None:
+def _find_login(reference: ImageReference, content: bytes, source: str) -> RegistryCredentials | None:
     """The credentials for ``reference`` in ``content``, which has the form of Docker's config.json."""
     try:
         entries = msgspec.json.decode(content, type=_AuthFile).auths
@@ -108,7 +108,7 @@ def _find_login(reference: ImageReference, content: bytes, source: str) -> Crede
     return _of_entry(entries[name], f"the entry for {reference.registry} in {source}")
 
 
-def _of_entry(entry: _Entry, source: str) -> Credentials:
+def _of_entry(entry: _Entry, source: str) -> RegistryCredentials:
     username, password = entry.username, entry.password
     if entry.auth:
         try:
@@ -119,7 +119,7 @@ def _of_entry(entry: _Entry, source: str) -> Credentials:
         _refuse_pull(
             f"{source} has no login: credential helpers are not used, so run `podman login --authfile FILE` again"
         )
-    return Credentials(username, password.rstrip("\0"), entry.identitytoken)
+    return RegistryCredentials(username, password.rstrip("\0"), entry.identitytoken)
 
 
 def _normalize_name(name: str) -> str:

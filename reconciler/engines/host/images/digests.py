@@ -14,7 +14,7 @@ from reconciler.logs import log
 from reconciler.model.key import Key, Kind
 
 
-class Pin(msgspec.Struct, frozen=True):
+class ImagePin(msgspec.Struct, frozen=True):
     """The image of a container: as written, in full, and as the reference with digest that runs.
 
     ``pulled``: the digest was on this host, so it is never replaced.
@@ -30,7 +30,7 @@ class VersionPins(msgspec.Struct, frozen=True):
     """The images of one version by container; ``resolved`` is when the last of them was, in seconds since the epoch."""
 
     resolved: float
-    containers: dict[str, Pin]
+    containers: dict[str, ImagePin]
 
 
 class DigestStore:
@@ -46,7 +46,7 @@ class DigestStore:
         """The pins of a version, None before any is resolved."""
         return self._pins.get(key, {}).get(version)
 
-    def pin(self, key: Key, version: int, pins: Mapping[str, Pin], now: float) -> None:
+    def pin(self, key: Key, version: int, pins: Mapping[str, ImagePin], now: float) -> None:
         """Record ``pins`` by container, in addition to those of other containers; they survive a power cut."""
         version_pins = self.get(key, version)
         updated = VersionPins(now, {**(version_pins.containers if version_pins is not None else {}), **pins})
@@ -57,7 +57,7 @@ class DigestStore:
         _flush_paths(path, path.parent, path.parent.parent)
         self._pins.setdefault(key, {})[version] = updated
 
-    def unpin(self, key: Key, version: int, container: str, pin: Pin) -> None:
+    def unpin(self, key: Key, version: int, container: str, pin: ImagePin) -> None:
         """Forget ``pin`` of a container, if that is its pin: its digest was never pulled and is gone."""
         pins = self.get(key, version)
         if pins is None or pins.containers.get(container) != pin:

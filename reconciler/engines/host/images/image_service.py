@@ -14,11 +14,11 @@ import msgspec
 
 from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
-from reconciler.engines.host.images.attempts import Attempts
+from reconciler.engines.host.images.attempts import PullAttempts
 from reconciler.engines.host.images.credentials import Keychain
-from reconciler.engines.host.images.digests import DigestStore, Pin, VersionPins
+from reconciler.engines.host.images.digests import DigestStore, ImagePin, VersionPins
 from reconciler.engines.host.images.manifests import Platform, host_platform
-from reconciler.engines.host.images.protocol import Credentials, ImageStore
+from reconciler.engines.host.images.protocol import ImageStore, RegistryCredentials
 from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
 from reconciler.engines.host.images.pulled import PulledImages, pulled_path
 from reconciler.engines.host.images.puller import Puller, missing_here
@@ -79,7 +79,7 @@ class ImageContext(msgspec.Struct, frozen=True):
 
 
 class _Resolved(NamedTuple):
-    pin: Pin
+    pin: ImagePin
     is_index: bool = False
 
 
@@ -95,7 +95,7 @@ class ImageService:
         self._ensured: dict[Key, WorkloadImages] = {}
         self._reported: dict[Key, str] = {}
         self._digests = DigestStore(context.root / "images" / "digests")
-        attempts = Attempts(context.clock, context.rng)
+        attempts = PullAttempts(context.clock, context.rng)
         client = registry or _make_registry(context)
         self._registry = client
         self._resolver = TagResolver(client, attempts, context.clock, context.host)
@@ -145,7 +145,7 @@ class ImageService:
         with suppress(EngineError):
             pairs = {name: (self._parse(images.containers[name]), self._parse(running[name])) for name in lost}
             pins = {
-                name: Pin(images.containers[name], str(reference), str(pinned), pulled=True)
+                name: ImagePin(images.containers[name], str(reference), str(pinned), pulled=True)
                 for name, (reference, pinned) in pairs.items()
                 if pinned.digest and pinned.name == reference.name
             }
@@ -219,7 +219,7 @@ class ImageService:
             login = self._keychain.find(reference, images.pull_secrets)
             manifest = await self._resolver.resolve(reference, login, FOLLOWED_SECONDS if follow else SHARED_SECONDS)
             digest, is_index = manifest.digest, manifest.is_index
-        return _Resolved(Pin(text, str(reference), str(reference.at(digest))), is_index)
+        return _Resolved(ImagePin(text, str(reference), str(reference.at(digest))), is_index)
 
     async def _pull(self, images: WorkloadImages, name: str, resolved: _Resolved) -> None:
         reference = self._parse(resolved.pin.reference)
@@ -242,7 +242,7 @@ class ImageService:
 
     @asynccontextmanager
     async def _serve(
-        self, reference: ImageReference, credentials: Credentials | None
+        self, reference: ImageReference, credentials: RegistryCredentials | None
     ) -> AsyncIterator[ServedImage | None]:
         """Serve the image to the store, unless the operator decides what the store asks: by settings or its own."""
         if self._registry.is_named(reference) or self._store.has_own_rules(reference):
@@ -253,11 +253,13 @@ class ImageService:
         async with self._proxy.serve(reference, credentials) as served:
             yield served
 
-    def _pin(self, images: WorkloadImages, pins: Mapping[str, Pin]) -> None:
+    def _pin(self, images: WorkloadImages, pins: Mapping[str, ImagePin]) -> None:
         if pins:
             self._digests.pin(images.key, images.version, pins, self._context.clock.now())
 
-    def _watch(self, images: WorkloadImages, references: Mapping[str, ImageReference], pins: Mapping[str, Pin]) -> None:
+    def _watch(
+        self, images: WorkloadImages, references: Mapping[str, ImageReference], pins: Mapping[str, ImagePin]
+    ) -> None:
         tags = [
             WatchedTag(
                 images.key, images.version, name, reference, self._parse(pins[name].pinned).digest, images.pull_secrets

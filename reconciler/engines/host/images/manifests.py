@@ -47,7 +47,7 @@ class Platform(msgspec.Struct, frozen=True, order=True):
         return f"{self.os[:40]}/{self.architecture[:40]}"
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class ImageManifest(msgspec.Struct, frozen=True):
     """The target of a tag: a digest, and whether that is an index of manifests for several platforms."""
 
     digest: str

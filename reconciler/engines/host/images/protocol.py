@@ -10,7 +10,7 @@ import msgspec
 from reconciler.engines.workload.image_reference import ImageReference
 
 
-class Credentials(msgspec.Struct, frozen=True):
+class RegistryCredentials(msgspec.Struct, frozen=True):
     """The login at a registry: a user and a password, or an identity token. It never shows itself."""
 
     username: str = ""
@@ -29,7 +29,7 @@ class ImagePart(msgspec.Struct, frozen=True):
     path: str
 
 
-class Stream(msgspec.Struct, frozen=True):
+class BlobStream(msgspec.Struct, frozen=True):
     """The answer of ``host``, with a body that is read as it comes; ``chunks`` raises ImageError.
 
     Names of ``headers`` are in lower case.
@@ -64,7 +64,7 @@ class ImageStore(Protocol):
     def has_own_rules(self, reference: ImageReference) -> bool:
         """Whether the operator has configured the store itself for the registry of ``reference``."""
 
-    async def pull(self, reference: str, credentials: Credentials | None, served: str = "") -> None:
+    async def pull(self, reference: str, credentials: RegistryCredentials | None, served: str = "") -> None:
         """Pull the image; cancelling it stops the pull and leaves nothing.
 
         ``served`` is the name under which the daemon serves it: then the store asks nobody else.

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from reconciler.bugs import contain_bugs
-from reconciler.engines.host.images.protocol import Credentials, ImagePart, Stream
+from reconciler.engines.host.images.protocol import BlobStream, ImagePart, RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.tasks import cancel_and_wait
 
@@ -41,18 +41,18 @@ class ImageSource(Protocol):
     """A client of registries; its methods raise ImageError, which names the image."""
 
     def open(
-        self, part: ImagePart, credentials: Credentials | None, headers: Mapping[str, str]
-    ) -> AbstractAsyncContextManager[Stream]:
+        self, part: ImagePart, credentials: RegistryCredentials | None, headers: Mapping[str, str]
+    ) -> AbstractAsyncContextManager[BlobStream]:
         """A part of an image as the registry sends it."""
 
-    async def refusal(self, reference: ImageReference, stream: Stream) -> ImageError:
+    async def refusal(self, reference: ImageReference, stream: BlobStream) -> ImageError:
         """The error for an answer that is no success."""
 
 
 class ServedImage:
     """An image that is served under ``name``, at loopback and over http; ``error`` is the last failure to get it."""
 
-    def __init__(self, name: str, reference: ImageReference, credentials: Credentials | None) -> None:
+    def __init__(self, name: str, reference: ImageReference, credentials: RegistryCredentials | None) -> None:
         self.name = name
         self.reference = reference
         self.credentials = credentials
@@ -86,7 +86,9 @@ class PullProxy:
         self._silent: dict[asyncio.StreamWriter, None] = {}
 
     @asynccontextmanager
-    async def serve(self, reference: ImageReference, credentials: Credentials | None) -> AsyncIterator[ServedImage]:
+    async def serve(
+        self, reference: ImageReference, credentials: RegistryCredentials | None
+    ) -> AsyncIterator[ServedImage]:
         """Serve the image ``reference``, which has a digest, within the block. Raises ImageError."""
         name = f"{self._owner}/{secrets.token_hex(16)}"
         async with self._opening:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from weakref import WeakValueDictionary
 
-from reconciler.engines.host.images.attempts import Attempts
+from reconciler.engines.host.images.attempts import PullAttempts
 from reconciler.engines.host.images.manifests import Platform, check_platform
-from reconciler.engines.host.images.protocol import Credentials, ImageInfo, ImageStore
+from reconciler.engines.host.images.protocol import ImageInfo, ImageStore, RegistryCredentials
 from reconciler.engines.host.images.pull_proxy import ServedImage
 from reconciler.engines.host.images.pulled import PulledImages
 from reconciler.engines.host.images.single_flight import SingleFlight
@@ -19,9 +19,9 @@ PARALLEL = 4
 """The number of pulls at once."""
 
 
-Serve = Callable[[ImageReference, Credentials | None], AbstractAsyncContextManager[ServedImage | None]]
+Serve = Callable[[ImageReference, RegistryCredentials | None], AbstractAsyncContextManager[ServedImage | None]]
 """Serves an image to the store within a block; None if the store asks the registry itself."""
-Check = Callable[[ImageReference, Credentials | None], Awaitable[None]]
+Check = Callable[[ImageReference, RegistryCredentials | None], Awaitable[None]]
 """Raises ImageError if an index has no image for this host."""
 
 
@@ -29,7 +29,7 @@ class Puller:
     """Pulls into ``store`` for ``host``, the platform of this host, and records the images in ``pulled``."""
 
     def __init__(
-        self, store: ImageStore, pulled: PulledImages, attempts: Attempts, host: Platform, serve: Serve
+        self, store: ImageStore, pulled: PulledImages, attempts: PullAttempts, host: Platform, serve: Serve
     ) -> None:
         self._store = store
         self._serve = serve
@@ -57,7 +57,9 @@ class Puller:
             raise missing_here(reference)
         return image.digest
 
-    async def pull(self, reference: ImageReference, credentials: Credentials | None, check: Check | None) -> None:
+    async def pull(
+        self, reference: ImageReference, credentials: RegistryCredentials | None, check: Check | None
+    ) -> None:
         """Pull ``reference``, which has a digest, unless it is here; ``check`` is called before. Raises EngineError."""
         work = (reference, credentials)
         await self._flights.run(work, lambda: self._provide(reference, credentials, check))
@@ -85,7 +87,9 @@ class Puller:
         await self._flights.close()
         await self._views.close()
 
-    async def _provide(self, reference: ImageReference, credentials: Credentials | None, check: Check | None) -> None:
+    async def _provide(
+        self, reference: ImageReference, credentials: RegistryCredentials | None, check: Check | None
+    ) -> None:
         lock = self._digests.setdefault(reference.digest, asyncio.Lock())
         async with lock:
             image = await self._inspect(reference)
@@ -132,7 +136,7 @@ class Puller:
         return True
 
     async def _attempt(
-        self, reference: ImageReference, credentials: Credentials | None, check: Check | None
+        self, reference: ImageReference, credentials: RegistryCredentials | None, check: Check | None
     ) -> ImageInfo:
         tried = (reference, credentials)
         self._attempts.check(tried, str(reference), reference.host)
@@ -144,7 +148,9 @@ class Puller:
         self._attempts.succeed(tried)
         return image
 
-    async def _pull(self, reference: ImageReference, credentials: Credentials | None, check: Check | None) -> ImageInfo:
+    async def _pull(
+        self, reference: ImageReference, credentials: RegistryCredentials | None, check: Check | None
+    ) -> ImageInfo:
         if check is not None:
             await check(reference, credentials)
         async with self._without_removals():
@@ -156,7 +162,7 @@ class Puller:
             raise ImageError(f"the image {reference} was pulled and is not here: another program removed it")
         return image
 
-    async def _fetch(self, reference: ImageReference, credentials: Credentials | None) -> None:
+    async def _fetch(self, reference: ImageReference, credentials: RegistryCredentials | None) -> None:
         async with self._serve(reference, credentials) as served:
             if served is None:
                 await self._store.pull(str(reference), credentials)

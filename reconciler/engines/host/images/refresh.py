@@ -13,7 +13,7 @@ import msgspec
 from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.images.credentials import Keychain
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.host.images.tags import TagResolver
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.errors import EngineError, ReconcilerError
@@ -128,9 +128,9 @@ class TagRefresh:
 
     def _logins(
         self, reference: ImageReference, tags: list[WatchedTag]
-    ) -> tuple[list[Credentials | None], dict[Key, EngineError]]:
+    ) -> tuple[list[RegistryCredentials | None], dict[Key, EngineError]]:
         """The logins that can be used, None for an anonymous one, and the errors of the other workloads."""
-        logins: list[Credentials | None] = []
+        logins: list[RegistryCredentials | None] = []
         refused: dict[Key, EngineError] = {}
         for tag in tags:
             try:

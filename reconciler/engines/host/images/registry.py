@@ -11,16 +11,16 @@ import httpx2
 
 from reconciler.clock import Clock
 from reconciler.engines.host.images.authorization import Authorization
-from reconciler.engines.host.images.connection import SECONDS, Answer, Connection, Request
+from reconciler.engines.host.images.connection import SECONDS, RegistryAnswer, RegistryConnection, RegistryRequest
 from reconciler.engines.host.images.manifests import (
     INDEX_TYPES,
     MANIFEST_TYPES,
     MAX_MANIFEST_BYTES,
-    Manifest,
+    ImageManifest,
     Platform,
     parse_index,
 )
-from reconciler.engines.host.images.protocol import Credentials, ImagePart, Stream
+from reconciler.engines.host.images.protocol import BlobStream, ImagePart, RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -43,14 +43,14 @@ class Registry:
         transport: httpx2.AsyncBaseTransport | None = None,
         named: Collection[str] = (),
     ) -> None:
-        self._connection = Connection(insecure, clock, seconds, transport, named)
+        self._connection = RegistryConnection(insecure, clock, seconds, transport, named)
         self._authorization = Authorization(self._connection, clock)
         self._clock = clock
         self._without_head: set[str] = set()
 
     async def resolve(
-        self, reference: ImageReference, credentials: Credentials | None, with_body: bool = False
-    ) -> Manifest:
+        self, reference: ImageReference, credentials: RegistryCredentials | None, with_body: bool = False
+    ) -> ImageManifest:
         """The manifest of the tag of ``reference``, by one request.
 
         The answer to HEAD has no body, and so no error message; ``with_body`` uses GET.
@@ -65,9 +65,11 @@ class Registry:
         if answer.body or method == "GET":
             text = _digest_of(reference, answer)
         kind = answer.headers.get("content-type", "").partition(";")[0].strip()
-        return Manifest(text, kind in INDEX_TYPES)
+        return ImageManifest(text, kind in INDEX_TYPES)
 
-    async def platforms(self, reference: ImageReference, credentials: Credentials | None) -> tuple[Platform, ...]:
+    async def platforms(
+        self, reference: ImageReference, credentials: RegistryCredentials | None
+    ) -> tuple[Platform, ...]:
         """The platforms of the index that ``reference`` names by its digest."""
         answer = await self._ask("GET", reference, credentials)
         _digest_of(reference, answer)
@@ -82,8 +84,8 @@ class Registry:
 
     @asynccontextmanager
     async def open(
-        self, part: ImagePart, credentials: Credentials | None, headers: Mapping[str, str]
-    ) -> AsyncIterator[Stream]:
+        self, part: ImagePart, credentials: RegistryCredentials | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[BlobStream]:
         """A part of an image as the registry sends it, to a request with ``headers``."""
         began = self._clock.monotonic()
         try:
@@ -91,7 +93,7 @@ class Registry:
                 if stream.status != 401:
                     yield stream
                     return
-                refused = Answer(stream.host, stream.status, stream.headers)
+                refused = RegistryAnswer(stream.host, stream.status, stream.headers)
             if not self._authorization.renew(part.reference, credentials, refused, began):
                 raise self._connection.refusal(refused)
             async with self._opened(part, credentials, headers) as stream:
@@ -101,22 +103,22 @@ class Registry:
 
     @asynccontextmanager
     async def _opened(
-        self, part: ImagePart, credentials: Credentials | None, headers: Mapping[str, str]
-    ) -> AsyncIterator[Stream]:
+        self, part: ImagePart, credentials: RegistryCredentials | None, headers: Mapping[str, str]
+    ) -> AsyncIterator[BlobStream]:
         reference = part.reference
         login = await self._authorization.header(reference, credentials)
         url = self._connection.url(reference.host, f"/v2/{reference.repository}/{part.path}")
-        async with self._connection.open(Request(part.method, url, {**headers, **login})) as stream:
+        async with self._connection.open(RegistryRequest(part.method, url, {**headers, **login})) as stream:
             yield stream
 
-    async def refusal(self, reference: ImageReference, stream: Stream) -> ImageError:
+    async def refusal(self, reference: ImageReference, stream: BlobStream) -> ImageError:
         """The error for an answer that is no success."""
         body = bytearray()
         async for chunk in stream.chunks:
             body += chunk
             if len(body) > MAX_MANIFEST_BYTES:
                 break
-        answer = Answer(stream.host, stream.status, stream.headers, bytes(body))
+        answer = RegistryAnswer(stream.host, stream.status, stream.headers, bytes(body))
         return _add_image_name(reference, self._connection.refusal(answer))
 
     async def check(self, reference: ImageReference) -> None:
@@ -141,7 +143,9 @@ class Registry:
         """Close all connections."""
         await self._connection.close()
 
-    async def _ask(self, method: str, reference: ImageReference, credentials: Credentials | None) -> Answer:
+    async def _ask(
+        self, method: str, reference: ImageReference, credentials: RegistryCredentials | None
+    ) -> RegistryAnswer:
         began = self._clock.monotonic()
         try:
             answer = await self._send(method, reference, credentials)
@@ -153,14 +157,16 @@ class Registry:
             raise _add_image_name(reference, error) from None
         return answer
 
-    async def _send(self, method: str, reference: ImageReference, credentials: Credentials | None) -> Answer:
+    async def _send(
+        self, method: str, reference: ImageReference, credentials: RegistryCredentials | None
+    ) -> RegistryAnswer:
         path = f"/v2/{reference.repository}/manifests/{reference.digest or reference.tag}"
         headers = await self._authorization.header(reference, credentials) | {"Accept": ", ".join(MANIFEST_TYPES)}
         url = self._connection.url(reference.host, path)
-        return await self._connection.send(Request(method, url, headers, limit=MAX_MANIFEST_BYTES))
+        return await self._connection.send(RegistryRequest(method, url, headers, limit=MAX_MANIFEST_BYTES))
 
 
-def _digest_of(reference: ImageReference, answer: Answer) -> str:
+def _digest_of(reference: ImageReference, answer: RegistryAnswer) -> str:
     """The digest of the body of ``answer``, which must be the requested or announced one."""
     digest = f"sha256:{hashlib.sha256(answer.body).hexdigest()}"
     announced = reference.digest or answer.headers.get("docker-content-digest", "")

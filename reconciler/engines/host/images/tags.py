@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol, TypeVar
 
 from reconciler.clock import Clock
-from reconciler.engines.host.images.attempts import Attempts
-from reconciler.engines.host.images.manifests import Manifest, Platform, check_platform
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.attempts import PullAttempts
+from reconciler.engines.host.images.manifests import ImageManifest, Platform, check_platform
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.host.images.pull_proxy import ImageSource
 from reconciler.engines.host.images.single_flight import SingleFlight
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
@@ -20,18 +20,20 @@ MOST_REMEMBERED = 10_000
 """The most answers that are remembered; the oldest are forgotten first."""
 
 K = TypeVar("K")
-_Asked = tuple[ImageReference, Credentials | None]
+_Asked = tuple[ImageReference, RegistryCredentials | None]
 
 
 class RegistryClient(ImageSource, Protocol):
     """The protocol of registry clients. All methods raise ImageError."""
 
     async def resolve(
-        self, reference: ImageReference, credentials: Credentials | None, with_body: bool = False
-    ) -> Manifest:
+        self, reference: ImageReference, credentials: RegistryCredentials | None, with_body: bool = False
+    ) -> ImageManifest:
         """The manifest of a tag."""
 
-    async def platforms(self, reference: ImageReference, credentials: Credentials | None) -> tuple[Platform, ...]:
+    async def platforms(
+        self, reference: ImageReference, credentials: RegistryCredentials | None
+    ) -> tuple[Platform, ...]:
         """The platforms of an index."""
 
     async def check(self, reference: ImageReference) -> None:
@@ -50,26 +52,26 @@ class RegistryClient(ImageSource, Protocol):
 class Resolved(NamedTuple):
     """The target of a tag at a moment of the monotonic clock."""
 
-    manifest: Manifest
+    manifest: ImageManifest
     at: float
 
 
 class TagResolver:
     """Resolves tags for ``host``, the platform of this host."""
 
-    def __init__(self, registry: RegistryClient, attempts: Attempts, clock: Clock, host: Platform) -> None:
+    def __init__(self, registry: RegistryClient, attempts: PullAttempts, clock: Clock, host: Platform) -> None:
         self._registry = registry
         self._attempts = attempts
         self._clock = clock
         self._host = host
         self._known: dict[_Asked, Resolved] = {}
         self._latest: dict[ImageReference, Resolved] = {}
-        self._flights: SingleFlight[Manifest] = SingleFlight("the request for an image")
+        self._flights: SingleFlight[ImageManifest] = SingleFlight("the request for an image")
         self._fitting: set[str] = set()
 
     async def resolve(
-        self, reference: ImageReference, credentials: Credentials | None, shared: float = SHARED_SECONDS
-    ) -> Manifest:
+        self, reference: ImageReference, credentials: RegistryCredentials | None, shared: float = SHARED_SECONDS
+    ) -> ImageManifest:
         """The manifest of the tag of ``reference``, now or less than ``shared`` seconds ago.
 
         Raises ImageError; during a wait after a failure, the same error again.
@@ -89,7 +91,7 @@ class TagResolver:
         self._latest.pop(reference, None)
         self._known = {asked: resolved for asked, resolved in self._known.items() if asked[0] != reference}
 
-    async def check_platform(self, reference: ImageReference, credentials: Credentials | None) -> None:
+    async def check_platform(self, reference: ImageReference, credentials: RegistryCredentials | None) -> None:
         """Raise ImageError unless the index ``reference`` has an image for this host; requested once for each index."""
         if reference.digest not in self._fitting:
             available = await self._registry.platforms(reference, credentials)
@@ -101,7 +103,7 @@ class TagResolver:
         await self._flights.close()
         await self._registry.close()
 
-    async def _ask(self, reference: ImageReference, credentials: Credentials | None) -> Manifest:
+    async def _ask(self, reference: ImageReference, credentials: RegistryCredentials | None) -> ImageManifest:
         asked = (reference, credentials)
         self._attempts.check(asked, str(reference), reference.host)
         # Only an answer with a body explains an error, so a retry after a failure requests one.

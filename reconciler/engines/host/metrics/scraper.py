@@ -37,7 +37,7 @@ FAILURES = 3
 """Failed scrapes in a row after which there is an event; a container may start slowly."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class ScrapeTarget(msgspec.Struct, frozen=True):
     """A running container with metrics at ``port`` of this host, and the text of the labels of its series."""
 
     place: ContainerId
@@ -49,7 +49,7 @@ class Target(msgspec.Struct, frozen=True):
 class TargetSource(Protocol):
     """What there is to scrape."""
 
-    def targets(self) -> Iterable[Target]:
+    def targets(self) -> Iterable[ScrapeTarget]:
         """The targets now."""
 
 
@@ -66,7 +66,7 @@ class RunningTargets(msgspec.Struct, frozen=True):
     replicas: KnownReplicas
     templates: Mapping[Key, ReplicaTemplate]
 
-    def targets(self) -> Iterator[Target]:
+    def targets(self) -> Iterator[ScrapeTarget]:
         """The containers until they get their SIGTERM."""
         return find_targets(self.replicas.all_replicas(), self.templates)
 
@@ -107,7 +107,7 @@ class Scraper(LocationPart):
         if not self._settings.address and any(container.metrics for container in template.desired.containers):
             yield "Metrics are not scraped: the settings have no host.metrics.address."
 
-    def _start_due(self, targets: Mapping[ContainerId, Target]) -> None:
+    def _start_due(self, targets: Mapping[ContainerId, ScrapeTarget]) -> None:
         for container_id in self._due.keys() - targets.keys():
             del self._due[container_id]
             self._found.pop(container_id, None)
@@ -126,7 +126,7 @@ class Scraper(LocationPart):
     def _remove(self, container_id: ContainerId, _: asyncio.Task[None]) -> None:
         del self._scraping[container_id]
 
-    async def _scrape(self, target: Target) -> None:
+    async def _scrape(self, target: ScrapeTarget) -> None:
         container_id = target.place
         with contain_bugs(f"scrape of {container_id}"):
             async with self._free:
@@ -159,7 +159,7 @@ class _Outages:
         self._failures: dict[ContainerId, int] = {}
         self._reported: set[tuple[Key, str]] = set()
 
-    def note(self, target: Target, error: str) -> None:
+    def note(self, target: ScrapeTarget, error: str) -> None:
         """Take the result of a scrape; ``error`` is "" if it succeeded."""
         source = target.place
         self._failures[source] = self._failures.get(source, 0) + 1 if error else 0
@@ -195,7 +195,7 @@ def next_due(container_id: ContainerId, now: float) -> float:
     return offset + ((now - offset) // INTERVAL + 1) * INTERVAL
 
 
-def find_targets(replicas: Iterable[Replica], templates: Mapping[Key, ReplicaTemplate]) -> Iterator[Target]:
+def find_targets(replicas: Iterable[Replica], templates: Mapping[Key, ReplicaTemplate]) -> Iterator[ScrapeTarget]:
     """The running containers of ``replicas`` that have metrics, until they get their SIGTERM."""
     for replica in replicas:
         template = templates.get(replica.key)
@@ -206,7 +206,7 @@ def find_targets(replicas: Iterable[Replica], templates: Mapping[Key, ReplicaTem
             if metrics is not None and running and metrics.port in replica.ports and template is not None:
                 container_id = ContainerId(replica.key, replica.name, container.name)
                 labels = label_text(_make_labels(container_id, template.env_context))
-                yield Target(container_id, replica.ports[metrics.port], metrics.path, labels)
+                yield ScrapeTarget(container_id, replica.ports[metrics.port], metrics.path, labels)
 
 
 def _make_labels(container_id: ContainerId, context: PlatformEnvContext) -> dict[str, str]:

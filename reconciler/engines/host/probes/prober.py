@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.bugs import internal_error
 from reconciler.clock import Clock
-from reconciler.engines.host.decisions.replica import Container
+from reconciler.engines.host.decisions.replica import ReplicaContainer
 from reconciler.engines.host.probes.checks import ExecRuntime, ProbeTarget, run_probe
 from reconciler.engines.host.probes.state import (
     ProbeKind,
@@ -40,7 +40,7 @@ class Prober:
         self._ending: set[asyncio.Task[None]] = set()
 
     def watch(
-        self, container_id: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: Container
+        self, container_id: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: ReplicaContainer
     ) -> None:
         """Start probing a running container, in place of its earlier probes.
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.part import LocationPart
-from reconciler.engines.host.provisioning.tokens import Tokens
+from reconciler.engines.host.provisioning.tokens import WorkloadTokens
 from reconciler.engines.workload.spec import Type
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.listing import list_paths
@@ -29,7 +29,7 @@ Made = tuple[int, str]
 class TemplateFiles:
     """Files ``GVC/WORKLOAD/VERSION-HASH.json`` below ``root``, without the tokens of the workloads."""
 
-    def __init__(self, root: Path, tokens: Tokens) -> None:
+    def __init__(self, root: Path, tokens: WorkloadTokens) -> None:
         self._root = root
         self._tokens = tokens
 

@@ -15,7 +15,7 @@ FOLDER = "tokens"
 """The directory of the tokens, in that of the location."""
 
 
-class Tokens(LocationPart):
+class WorkloadTokens(LocationPart):
     """Files ``GVC/WORKLOAD`` below ``directory``, of ``location`` (docs/platform/workload.md#the-workloads-token)."""
 
     def __init__(self, directory: Path, location: str) -> None:

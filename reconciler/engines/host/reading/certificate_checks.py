@@ -11,7 +11,7 @@ from reconciler.engines.engine_state import engine_conditions
 from reconciler.engines.host.dataplane.acme.issuer import read_failures
 from reconciler.engines.host.dataplane.acme.renewal import next_order
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
-from reconciler.engines.host.dataplane.certificates.pem import Certificate, CertificateError, read_secret
+from reconciler.engines.host.dataplane.certificates.pem import CertificateError, PemCertificate, read_secret
 from reconciler.engines.host.dataplane.certificates.selection import expires_soon
 from reconciler.engines.host.dataplane.choice import DATAPLANE
 from reconciler.engines.host.dataplane.secure_routes import ACME
@@ -54,7 +54,7 @@ def _check_files(directory: Path, now: float) -> Iterator[Check]:
     stored.refresh()
     for path, text in stored.problems.items():
         yield make_warning(ABOUT, f"{path} is not served: {text}", "replace it, or let the user of the daemon read it")
-    newest: dict[str, Certificate] = {}
+    newest: dict[str, PemCertificate] = {}
     for certificate in sorted(stored.certificates, key=lambda certificate: certificate.not_after):
         newest |= dict.fromkeys(certificate.names, certificate)
     for certificate in stored.certificates:
@@ -95,7 +95,7 @@ def _check_domains(records: Records) -> Iterator[Check]:
                 yield make_warning(ABOUT, message, f"see `reconciler describe {record.key}`")
 
 
-def _describe_expiration(certificate: Certificate, names: Iterable[str], now: float) -> str:
+def _describe_expiration(certificate: PemCertificate, names: Iterable[str], now: float) -> str:
     """When a certificate expires, or expired."""
     verb = "expired" if certificate.not_after <= now else "expires"
     end = format_iso_time(certificate.not_after)

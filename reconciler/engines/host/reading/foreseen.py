@@ -9,7 +9,7 @@ from reconciler.engines.host.paths import ENGINE
 from reconciler.engines.host.runtimes.plugins import runtime_of, runtime_plugin
 from reconciler.engines.host.runtimes.protocol import RuntimePlugin
 from reconciler.engines.plugin import ForeseenLimitation, ForeseenStop
-from reconciler.engines.volumes import Lifecycle, read_volumes
+from reconciler.engines.volumes import VolumeLifecycle, read_volumes
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.model.key import Kind
 from reconciler.model.kinds.volumeset import read_capacity
@@ -55,7 +55,7 @@ def _list_stops(records: Records, step: Step) -> Iterator[str]:
     past = records.applied.at(step.key, step.location)
     state, capacity = read_volumes(past.state) if past is not None else None, read_capacity(step.body)
     for volume in state.volumes if state is not None else ():
-        bound = volume.lifecycle is Lifecycle.BOUND
+        bound = volume.lifecycle is VolumeLifecycle.BOUND
         if bound and volume.grows_detached is True and volume.current_size < capacity:
             yield (
                 f"volume {volume.index} grows from {volume.current_size:g} to {capacity:g} GB, and its replica stops "

@@ -13,7 +13,7 @@ from reconciler.checks import (
     ENTER,
     WRITE,
     Check,
-    Identity,
+    UserIdentity,
     check_read_access,
     make_ok_check,
     make_problem,
@@ -39,7 +39,9 @@ FULL = 0.9
 _OUTGOING = "sys/net/ipv4/ip_local_port_range"
 
 
-def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Path = Path("/proc")) -> Iterator[Check]:
+def check_workloads(
+    settings: Settings, who: UserIdentity, pid: int | None, proc: Path = Path("/proc")
+) -> Iterator[Check]:
     """Check the host engine, if a location is bound to it; ``pid`` is the daemon's, None if none runs."""
     places = sorted(name for name, bound in settings.locations.items() if bound.engine == ENGINE)
     if not places:
@@ -54,7 +56,7 @@ def check_workloads(settings: Settings, who: Identity, pid: int | None, proc: Pa
         )
 
 
-def _check_planes(settings: Settings, places: list[str], who: Identity) -> Iterator[Check]:
+def _check_planes(settings: Settings, places: list[str], who: UserIdentity) -> Iterator[Check]:
     """Check the HAProxy of the locations that use it, or could."""
     choices = {location: choose_dataplane(settings, location) for location in places}
     passed_over = [location for location, choice in choices.items() if choice.problem and choice.name != HAPROXY]
@@ -105,7 +107,7 @@ def _describe_proxy(settings: Settings, places: list[str]) -> str:
     return f"; HAProxy {program.text} serves the endpoints of {', '.join(named)}" if program is not None else ""
 
 
-def _check_runtimes(settings: Settings, places: list[str], who: Identity, proc: Path) -> Iterator[Check]:
+def _check_runtimes(settings: Settings, places: list[str], who: UserIdentity, proc: Path) -> Iterator[Check]:
     """Check the runtimes of ``places``, each runtime once."""
     for name in sorted({runtime_of(settings, location) for location in places}):
         for host_problem in runtime_plugin(name).check_host(settings, proc, who.uid == os.geteuid()):
@@ -113,13 +115,13 @@ def _check_runtimes(settings: Settings, places: list[str], who: Identity, proc: 
             yield (make_problem if host_problem.fatal else make_warning)(ABOUT, message, host_problem.advice)
 
 
-def _check_memory(who: Identity) -> Iterator[Check]:
+def _check_memory(who: UserIdentity) -> Iterator[Check]:
     if not (MEMORY.is_dir() and who.may(MEMORY, WRITE | ENTER)):
         message = f"{who.name} may not write to {MEMORY}: files of mounted secrets lie on disk"
         yield make_warning(ABOUT, message, f"mount -t tmpfs -o mode=1777 tmpfs {MEMORY}")
 
 
-def _check_exports(settings: Settings, who: Identity) -> Iterator[Check]:
+def _check_exports(settings: Settings, who: UserIdentity) -> Iterator[Check]:
     """Check restic and the file of its password, if snapshots are exported."""
     restic = settings.snapshots.export.restic
     if restic is None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.decisions.availability import is_failing, is_starting, notice_of
-from reconciler.engines.host.decisions.replica import Container, Phase, Replica
+from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaContainer
 from reconciler.engines.host.runtimes.plugins import runtime_names, runtime_plugin
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 from reconciler.engines.reading import ContainerRow, ReplicaRow, ReplicaState
@@ -38,7 +38,7 @@ def take_snapshot(root: Path, location: str) -> HostSnapshot:
     taken = [runtime_plugin(name).snapshot(root.resolve(), location) for name in runtime_names()]
     ended = frozenset().union(*(snapshot.ended for snapshot in taken))
     boots = frozenset().union(*(snapshot.boots for snapshot in taken))
-    replicas = tuple(_without_dead(replica, ended) for replica in Store(root / "replicas", boots).load()[0])
+    replicas = tuple(_without_dead(replica, ended) for replica in ReplicaStore(root / "replicas", boots).load()[0])
     usage = {run: used for snapshot in taken for run, used in snapshot.usage.items()}
     running = frozenset().union(*(snapshot.running for snapshot in taken))
     return HostSnapshot(SystemClock().monotonic(), replicas, usage, running)
@@ -91,7 +91,7 @@ def _compute_cpu(used: dict[tuple[ContainerId, str], Usage], now: HostSnapshot, 
     return round(max(0.0, spent) / max(now.at - before.at, 1e-3) * 1000)
 
 
-def _find_notice(containers: tuple[Container, ...]) -> str:
+def _find_notice(containers: tuple[ReplicaContainer, ...]) -> str:
     return next((notice for container in containers if (notice := notice_of(container))), "")
 
 

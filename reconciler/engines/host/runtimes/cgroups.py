@@ -22,7 +22,7 @@ PERIOD, LEAST_QUOTA = 100_000, 1_000
 _PATIENCE = 1.0
 
 
-class Mounted(msgspec.Struct, frozen=True):
+class MountedHierarchy(msgspec.Struct, frozen=True):
     """A mounted hierarchy: its top directory, the group of a process in it, and its controllers."""
 
     top: Path
@@ -31,7 +31,7 @@ class Mounted(msgspec.Struct, frozen=True):
     unified: bool
 
 
-class Limits(msgspec.Struct, frozen=True):
+class GroupLimits(msgspec.Struct, frozen=True):
     """Millicores, bytes of memory, and the number of processes and threads."""
 
     cpu: int
@@ -39,7 +39,7 @@ class Limits(msgspec.Struct, frozen=True):
     processes: int
 
 
-def list_mounts(pid: int | None = None, proc: Path = Path("/proc")) -> list[Mounted]:
+def list_mounts(pid: int | None = None, proc: Path = Path("/proc")) -> list[MountedHierarchy]:
     """The mounted hierarchies of this host, with the groups of ``pid``, or else of the daemon."""
     try:
         own = _own_groups(proc / str(pid or "self") / "cgroup")
@@ -61,7 +61,7 @@ def list_hierarchies(proc: Path = Path("/proc")) -> list[Path]:
     return [Path(left.split()[4]) for left, _, right in fields if right.split()[0] in ("cgroup", "cgroup2")]
 
 
-def set_limits(group: Path, limits: Limits) -> None:
+def set_limits(group: Path, limits: GroupLimits) -> None:
     """Set the limits of a group. Raises OSError."""
     name, quota, memory = str(group), max(LEAST_QUOTA, limits.cpu * PERIOD // 1000), limits.memory
     if (group / "pids.max").exists():
@@ -217,7 +217,7 @@ def _own_groups(file: Path) -> dict[str, str]:
     return {part: path for line in lines for _, parts, path in [line.split(":", 2)] for part in parts.split(",")}
 
 
-def _parse_mount(line: str, own: dict[str, str]) -> Mounted | None:
+def _parse_mount(line: str, own: dict[str, str]) -> MountedHierarchy | None:
     left, _, right = line.partition(" - ")
     root, point = left.split()[3:5]
     kind, _, options = right.split(" ", 2)
@@ -233,4 +233,4 @@ def _parse_mount(line: str, own: dict[str, str]) -> Mounted | None:
     if path is None or not controllers:
         return None
     inside = Path(path).is_relative_to(root)
-    return Mounted(top, top / Path(path).relative_to(root) if inside else top, controllers, kind == "cgroup2")
+    return MountedHierarchy(top, top / Path(path).relative_to(root) if inside else top, controllers, kind == "cgroup2")

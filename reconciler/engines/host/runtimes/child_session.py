@@ -14,7 +14,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.runtimes.streams import Streams
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
-from reconciler.terminal.session import Output, TerminalSize
+from reconciler.terminal.session import StreamOutput, TerminalSize
 
 _KILLED = 137
 _REST = 0.2
@@ -53,7 +53,7 @@ class ChildSession:
         """Close the pipe, or type Ctrl-D on the pty."""
         await self._streams.close_stdin()
 
-    async def read(self) -> Output | None:
+    async def read(self) -> StreamOutput | None:
         """Read from whichever stream has output."""
         while self._streams.outputs:
             over = self._over.is_set()

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.terminal.descriptors import READ_SIZE, wait_writable
-from reconciler.terminal.session import Channel, Output, TerminalSize
+from reconciler.terminal.session import Channel, StreamOutput, TerminalSize
 
 _CTRL_D = b"\x04"
 
@@ -59,7 +59,7 @@ class Streams(msgspec.Struct):
             os.close(self.stdin)
             self.stdin = -1
 
-    def take(self, descriptor: int) -> Output | None:
+    def take(self, descriptor: int) -> StreamOutput | None:
         """What can be read there now; at its end the stream is forgotten."""
         try:
             content = os.read(descriptor, READ_SIZE)
@@ -68,7 +68,7 @@ class Streams(msgspec.Struct):
         except OSError:  # all have closed the other end of the pty
             content = b""
         if content:
-            return Output(self.outputs[descriptor], content)
+            return StreamOutput(self.outputs[descriptor], content)
         del self.outputs[descriptor]
         if descriptor != self.terminal:
             os.close(descriptor)

@@ -13,7 +13,7 @@ from reconciler.engines.host.volumes.freeze import LIMIT
 from reconciler.engines.host.volumes.image import ImageBackend
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState
 from reconciler.engines.host.volumes.programs import find_program
-from reconciler.engines.host.volumes.protocol import Backend, BackendName, VolumeSpec
+from reconciler.engines.host.volumes.protocol import BackendName, VolumeBackend, VolumeSpec
 from reconciler.errors import EngineError
 from reconciler.private_files import make_directory
 from reconciler.reasons import Reason
@@ -38,7 +38,7 @@ class Backends:
         self._images = (ImageBackend("ext4", freeze_limit), ImageBackend("xfs", freeze_limit))
         images = zip(_IMAGES, self._images, strict=True)
         self._btrfs = BtrfsBackend()
-        self._all: dict[str, Backend] = {
+        self._all: dict[str, VolumeBackend] = {
             BackendName.DIRECTORY: DirectoryBackend(),
             BackendName.BTRFS: self._btrfs,
             **dict(images),
@@ -74,7 +74,7 @@ class Backends:
         name = f"image-{volume_spec.file_system}"
         return BackendName.DIRECTORY if self._missing[name] else name
 
-    def named(self, name: str) -> Backend:
+    def named(self, name: str) -> VolumeBackend:
         """The backend ``name``. Raises EngineError if there is none."""
         try:
             return self._all[name]
@@ -85,7 +85,7 @@ class Backends:
                 reason=Reason.VOLUME_UNAVAILABLE,
             ) from None
 
-    def of(self, record: VolumeRecord) -> Backend:
+    def of(self, record: VolumeRecord) -> VolumeBackend:
         """The backend of a volume with ``record``. Raises EngineError."""
         return self.named(record.backend)
 

@@ -13,7 +13,7 @@ from reconciler.engines.host.disk.directories import file_name, remove_empty
 from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.volumes.backends import Backends
 from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, VolumeState, read_json
-from reconciler.engines.host.volumes.protocol import Backend, DeletedVolume, StoredSnapshot
+from reconciler.engines.host.volumes.protocol import DeletedVolume, StoredSnapshot, VolumeBackend
 from reconciler.engines.host.volumes.snapshots import (
     delete_folder,
     read_snapshot,
@@ -47,7 +47,7 @@ class FinalSnapshots:
                     continue
                 yield DeletedVolume(Key(Kind.VOLUMESET, gvc, volumeset), int(name.partition("-")[0]), name, snapshot)
 
-    def keep(self, backend: Backend, files: VolumeFiles, record: VolumeRecord, now: float) -> None:
+    def keep(self, backend: VolumeBackend, files: VolumeFiles, record: VolumeRecord, now: float) -> None:
         """Make the data of a detached volume its final snapshot. Raises OSError and EngineError."""
         data = backend.storage(files)
         snapshot = StoredSnapshot(
@@ -78,7 +78,7 @@ class FinalSnapshots:
         """The record of a deleted volume; None if it has no final snapshot. Raises EngineError."""
         return read_json(self._path(volume) / _VOLUME, VolumeRecord)
 
-    def delete(self, backend: Backend, volume: DeletedVolume) -> None:
+    def delete(self, backend: VolumeBackend, volume: DeletedVolume) -> None:
         """Delete a final snapshot. Raises OSError."""
         path = self._path(volume)
         delete_folder(backend, path)

@@ -94,7 +94,7 @@ class DeletedVolume(msgspec.Struct, frozen=True):
     snapshot: StoredSnapshot
 
 
-class Backend(Protocol):
+class VolumeBackend(Protocol):
     """One way to store volumes. Every method blocks; it raises OSError or EngineError and then has changed nothing.
 
     The data of a volume, and each copy of them, is one file or one directory. The store prevents two operations on one

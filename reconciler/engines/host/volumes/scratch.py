@@ -12,7 +12,7 @@ from reconciler.engines.host.volumes.layout import VolumeFiles, VolumeRecord, Vo
 from reconciler.engines.host.volumes.protocol import BackendName, VolumeId
 from reconciler.engines.host.volumes.snapshots import verify_snapshot
 from reconciler.engines.host.volumes.space import Reserve, check_space
-from reconciler.engines.host.volumes.volume import Volume, list_volumes, remove_leftovers
+from reconciler.engines.host.volumes.volume import VolumeOnDisk, list_volumes, remove_leftovers
 
 SCRATCH = "verification"
 """The directory of the copies, below that of the location."""
@@ -58,8 +58,8 @@ class ScratchVolumes:
         """Remove all copies, attached ones too, if no program uses them."""
         with write_failures(f"{self._top} cannot be removed"):
             for list_volume in list_volumes(self._top):
-                Volume(list_volume, self._top, self._backends).remove()
+                VolumeOnDisk(list_volume, self._top, self._backends).remove()
             remove_leftovers(self._top, self._backends)
 
-    def _copy(self, volume: VolumeId) -> Volume:
-        return Volume(volume, self._top, self._backends)
+    def _copy(self, volume: VolumeId) -> VolumeOnDisk:
+        return VolumeOnDisk(volume, self._top, self._backends)

@@ -11,7 +11,7 @@ import msgspec
 from reconciler.engines.host.disk.atomic import sync_directory, write_durable
 from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.volumes.layout import VolumeFiles, read_json
-from reconciler.engines.host.volumes.protocol import Backend, StoredSnapshot
+from reconciler.engines.host.volumes.protocol import StoredSnapshot, VolumeBackend
 from reconciler.engines.volumes import make_rejection
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
@@ -56,7 +56,7 @@ def snapshot_data(folder: Path) -> Path:
     return folder / _DATA
 
 
-def take_snapshot(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
+def take_snapshot(backend: VolumeBackend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
     """Take a snapshot of a detached volume. Raises OSError and EngineError: then there is none."""
     try:
         begin_snapshot(backend, files, planned.name)
@@ -67,7 +67,7 @@ def take_snapshot(backend: Backend, files: VolumeFiles, planned: StoredSnapshot)
             discard_snapshot(backend, files, planned.name)
 
 
-def begin_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
+def begin_snapshot(backend: VolumeBackend, files: VolumeFiles, name: str) -> None:
     """Make room for the data of a snapshot that is to be taken. Raises OSError, and EngineError if there is one."""
     if files.snapshot(name).exists():
         raise make_rejection(f"{files} has a snapshot {name} already", Reason.SNAPSHOT_EXISTS)
@@ -75,17 +75,17 @@ def begin_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
     files.make_directory(_get_staging_directory(files, name))
 
 
-def prepare_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
+def prepare_snapshot(backend: VolumeBackend, files: VolumeFiles, name: str) -> None:
     """Copy ahead what the snapshot needs. Raises OSError and EngineError, also FreezeTimeout."""
     backend.prepare(files, snapshot_data(_get_staging_directory(files, name)))
 
 
-def copy_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
+def copy_snapshot(backend: VolumeBackend, files: VolumeFiles, name: str) -> None:
     """Copy the data as they are now. Raises OSError and EngineError, also FreezeTimeout."""
     backend.copy(files, snapshot_data(_get_staging_directory(files, name)))
 
 
-def complete_snapshot(backend: Backend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
+def complete_snapshot(backend: VolumeBackend, files: VolumeFiles, planned: StoredSnapshot) -> StoredSnapshot:
     """Make a snapshot of the copied data; size and checksum are filled in. Raises OSError: then there is none."""
     folder, staged = files.snapshot(planned.name), _get_staging_directory(files, planned.name)
     data = snapshot_data(staged)
@@ -98,7 +98,7 @@ def complete_snapshot(backend: Backend, files: VolumeFiles, planned: StoredSnaps
     return snapshot
 
 
-def discard_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
+def discard_snapshot(backend: VolumeBackend, files: VolumeFiles, name: str) -> None:
     """Remove what there is of a snapshot that is not complete. Raises OSError."""
     remove_staged(backend, _get_staging_directory(files, name))
 
@@ -108,13 +108,13 @@ def _get_staging_directory(files: VolumeFiles, name: str) -> Path:
     return files.partial / f"new-{files.snapshot(name).name}"
 
 
-def delete_snapshot(backend: Backend, files: VolumeFiles, name: str) -> None:
+def delete_snapshot(backend: VolumeBackend, files: VolumeFiles, name: str) -> None:
     """Delete a snapshot; a full disk does not prevent it. Raises EngineError if there is none, and OSError."""
     find_snapshot(files, name)
     delete_folder(backend, files.snapshot(name))
 
 
-def delete_folder(backend: Backend, folder: Path) -> None:
+def delete_folder(backend: VolumeBackend, folder: Path) -> None:
     """Delete the snapshot in ``folder``. Raises OSError."""
     # Without its record it is none, whatever the rest takes.
     (folder / _RECORD).unlink(missing_ok=True)
@@ -129,7 +129,7 @@ def find_snapshot(files: VolumeFiles, name: str) -> StoredSnapshot:
     return snapshot
 
 
-def verify_snapshot(backend: Backend, files: VolumeFiles, name: str) -> tuple[StoredSnapshot, Path]:
+def verify_snapshot(backend: VolumeBackend, files: VolumeFiles, name: str) -> tuple[StoredSnapshot, Path]:
     """The snapshot ``name`` and its data, which match its checksum. Raises EngineError and OSError."""
     snapshot = find_snapshot(files, name)
     data = snapshot_data(files.snapshot(name))
@@ -143,7 +143,7 @@ def verify_snapshot(backend: Backend, files: VolumeFiles, name: str) -> tuple[St
     return snapshot, data
 
 
-def remove_staged(backend: Backend, path: Path) -> None:
+def remove_staged(backend: VolumeBackend, path: Path) -> None:
     """Remove the directory of a snapshot, with its data. Raises OSError."""
     backend.remove(snapshot_data(path))
     remove_tree(path)

@@ -30,7 +30,7 @@ from reconciler.engines.host.volumes.protocol import (
     VolumeSpec,
 )
 from reconciler.engines.host.volumes.space import RESERVE, Reserve, Saving, check_space, compute_free_space
-from reconciler.engines.host.volumes.volume import Volume, list_volumes, remove_leftovers
+from reconciler.engines.host.volumes.volume import VolumeOnDisk, list_volumes, remove_leftovers
 from reconciler.engines.volumes import PROVEN
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -86,7 +86,7 @@ class VolumeStore:
         attachments = {}
         for volume in self._ids():
             with suppress(EngineError):
-                if holder := Volume(volume, self._root, self._backends).holder:
+                if holder := VolumeOnDisk(volume, self._root, self._backends).holder:
                     attachments[volume] = holder
         return attachments
 
@@ -189,12 +189,12 @@ class VolumeStore:
     def complete_snapshot(self, volume: VolumeId, planned: StoredSnapshot) -> StoredSnapshot:
         """Make a snapshot of the data that ``copy_snapshot`` copied; replicas may change the volume already."""
         with write_failures(f"{volume} has no new snapshot"):
-            handle = Volume(volume, self._root, self._backends)
+            handle = VolumeOnDisk(volume, self._root, self._backends)
             return snapshots.complete_snapshot(handle.backend(handle.record()), handle.files, planned)
 
     def discard_snapshot(self, volume: VolumeId, name: str) -> None:
         """Remove what there is of a snapshot that is not complete; the next start of the daemon does what fails now."""
-        handle = Volume(volume, self._root, self._backends)
+        handle = VolumeOnDisk(volume, self._root, self._backends)
         with suppress(OSError, EngineError):
             if (record := handle.find()) is not None:
                 snapshots.discard_snapshot(handle.backend(record), handle.files, name)
@@ -247,7 +247,7 @@ class VolumeStore:
         """
         ids = [volume for volume in self._ids() if volume.volumeset == volumeset]
         for volume_id in ids:
-            Volume(volume_id, self._root, self._backends).check_detached()
+            VolumeOnDisk(volume_id, self._root, self._backends).check_detached()
         for volume_id in ids:
             with self._exclusive(volume_id, "cannot be deleted") as handle:
                 handle.check_detached()
@@ -291,21 +291,21 @@ class VolumeStore:
             lock = self._locks[volume]
         free = lock.acquire(blocking=False)
         try:
-            stored_volume = Volume(volume, self._root, self._backends).describe()
+            stored_volume = VolumeOnDisk(volume, self._root, self._backends).describe()
         finally:
             if free:
                 lock.release()
         return stored_volume if free or stored_volume is None else msgspec.structs.replace(stored_volume, lost=False)
 
     @contextmanager
-    def _exclusive(self, volume: VolumeId, failure: str) -> Iterator[Volume]:
+    def _exclusive(self, volume: VolumeId, failure: str) -> Iterator[VolumeOnDisk]:
         """A volume for one operation at a time; an OSError becomes an EngineError."""
         with self._all:
             lock = self._locks[volume]
         with lock, write_failures(f"{volume} {failure}"):
-            yield Volume(volume, self._root, self._backends)
+            yield VolumeOnDisk(volume, self._root, self._backends)
 
-    def _keep(self, volume: Volume, record: VolumeRecord, replacement: StoredSnapshot, keep_as: str) -> None:
+    def _keep(self, volume: VolumeOnDisk, record: VolumeRecord, replacement: StoredSnapshot, keep_as: str) -> None:
         """Snapshot the data before they are replaced, unless an interrupted restore did so and they are the same."""
         name, backend = keep_as, volume.backend(record)
         for number in count(2):
@@ -344,7 +344,7 @@ class VolumeStore:
         if compute_free_space(self._root, self.reserve) < needed and now - self._trimmed >= TRIM_PAUSE:
             self._trimmed = now
             for volume_id in self._ids():
-                volume = Volume(volume_id, self._root, self._backends)
+                volume = VolumeOnDisk(volume_id, self._root, self._backends)
                 with suppress(OSError, EngineError):
                     if volume.holder and (record := volume.find()) is not None:
                         volume.backend(record).trim(volume.files)
@@ -352,7 +352,7 @@ class VolumeStore:
 
     def _savings(self) -> Iterator[Saving]:
         for volume in self._ids():
-            for snapshot in snapshots.list_snapshots(Volume(volume, self._root, self._backends).files).snapshots:
+            for snapshot in snapshots.list_snapshots(VolumeOnDisk(volume, self._root, self._backends).files).snapshots:
                 yield Saving(snapshot.size, f"deleting the snapshot {snapshot.name} of {volume}")
         for final in self.deleted():
             yield Saving(final.snapshot.size, f"deleting the final snapshot {final.name} of {final.volumeset}")

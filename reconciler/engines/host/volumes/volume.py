@@ -20,7 +20,7 @@ from reconciler.engines.host.volumes.layout import (
     VolumeState,
     read_json,
 )
-from reconciler.engines.host.volumes.protocol import Backend, BackendName, StoredVolume, VolumeId, VolumeSpec
+from reconciler.engines.host.volumes.protocol import BackendName, StoredVolume, VolumeBackend, VolumeId, VolumeSpec
 from reconciler.engines.volumes import make_rejection
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
@@ -30,7 +30,7 @@ from reconciler.reasons import Reason
 _REMOVED = ".removed"
 
 
-class Volume:
+class VolumeOnDisk:
     """A volume that may or may not exist. Methods raise OSError and EngineError; the caller excludes other threads."""
 
     def __init__(self, volume: VolumeId, root: Path, backends: Backends) -> None:
@@ -45,7 +45,7 @@ class Volume:
         lock = self.files.read_lock()
         return lock.holder if lock is not None else ""
 
-    def backend(self, record: VolumeRecord) -> Backend:
+    def backend(self, record: VolumeRecord) -> VolumeBackend:
         """The backend that stores the volume."""
         return self._backends.of(record)
 

@@ -38,7 +38,7 @@ class Act(StrEnum):
     PROOF = "proof"
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ActFailure(msgspec.Struct, frozen=True):
     """The last failure of an act, at the time ``at``; ``subject`` is what it was about, such as a name.
 
     ``count`` is how often it failed in a row, ``due`` the moment of the monotonic clock of the next attempt.
@@ -51,15 +51,15 @@ class Failure(msgspec.Struct, frozen=True):
     due: float
 
 
-class Failures:
+class VolumeFailures:
     """The failures of the volumes of a location, which are conditions of its volume sets."""
 
     def __init__(self, clock: Clock, signals: LocationSignals) -> None:
         self._clock = clock
         self._signals = signals
-        self._found: dict[tuple[VolumeId, Act], Failure] = {}
+        self._found: dict[tuple[VolumeId, Act], ActFailure] = {}
 
-    def find(self, volume: VolumeId, act: Act) -> Failure | None:
+    def find(self, volume: VolumeId, act: Act) -> ActFailure | None:
         """The failure of an act; None if it did not fail, or succeeded since."""
         return self._found.get((volume, act))
 
@@ -74,7 +74,7 @@ class Failures:
         count = former.count + 1 if former is not None else 1
         most = GROWTH_WAIT if act is Act.GROWTH else LAST_WAIT
         wait = 0.0 if act is Act.STATE else min(FIRST_WAIT * 2.0 ** min(count - 1, 10), most)
-        failure = Failure(error, subject, self._clock.now(), count, self._clock.monotonic() + wait)
+        failure = ActFailure(error, subject, self._clock.now(), count, self._clock.monotonic() + wait)
         self._found[volume, act] = failure
         if former is None or _format_stable_text(former.error) != _format_stable_text(error):
             self._signals.report(volume.volumeset, _get_event_reason(act, error), _format_failure_message(failure, act))
@@ -135,7 +135,7 @@ def _get_event_reason(act: Act, error: EngineError) -> Reason:
     return own.get(act, Reason.VOLUME_CHECK_FAILED)
 
 
-def _format_failure_message(failure: Failure, act: Act) -> str:
+def _format_failure_message(failure: ActFailure, act: Act) -> str:
     what = f"{failure.subject} was not taken: " if act is Act.SNAPSHOT and failure.subject else ""
     low = failure.error.reason == Reason.HOST_DISK_LOW
     return f"{what}{failure.error}" if low else f"{what}{failure.error.reason}: {failure.error}"

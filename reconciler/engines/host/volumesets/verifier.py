@@ -20,7 +20,7 @@ from reconciler.engines.host.runtimes.protocol import ExecResult
 from reconciler.engines.host.volumes.layout import VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume, VolumeId
 from reconciler.engines.host.volumes.scratch import ScratchVolumes
-from reconciler.engines.host.volumesets.failures import Act, Failures
+from reconciler.engines.host.volumesets.failures import Act, VolumeFailures
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
 from reconciler.engines.protocol import Observation
 from reconciler.errors import EngineError
@@ -67,7 +67,7 @@ class SnapshotVerifier:
         self._clock = clock
         self._runner = runner
         self._scratch = ScratchVolumes(root, sets.store.reserve)
-        self._failures = Failures(clock, sets.signals)
+        self._failures = VolumeFailures(clock, sets.signals)
         self._schedules: dict[str, ScheduleState] = {}
         self._turn = asyncio.Lock()
         self._begun = False

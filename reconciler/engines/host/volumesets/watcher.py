@@ -31,7 +31,7 @@ from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumes.store import TRIM_PAUSE
 from reconciler.engines.host.volumesets.attachments import lock_message, parse_holder
 from reconciler.engines.host.volumesets.commands import VolumeCommands
-from reconciler.engines.host.volumesets.failures import Act, Failures
+from reconciler.engines.host.volumesets.failures import Act, VolumeFailures
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
 from reconciler.engines.protocol import Observation
 from reconciler.errors import EngineError
@@ -82,7 +82,7 @@ class VolumeWatcher:
         self._spared: dict[VolumeId, tuple[str, ...]] = {}
         self._damaged: set[tuple[VolumeId, str]] = set()
         self._overcommitted = ""
-        self._failures = Failures(clock, sets.signals)
+        self._failures = VolumeFailures(clock, sets.signals)
 
     async def run(self) -> None:
         """Work until cancelled. A volume set whose replica takes long to stop delays no other one."""

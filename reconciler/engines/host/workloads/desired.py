@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.bugs import internal_error
 from reconciler.engines.context import EngineContext
-from reconciler.engines.host.location import Location
+from reconciler.engines.host.location import HostLocation
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import Runtime
 from reconciler.engines.host.status import ending_message
@@ -28,7 +28,7 @@ from reconciler.reasons import Reason
 class DesiredWorkloads(LocationPart):
     """Tells the parts of ``location`` what they have to make of its workloads."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: HostLocation) -> None:
         self._location = location
         self._claims, self._signals = location.claims, location.signals
         self._observer = WorkloadObserver(location)

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.bugs import contain_bugs
 from reconciler.engines.host.decisions.execution_results import ExecutionCondition
-from reconciler.engines.host.location import Location
+from reconciler.engines.host.location import HostLocation
 from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_health, workload_status
 from reconciler.engines.protocol import Observation
 from reconciler.engines.workload.deployment import DeploymentTarget, Execution
@@ -20,7 +20,7 @@ from reconciler.model.record import Health
 class WorkloadObserver:
     """Observes what the parts of a location make of its workloads."""
 
-    def __init__(self, location: Location) -> None:
+    def __init__(self, location: HostLocation) -> None:
         self._location = location
 
     def observe_all(self) -> list[Observation]:

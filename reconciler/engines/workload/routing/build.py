@@ -9,13 +9,13 @@ import msgspec
 from reconciler.engines.workload.routing.table import (
     HTTP,
     HTTPS,
-    Entry,
+    HostEntry,
     Outside,
+    RouteRule,
     RouteTable,
-    Rule,
+    RouteTarget,
     Site,
     Stream,
-    Target,
     normalize_host,
 )
 from reconciler.model.key import Key, Kind
@@ -65,9 +65,9 @@ class _Builder:
         self._members: dict[str, list[Key]] = {}
         for key in sorted(self._workloads):
             self._members.setdefault(key.gvc, []).append(key)
-        self._hosts: dict[str, Entry] = {}
+        self._hosts: dict[str, HostEntry] = {}
         self._sites: list[Site] = []
-        self._rules: list[Rule] = []
+        self._rules: list[RouteRule] = []
         self._mapped: set[str] = set()
         self._streams: dict[int, Stream] = {}
         self._problems: dict[str, list[str]] = {}
@@ -82,7 +82,7 @@ class _Builder:
         for name, gvc in sorted(self._inputs.gvcs.items()):
             if (base := normalize_host(gvc.domain)) is not None:
                 for key in self._members.get(name, ()):
-                    self._claim(base, f"{key.name}.{base}", HTTPS, Entry("", Target(key)))
+                    self._claim(base, f"{key.name}.{base}", HTTPS, HostEntry("", RouteTarget(key)))
         return RouteTable(
             self._hosts,
             tuple(self._sites),
@@ -96,7 +96,7 @@ class _Builder:
 
     def _outsides(self) -> dict[Key, Outside]:
         """How each workload takes requests, with the sites and rules that lead to it."""
-        rules: dict[Key, list[Rule]] = {}
+        rules: dict[Key, list[RouteRule]] = {}
         used: dict[Key, set[str]] = {}
         for route_rule in self._rules:
             rules.setdefault(route_rule.target.key, []).append(route_rule)
@@ -124,9 +124,9 @@ class _Builder:
     def _add_own(self, key: Key) -> None:
         """The canonical endpoint, and that of the location."""
         gvc, inputs = self._inputs.gvcs.get(key.gvc), self._inputs
-        if gvc is None or self._protocol(Target(key)) == "tcp":
+        if gvc is None or self._protocol(RouteTarget(key)) == "tcp":
             return
-        host, entry = f"{key.name}-{gvc.alias}", Entry("", Target(key))
+        host, entry = f"{key.name}-{gvc.alias}", HostEntry("", RouteTarget(key))
         for base in (inputs.endpoint_domain, f"{inputs.location}.{inputs.endpoint_domain}"):
             self._hosts.setdefault(f"{host}.{base.lower()}:{HTTPS}", entry)
 
@@ -152,26 +152,26 @@ class _Builder:
             for host, entry in entries:
                 self._claim(name, f".{host}", port.number, entry)
 
-    def _entries(self, domain: Domain, port: Port, site: Site) -> Iterator[tuple[str, Entry]]:
+    def _entries(self, domain: Domain, port: Port, site: Site) -> Iterator[tuple[str, HostEntry]]:
         """The host names of a port of ``domain``, with their entries."""
         spec = domain.spec
         if spec.gvc_link:
             for key in self._members.get(linked_gvc(spec.gvc_link), ()):
-                if self._protocol(Target(key)) != "tcp":
-                    yield f"{key.name}.{domain.name}", Entry(site.id, Target(key))
+                if self._protocol(RouteTarget(key)) != "tcp":
+                    yield f"{key.name}.{domain.name}", HostEntry(site.id, RouteTarget(key))
         elif spec.workload_link:
-            target = Target(linked_workload(spec.workload_link))
+            target = RouteTarget(linked_workload(spec.workload_link))
             if self._is_served(domain.name, target):
-                yield domain.name, Entry(site.id, target)
+                yield domain.name, HostEntry(site.id, target)
         elif rules := list(self._routes(domain.name, port, site.id)):
             self._rules += _sort_rules(rules)
             if not any(rule.prefix is not None and _has_host(rule) for rule in rules):
                 self._mapped.add(site.id)
             for route_rule in rules:
                 self._note(route_rule.target.key, domain.name, port.number, route_rule.prefix or "")
-            yield domain.name, Entry(site.id)
+            yield domain.name, HostEntry(site.id)
 
-    def _routes(self, name: str, port: Port, site: str) -> Iterator[Rule]:
+    def _routes(self, name: str, port: Port, site: str) -> Iterator[RouteRule]:
         for number, route in enumerate(port.routes):
             target = self._target(route.workload_link, route.port)
             if not self._is_served(name, target):
@@ -203,12 +203,12 @@ class _Builder:
             self._streams[port.number] = Stream(port.number, target, domain.name)
             self._note(target.key, domain.name, port.number)
 
-    def _target(self, link: str, port: int) -> Target:
+    def _target(self, link: str, port: int) -> RouteTarget:
         key = linked_workload(link)
         served = self._workloads.get(key)
-        return Target(key, 0 if served is not None and port == next(iter(served.ports)) else port)
+        return RouteTarget(key, 0 if served is not None and port == next(iter(served.ports)) else port)
 
-    def _is_served(self, name: str, target: Target) -> bool:
+    def _is_served(self, name: str, target: RouteTarget) -> bool:
         """Whether ``target`` serves http here; if it could not anywhere, ``name`` gets a problem."""
         served = self._workloads.get(target.key)
         if served is None:
@@ -221,11 +221,11 @@ class _Builder:
             return False
         return True
 
-    def _protocol(self, target: Target) -> str:
+    def _protocol(self, target: RouteTarget) -> str:
         ports = self._workloads[target.key].ports
         return ports.get(target.port or next(iter(ports)), "http")
 
-    def _claim(self, name: str, host: str, number: int, entry: Entry) -> None:
+    def _claim(self, name: str, host: str, number: int, entry: HostEntry) -> None:
         holder = self._hosts.setdefault(f"{host}:{number}", entry)
         if holder is not entry:
             owner = holder.site.partition(":")[0] or (holder.target.key if holder.target is not None else "")
@@ -246,9 +246,9 @@ def _build_site(domain: Domain, port: Port) -> Site:
     return Site(f"{name}:{port.number}", name, port.number, secure, port.protocol == "http2", cors, port.tls, dns)
 
 
-def _build_rule(identity: str, site: str, target: Target, route: Route) -> Rule:
+def _build_rule(identity: str, site: str, target: RouteTarget, route: Route) -> RouteRule:
     prefix = route.prefix if route.regex is None else None
-    return Rule(
+    return RouteRule(
         identity,
         site,
         target,
@@ -261,12 +261,12 @@ def _build_rule(identity: str, site: str, target: Target, route: Route) -> Rule:
     )
 
 
-def _sort_rules(rules: Iterable[Rule]) -> list[Rule]:
+def _sort_rules(rules: Iterable[RouteRule]) -> list[RouteRule]:
     """Rules in order: expressions as in the manifest, then the longest prefix; a host name comes before none."""
     return sorted(rules, key=lambda rule: (rule.prefix is not None, -len(rule.prefix or ""), not _has_host(rule)))
 
 
-def _has_host(rule: Rule) -> bool:
+def _has_host(rule: RouteRule) -> bool:
     return rule.host_prefix is not None or rule.host_regex is not None
 
 

@@ -17,21 +17,21 @@ _NAME = re.compile(r"([a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?\.)*[a-z0-9_]([-a-z0-
 _LONGEST = 253
 
 
-class Target(msgspec.Struct, frozen=True, order=True):
+class RouteTarget(msgspec.Struct, frozen=True, order=True):
     """A port of a workload; 0: the first one."""
 
     key: Key
     port: int = 0
 
 
-class Entry(msgspec.Struct, frozen=True):
+class HostEntry(msgspec.Struct, frozen=True):
     """Where requests for a host name go: to ``target``, or by the rules of the site (``target`` is None).
 
     ``site`` is the id of the domain's port that decides, "" for the endpoints of a workload.
     """
 
     site: str = ""
-    target: Target | None = None
+    target: RouteTarget | None = None
 
 
 class Site(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class Site(msgspec.Struct, frozen=True):
     dns: bool = False
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RouteRule(msgspec.Struct, frozen=True):
     """A route of a site: the requests that match it, and what is changed in them.
 
     A path begins with ``prefix``, or matches ``regex`` as a whole; a host name begins with ``host_prefix``, or matches
@@ -59,7 +59,7 @@ class Rule(msgspec.Struct, frozen=True):
 
     id: str
     site: str
-    target: Target
+    target: RouteTarget
     prefix: str | None = None
     regex: str | None = None
     host_prefix: str | None = None
@@ -72,7 +72,7 @@ class Stream(msgspec.Struct, frozen=True):
     """A port outside for the connections of a tcp port, without host names."""
 
     number: int
-    target: Target
+    target: RouteTarget
     domain: str
 
 
@@ -88,7 +88,7 @@ class Outside(msgspec.Struct, frozen=True):
     inbound: tuple[str, ...] = ()
     trusted_proxies: int = 0
     sites: tuple[Site, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RouteRule, ...] = ()
     ports: tuple[tuple[int, str], ...] = ()
 
 
@@ -101,9 +101,9 @@ class RouteTable(msgspec.Struct, frozen=True):
     ``problems`` are of domains, by name, and ``endpoints`` the addresses by domains of each workload.
     """
 
-    hosts: dict[str, Entry] = {}
+    hosts: dict[str, HostEntry] = {}
     sites: tuple[Site, ...] = ()
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RouteRule, ...] = ()
     mapped: frozenset[str] = frozenset()
     streams: tuple[Stream, ...] = ()
     problems: dict[str, tuple[str, ...]] = {}

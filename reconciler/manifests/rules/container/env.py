@@ -16,7 +16,7 @@ from reconciler.model.platform import PLATFORM_URI, VOLUMESET_URI
 from reconciler.model.resource import GVC_PLACEHOLDER, LookupRequest, pointer_parts
 
 
-class Holder(Protocol):
+class VariableHolder(Protocol):
     """A container, or the body of a GVC: both have environment variables."""
 
     @property
@@ -24,7 +24,7 @@ class Holder(Protocol):
         """The variables as written."""
 
 
-def list_variable_holders(view: Workload | Gvc) -> Sequence[Holder]:
+def list_variable_holders(view: Workload | Gvc) -> Sequence[VariableHolder]:
     """The containers of a workload, or the body of a GVC alone."""
     return view.spec.containers if isinstance(view, Workload) else (view.spec,)
 

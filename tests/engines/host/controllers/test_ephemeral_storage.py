@@ -20,7 +20,7 @@ from reconciler.engines.host.controllers.ephemeral_storage import (
     storage_limit,
     storage_used,
 )
-from reconciler.engines.host.decisions.replica import Container, Phase, Replica
+from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaContainer
 from reconciler.engines.host.disk.removal import remove_tree
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.workload.spec import ContainerSpec
@@ -36,7 +36,9 @@ SHOP = Key(Kind.WORKLOAD, "shop", "web")
 def replica(*cpus: int, name: str = "web-1") -> Replica:
     """One whose containers ask for that many millicores."""
     wanted = (ContainerSpec(f"c{number}", cpu=cpu) for number, cpu in enumerate(cpus))
-    return Replica(name, SHOP, 1, "s", 0.0, tuple(Container(each.name, Phase.RUNNING, wanted=each) for each in wanted))
+    return Replica(
+        name, SHOP, 1, "s", 0.0, tuple(ReplicaContainer(each.name, Phase.RUNNING, wanted=each) for each in wanted)
+    )
 
 
 @pytest.mark.parametrize(

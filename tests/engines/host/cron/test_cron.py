@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.controllers.executions import log_path
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.decisions.execution_log import ExecutionEntry, ExecutionLog
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
@@ -211,7 +211,7 @@ def test_what_was_recorded_before_a_crash_starts_once(
         await host.engine.close()
         path = log_path(host.root / "replicas", Key.parse(WEB))
         log = msgspec.json.decode(path.read_bytes(), type=ExecutionLog)
-        boot = Store(host.root / "replicas").boot if same_boot else "an earlier boot"
+        boot = ReplicaStore(host.root / "replicas").boot if same_boot else "an earlier boot"
         entry = ExecutionEntry("web-1", 1, host.time.now(), boot=boot)
         path.write_bytes(msgspec.json.encode(msgspec.structs.replace(log, entries=(entry,))))
         for _ in range(2):

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.engines.host.dataplane.certificates.pem import Certificate
-from reconciler.engines.host.dataplane.certificates.selection import Match
+from reconciler.engines.host.dataplane.certificates.pem import PemCertificate
+from reconciler.engines.host.dataplane.certificates.selection import CertificateMatch
 from reconciler.engines.host.dataplane.certificates.store import Served
 from reconciler.engines.host.dataplane.domains import DomainFacts, report_domains, report_without_ingress
 from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
@@ -66,5 +66,5 @@ def test_a_domain_at_a_location_without_an_ingress_is_not_served(tmp_path: Path)
     played(tmp_path, story)
 
 
-def _match(host: str, start: float, end: float) -> Match:
-    return Match(host, Certificate((host,), START + start * DAY, START + end * DAY, "file", "", host))
+def _match(host: str, start: float, end: float) -> CertificateMatch:
+    return CertificateMatch(host, PemCertificate((host,), START + start * DAY, START + end * DAY, "file", "", host))

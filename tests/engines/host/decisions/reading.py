@@ -15,9 +15,9 @@ from reconciler.engines.host.decisions.actions import (
     ScheduleRestart,
     StopReplica,
 )
-from reconciler.engines.host.decisions.replica import Container, Ended, Hook, Phase, Replica
+from reconciler.engines.host.decisions.replica import Ended, HookState, Phase, Replica, ReplicaContainer
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.workload.spec import ContainerSpec, Rollout, Type, WorkloadSpec
+from reconciler.engines.workload.spec import ContainerSpec, RolloutBounds, Type, WorkloadSpec
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Command, Options, Probe
 
@@ -62,8 +62,8 @@ class _WrittenContainer(msgspec.Struct, forbid_unknown_fields=True):
     start_at: float = 0.0
     ended: float | None = None
     reason: str = "Error"
-    post_start: Hook = Hook.NONE
-    pre_stop: Hook = Hook.NONE
+    post_start: HookState = HookState.NONE
+    pre_stop: HookState = HookState.NONE
     sigterm_at: float | None = None
     sigkill_at: float | None = None
     message: str = ""
@@ -112,7 +112,7 @@ def wanted_from(written: dict[str, Any] | None) -> WorkloadSpec | None:
         asked.replicas,
         containers,
         Options(),
-        Rollout(asked.min_ready, asked.surge, asked.unavailable, asked.parallel),
+        RolloutBounds(asked.min_ready, asked.surge, asked.unavailable, asked.parallel),
         suspended=asked.suspended,
         pending=asked.pending,
         base_hash=asked.base_hash,
@@ -138,8 +138,8 @@ def replica_from(written: dict[str, Any]) -> Replica:
     )
 
 
-def _container(written: _WrittenContainer) -> Container:
-    return Container(
+def _container(written: _WrittenContainer) -> ReplicaContainer:
+    return ReplicaContainer(
         written.name,
         written.phase,
         written.started,

@@ -10,7 +10,7 @@ import pytest
 from reconciler.engines.host.decisions.cron import add_due
 from reconciler.engines.host.decisions.execution_log import ExecutionEntry, ExecutionLog, ExecutionState
 from reconciler.engines.host.decisions.execution_results import execution_conditions, record_results
-from reconciler.engines.host.decisions.replica import Container, Ended, Phase, Replica, Run
+from reconciler.engines.host.decisions.replica import Ended, ExecutionRun, Phase, Replica, ReplicaContainer
 from reconciler.engines.run_command import ContainerOverride
 from reconciler.engines.workload.spec import ImageFault, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Job, Options
@@ -25,11 +25,11 @@ def seconds(text: str) -> float:
     return parse_time(f"{at}:00Z" if at.count(":") == 1 else f"{at}Z")
 
 
-def container(name: str, text: str, tries: int = 0) -> Container:
+def container(name: str, text: str, tries: int = 0) -> ReplicaContainer:
     """``PHASE CODE REASON MESSAGE``."""
     phase, code, reason, message = (*text.split(maxsplit=3), "", "", "")[:4]
     last = Ended(int(code), 5.0, reason, message) if code else None
-    return Container(name, Phase(phase), started=1.0, last=last, failures=tries)
+    return ReplicaContainer(name, Phase(phase), started=1.0, last=last, failures=tries)
 
 
 @pytest.mark.parametrize("case", cases("host/executions.yaml"))
@@ -42,7 +42,7 @@ def test_an_execution_ends_as_its_case_expects(case: dict[str, Any]) -> None:
         overrides=(ContainerOverride("main", args=("secret",)),),
     )
     containers = tuple(container(name, text, case.get("tries", 0)) for name, text in case.get("containers", {}).items())
-    replica = Replica("web-1", KEY, 1, "", 0.0, containers, run=Run(restart=case.get("restart", False)))
+    replica = Replica("web-1", KEY, 1, "", 0.0, containers, run=ExecutionRun(restart=case.get("restart", False)))
     if "reason" in case:
         replica = msgspec.structs.replace(replica, ending=4.0, reason=case["reason"])
     log = ExecutionLog(failures=case.get("failures", 0), entries=(entry,))

@@ -22,7 +22,14 @@ from reconciler.engines.host.decisions.volumes import (
 )
 from reconciler.engines.host.volumes.layout import GIB, VolumeState
 from reconciler.engines.host.volumes.protocol import BEFORE_RESTORE, StoredSnapshot, StoredVolume
-from reconciler.engines.volumes import Lifecycle, Snapshot, Volume, VolumeSetState, bind_volumes, data_in_words
+from reconciler.engines.volumes import (
+    ReplicaVolume,
+    Snapshot,
+    VolumeLifecycle,
+    VolumeSetState,
+    bind_volumes,
+    data_in_words,
+)
 from reconciler.model.kinds.volumeset import Growth, Snapshots
 from reconciler.times import ExpiryTime, format_iso_time, parse_time
 from tests.support.cases import cases
@@ -48,7 +55,8 @@ def stored(index: int, capacity: float = 10, state: str = "ready", used: int = 0
 @pytest.mark.parametrize("case", cases("host/volumes.yaml"))
 def test_the_volumes_of_the_status_are_those_that_exist(case: dict[str, Any]) -> None:
     before = tuple(
-        Volume(each["index"], Lifecycle(each["lifecycle"]), each["currentSize"]) for each in case.get("claimed", ())
+        ReplicaVolume(each["index"], VolumeLifecycle(each["lifecycle"]), each["currentSize"])
+        for each in case.get("claimed", ())
     )
     claimed = bind_volumes(VolumeSetState("here", before), case.get("workload", "db"), case.get("bound", 0), 10)
     there = case.get("stored", [])
@@ -145,10 +153,10 @@ def test_durations_of_the_retention_and_names_of_scheduled_snapshots() -> None:
 def test_what_an_approval_would_delete_in_words() -> None:
     snapshots = tuple(Snapshot(name, f"2026-01-0{name}T00:00:00Z", 10) for name in "21")
     volumes = (
-        Volume(0, Lifecycle.BOUND, 10, GIB * 3 // 2, snapshots),
-        Volume(1, Lifecycle.UNBOUND, 10, 4096),
-        Volume(2, Lifecycle.DELETED, 0, 0, snapshots),
-        Volume(3, Lifecycle.UNBOUND, 10),
+        ReplicaVolume(0, VolumeLifecycle.BOUND, 10, GIB * 3 // 2, snapshots),
+        ReplicaVolume(1, VolumeLifecycle.UNBOUND, 10, 4096),
+        ReplicaVolume(2, VolumeLifecycle.DELETED, 0, 0, snapshots),
+        ReplicaVolume(3, VolumeLifecycle.UNBOUND, 10),
     )
     assert data_in_words(VolumeSetState("here", volumes)) == (
         "volume 0 with 1.5 GiB used, newest snapshot of 2026-01-02T00:00:00Z; volume 1 with 4.0 KiB used, no snapshot; "

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from reconciler.engines.host.images.credentials import Keychain
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -31,7 +31,9 @@ def docker(**entries: Any) -> SecretValue:
     return SecretValue("docker", json.dumps({"auths": entries}))
 
 
-def found(image: ImageReference, secrets: Mapping[str, SecretValue], file: Path | None = None) -> Credentials | None:
+def found(
+    image: ImageReference, secrets: Mapping[str, SecretValue], file: Path | None = None
+) -> RegistryCredentials | None:
     def read(key: Key) -> SecretValue:
         if key.name not in secrets:
             raise EngineError(f"{key} is not applied", reason=Reason.SECRET_UNAVAILABLE)
@@ -75,7 +77,7 @@ def test_an_entry_is_for_a_registry_or_a_part_of_it(
 
 
 def test_a_password_may_contain_a_colon_and_an_identity_token_needs_none() -> None:
-    assert found(APP, {"s": docker(**{"r.example:5000": auth("u:a:b")})}) == Credentials("u", "a:b")
+    assert found(APP, {"s": docker(**{"r.example:5000": auth("u:a:b")})}) == RegistryCredentials("u", "a:b")
     entry = {"auth": base64.b64encode(b"<token>:").decode(), "identitytoken": "secret"}
     login = found(APP, {"s": docker(**{"r.example:5000": entry})})
     assert login is not None
@@ -86,22 +88,22 @@ def test_a_password_may_contain_a_colon_and_an_identity_token_needs_none() -> No
 def test_the_first_secret_counts_and_then_the_file(authfile: Path) -> None:
     secrets = {"a": docker(**{"quay.io": auth("q:q")}), "b": docker(**{"r.example:5000": auth("b:b")})}
     more = secrets | {"c": docker(**{"r.example:5000": auth("c:c")})}
-    assert found(APP, more, authfile) == Credentials("b", "b")
-    assert found(HUB, more, authfile) == Credentials("hub", "h")
+    assert found(APP, more, authfile) == RegistryCredentials("b", "b")
+    assert found(HUB, more, authfile) == RegistryCredentials("hub", "h")
     assert found(ImageReference("other.example", "app", "1"), more, authfile) is None
 
 
 def test_the_file_is_read_anew(authfile: Path) -> None:
     keychain = Keychain(lambda key: pytest.fail("no secret"), authfile)
-    assert keychain.find(APP, []) == Credentials("file", "f")
+    assert keychain.find(APP, []) == RegistryCredentials("file", "f")
     authfile.write_text(json.dumps({"auths": {"r.example:5000": auth("new:n")}}))
-    assert keychain.find(APP, []) == Credentials("new", "n")
+    assert keychain.find(APP, []) == RegistryCredentials("new", "n")
 
 
 @pytest.mark.parametrize("host", ["gcr.io", "eu.gcr.io", "europe-docker.pkg.dev"])
 def test_the_key_of_a_service_account_is_the_password_of_googles_registries(host: str) -> None:
     key = SecretValue("gcp", '{"type": "service_account"}')
-    assert found(ImageReference(host, "p/app", "1"), {"g": key}) == Credentials(
+    assert found(ImageReference(host, "p/app", "1"), {"g": key}) == RegistryCredentials(
         "_json_key", '{"type": "service_account"}'
     )
     assert found(APP, {"g": key}) is None
@@ -117,7 +119,7 @@ def test_a_secret_that_needs_a_token_of_a_cloud_is_refused_with_the_way_out(auth
             found(image, {"e": ecr})
         assert "correct-horse" not in str(error.value)
     assert found(HUB, {"e": ecr}) is None
-    assert found(APP, {"e": ecr}, authfile) == Credentials("file", "f")
+    assert found(APP, {"e": ecr}, authfile) == RegistryCredentials("file", "f")
 
 
 @pytest.mark.parametrize(

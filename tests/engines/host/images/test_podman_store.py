@@ -19,9 +19,9 @@ import httpx2
 import pytest
 
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.host.images.registry import Registry
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, encode_segment
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest, encode_segment
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.model.key import Key, Kind
@@ -280,10 +280,10 @@ def test_a_login_reaches_the_registry_and_nothing_else(
 
         async def story(two: Two) -> None:
             name = two.push("secret", image("behind a login"))
-            for login in (None, Credentials(USER, "wrong")):
+            for login in (None, RegistryCredentials(USER, "wrong")):
                 with pytest.raises(ImageError, match="authentication required"):
                     await two.ours.pull(name, login)
-            await two.ours.pull(name, Credentials(USER, PASSWORD))
+            await two.ours.pull(name, RegistryCredentials(USER, PASSWORD))
             assert await two.ours.inspect(name) is not None
 
         played(service, closed, story)
@@ -487,13 +487,13 @@ async def test_what_a_pull_sends_is_quoted_and_hides_the_login() -> None:
         return httpx2.Response(200, json={"images": ["x"], "id": "x"})
 
     store = answered(handle)
-    await store.pull("r.example/a&policy=always@sha256:1", Credentials("ann", "secret"))
+    await store.pull("r.example/a&policy=always@sha256:1", RegistryCredentials("ann", "secret"))
     assert dict(seen[0].url.params) == {
         "reference": "r.example/a&policy=always@sha256:1", "policy": "missing", "quiet": "true",
     }  # fmt: skip
     assert "X-Registry-Auth" in seen[0].headers
     await store.close()
-    assert "secret" not in repr(Request("POST", "images/pull", headers={"X-Registry-Auth": "secret"}))
+    assert "secret" not in repr(PodmanRequest("POST", "images/pull", headers={"X-Registry-Auth": "secret"}))
 
 
 async def test_an_error_of_podman_names_the_image() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.engines.host.images import pull_proxy
 from reconciler.engines.host.images.image_service import ImageContext, ImageEvents, ImageService, WorkloadImages
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
@@ -24,7 +24,7 @@ from tests.support.docker_registry import image
 from tests.support.images import FakeImageStore
 from tests.support.registry import Asked, FakeRegistry, Reply, digest_of, refused
 
-LOGIN = Credentials("ann", "pass:word")
+LOGIN = RegistryCredentials("ann", "pass:word")
 ONE = image("one", size=200_000)
 
 
@@ -225,7 +225,7 @@ class ServedStore(FakeImageStore):
         """Never."""
         return False
 
-    async def pull(self, reference: str, credentials: Credentials | None, served: str = "") -> None:
+    async def pull(self, reference: str, credentials: RegistryCredentials | None, served: str = "") -> None:
         """Get the manifest alone."""
         self.served.append(served)
         self.logins.append(credentials)

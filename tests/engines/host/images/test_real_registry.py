@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.images.manifests import Manifest, Platform
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.manifests import ImageManifest, Platform
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, docker_registry, image
@@ -36,11 +36,11 @@ def asked(registry: DockerRegistry, story: Callable[[Registry], Awaitable[None]]
 def test_a_tag_is_resolved_by_one_request(registry: DockerRegistry) -> None:
     async def story(client: Registry) -> None:
         digest = registry.push("team/app", "1", image("one"))
-        assert await client.resolve(ImageReference(registry.host, "team/app", "1"), None) == Manifest(digest)
+        assert await client.resolve(ImageReference(registry.host, "team/app", "1"), None) == ImageManifest(digest)
         assert registry.requests("HEAD", "team/app", "1") == 1
         assert registry.requests("GET", "team/app") == 0
         moved = registry.push("team/app", "1", image("two"))
-        assert await client.resolve(ImageReference(registry.host, "team/app", "1"), None) == Manifest(moved)
+        assert await client.resolve(ImageReference(registry.host, "team/app", "1"), None) == ImageManifest(moved)
 
     asked(registry, story)
 
@@ -49,7 +49,7 @@ def test_an_index_lists_its_platforms(registry: DockerRegistry) -> None:
     async def story(client: Registry) -> None:
         digest = registry.push("many", "1", image("arm", "arm64"), image("amd"))
         many = ImageReference(registry.host, "many", "1")
-        assert await client.resolve(many, None) == Manifest(digest, is_index=True)
+        assert await client.resolve(many, None) == ImageManifest(digest, is_index=True)
         found = await client.platforms(many.at(digest), None)
         assert found == (Platform("linux", "amd64"), Platform("linux", "arm64"))
 
@@ -76,10 +76,10 @@ def test_a_login_is_wanted_and_checked(tmp_path: Path) -> None:
         app = ImageReference(closed.host, "team/app", "1")
 
         async def story(client: Registry) -> None:
-            for login in (None, Credentials(USER, "wrong")):
+            for login in (None, RegistryCredentials(USER, "wrong")):
                 with pytest.raises(ImageError, match="answers 401 Unauthorized: authentication required"):
                     await client.resolve(app, login, with_body=True)
-            assert await client.resolve(app, Credentials(USER, PASSWORD)) == Manifest(digest)
+            assert await client.resolve(app, RegistryCredentials(USER, PASSWORD)) == ImageManifest(digest)
             assert closed.requests("HEAD", "team/app") == 1
 
         asked(closed, story)

@@ -16,15 +16,15 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from reconciler.engines.host.images.manifests import Manifest, Platform, check_platform, host_platform
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.manifests import ImageManifest, Platform, check_platform, host_platform
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.reasons import Reason
 from tests.support.clock import START, FakeClock
 from tests.support.registry import Asked, FakeRegistry, Reply, index, manifest, refused
 
-USER = Credentials("ann", "pass:word")
+USER = RegistryCredentials("ann", "pass:word")
 Story = Callable[[FakeRegistry, Registry, ImageReference], Coroutine[Any, Any, None]]
 
 
@@ -45,7 +45,7 @@ def played(story: Story, fake: FakeRegistry | None = None, seconds: float = 5.0,
 
 
 async def refusal(
-    client: Registry, image: ImageReference, login: Credentials | None = None, **more: bool
+    client: Registry, image: ImageReference, login: RegistryCredentials | None = None, **more: bool
 ) -> ImageError:
     with pytest.raises(ImageError) as refused:
         await client.resolve(image, login, **more)
@@ -59,7 +59,7 @@ async def refusal(
 def test_a_tag_is_resolved_by_one_request_without_a_body() -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
         digest = registry.push("team/app", "1", manifest("new"))
-        assert await client.resolve(image, None) == Manifest(digest)
+        assert await client.resolve(image, None) == ImageManifest(digest)
         assert [each.method for each in registry.asked if "manifests" in each.path] == ["HEAD"]
         assert "application/vnd.oci.image.index.v1+json" in registry.asked[-1].headers["accept"]
 
@@ -69,7 +69,7 @@ def test_a_tag_is_resolved_by_one_request_without_a_body() -> None:
 def test_an_index_is_recognised_and_lists_its_platforms() -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
         digest = registry.push("team/app", "1", index("linux/arm64", "linux/amd64", "unknown/unknown"))
-        assert await client.resolve(image, None) == Manifest(digest, is_index=True)
+        assert await client.resolve(image, None) == ImageManifest(digest, is_index=True)
         found = await client.platforms(image.at(digest), None)
         assert found == (Platform("linux", "amd64"), Platform("linux", "arm64"))
         assert registry.count("GET") == 1
@@ -132,7 +132,7 @@ def test_a_token_that_is_refused_is_replaced_once() -> None:
 
 def test_an_identity_token_is_exchanged() -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
-        await client.resolve(image, Credentials(identity_token="secret-token"))
+        await client.resolve(image, RegistryCredentials(identity_token="secret-token"))
         [token] = [each for each in registry.asked if each.path == "/token"]
         assert (token.method, token.form["grant_type"]) == ("POST", "refresh_token")
         assert "secret-token" not in str(token.query)
@@ -153,7 +153,7 @@ def test_a_login_that_only_manifests_want_is_found() -> None:
 @pytest.mark.parametrize("tokens", [False, True])
 def test_a_wrong_login_is_refused_in_the_words_of_the_registry(tokens: bool) -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
-        error = await refusal(client, image, Credentials("ann", "wrong"), with_body=True)
+        error = await refusal(client, image, RegistryCredentials("ann", "wrong"), with_body=True)
         words = "incorrect username or password" if tokens else "authentication required"
         assert f"{registry.host} answers 401 Unauthorized: {words} (log in by a pull secret" in str(error)
         assert registry.count() == (0 if tokens else 1)
@@ -258,8 +258,8 @@ def test_a_registry_that_does_not_know_the_request_is_asked_for_the_manifest(rep
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
         registry.answer = lambda asked: reply if asked.method == "HEAD" else None
         digest = registry.push("team/app", "1", manifest("x"))
-        assert await client.resolve(image, None) == Manifest(digest)
-        assert await client.resolve(image, None) == Manifest(digest)
+        assert await client.resolve(image, None) == ImageManifest(digest)
+        assert await client.resolve(image, None) == ImageManifest(digest)
         assert (registry.count("HEAD"), registry.count("GET")) == (1, 2)
 
     played(story)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.images.image_service import WorkloadImages
-from reconciler.engines.host.images.protocol import Credentials
+from reconciler.engines.host.images.protocol import RegistryCredentials
 from reconciler.engines.workload.image_reference import ImageError
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -340,7 +340,7 @@ def test_another_login_is_tried_at_once(tmp_path: Path) -> None:
         assert "401 Unauthorized" in str(await stage.refused(pull_secrets=secrets))
         stage.secrets["pull"] = login("ann")
         assert await stage.ensure(pull_secrets=secrets) == pinned("one")
-        assert stage.store.logins == [Credentials("ann", "ann")]
+        assert stage.store.logins == [RegistryCredentials("ann", "ann")]
 
     played(tmp_path, story)
 

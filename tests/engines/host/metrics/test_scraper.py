@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec.structs import replace
 
-from reconciler.engines.host.metrics.scraper import CHECK, FAILURES, INTERVAL, Scraper, Target, next_due
+from reconciler.engines.host.metrics.scraper import CHECK, FAILURES, INTERVAL, Scraper, ScrapeTarget, next_due
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
@@ -29,9 +29,9 @@ class Listed:
     """Targets that a test changes."""
 
     def __init__(self) -> None:
-        self.list: list[Target] = []
+        self.list: list[ScrapeTarget] = []
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[ScrapeTarget]:
         """Those that there are now."""
         return self.list
 
@@ -51,7 +51,7 @@ class World:
     def add(self, replica: str, port: int = 0) -> None:
         """Another replica."""
         port = port or self.requests.port
-        self.targets.append(Target(ContainerId(KEY, replica, "main"), port, "/metrics", f'replica="{replica}"'))
+        self.targets.append(ScrapeTarget(ContainerId(KEY, replica, "main"), port, "/metrics", f'replica="{replica}"'))
 
     async def scraped(self, count: int) -> None:
         """Let time pass until the server has got ``count`` requests, and their results are known."""

@@ -25,8 +25,8 @@ from reconciler.clock import SystemClock
 from reconciler.engines.host.housekeeping import COLLECT, Housekeeping
 from reconciler.engines.host.logs.collector import Collector
 from reconciler.engines.host.runtimes.podman.network import name_servers
-from reconciler.engines.host.runtimes.podman.network.firewall import Firewall, FirewallKeeper, isolate_sandboxes
-from reconciler.engines.host.runtimes.podman.network.firewall_rules import Known, Policy, table_rules
+from reconciler.engines.host.runtimes.podman.network.firewall import FirewallKeeper, LocationFirewall, isolate_sandboxes
+from reconciler.engines.host.runtimes.podman.network.firewall_rules import FirewallPolicy, Known, table_rules
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.protocol import EngineEvent
 from reconciler.errors import EngineError
@@ -289,8 +289,8 @@ def network() -> Iterator[Network]:
         made.close()
 
 
-def policy(external: External = External(), internal: Internal = Internal(), **more: tuple[int, ...]) -> Policy:  # noqa: B008
-    return Policy(Rules(external, internal), **{"ports": (80, 8443), **more})
+def policy(external: External = External(), internal: Internal = Internal(), **more: tuple[int, ...]) -> FirewallPolicy:  # noqa: B008
+    return FirewallPolicy(Rules(external, internal), **{"ports": (80, 8443), **more})
 
 
 def listed(*links: str) -> Internal:
@@ -300,7 +300,9 @@ def listed(*links: str) -> Internal:
 @only_root("only root makes namespaces")
 @pytest.mark.parametrize("case", cases("podman/firewall.yaml"))
 def test_the_kernel_allows_and_refuses_what_the_documentation_has(network: Network, case: dict[str, Any]) -> None:
-    applied = Policy(msgspec.convert(case["firewallConfig"], Rules), (80, 8443), (8443,) if case.get("tcp") else ())
+    applied = FirewallPolicy(
+        msgspec.convert(case["firewallConfig"], Rules), (80, 8443), (8443,) if case.get("tcp") else ()
+    )
     sandboxes = {address: key for key, address in ADDRESSES.items()}
     network.load(Known(sandboxes, {API: applied, WEB: policy()}, {"example.com": [OTHER]}, resolvers=[OUTSIDE]))
     assert network.connected(case["allowed"], case["refused"]) == case["allowed"]
@@ -368,8 +370,8 @@ def test_an_answer_of_a_name_server_opens_the_addresses_of_a_pattern(
     answer = make_response(make_query("www.eu.example.com", "A"))
     answer.answer.append(from_text("www.eu.example.com.", 60, "IN", "A", OTHER))
 
-    def begin() -> Firewall:
-        made = Firewall(owner(), tmp_path / "policies.json", SystemClock())
+    def begin() -> LocationFirewall:
+        made = LocationFirewall(owner(), tmp_path / "policies.json", SystemClock())
         made.load()
         made.admit(sandbox, ADDRESSES[API])
         return made
@@ -414,7 +416,7 @@ async def test_a_name_server_that_does_not_answer_delays_no_other_rule(
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", silent)
-    firewall = Firewall(owner(), tmp_path / "policies.json", SystemClock())
+    firewall = LocationFirewall(owner(), tmp_path / "policies.json", SystemClock())
     keeper = FirewallKeeper(firewall, SystemClock())
     try:
         await firewall.open(BRIDGE)
@@ -434,7 +436,7 @@ async def test_a_name_server_that_does_not_answer_delays_no_other_rule(
 async def test_an_event_shows_that_others_removed_the_table(tmp_path: Path) -> None:
     tool("nft", "nftables")
     clock, events = FakeClock(), list[EngineEvent]()
-    firewall = Firewall(owner(), tmp_path / "policies.json", clock)
+    firewall = LocationFirewall(owner(), tmp_path / "policies.json", clock)
     keeper = FirewallKeeper(firewall, clock)
     collector, signals = Collector(tmp_path, "here", clock), RecordedSignals(events)
     upkeep = Housekeeping(collector, clock, "here", signals, keeper.take_events)
@@ -463,7 +465,7 @@ async def test_a_table_that_others_change_is_written_again_and_policies_survive_
     sandbox = ContainerId(API, "api-x", "")
     # Every resolver answers an address with itself. What is on this host stays closed, whatever name it has.
     named = policy(External(outbound_allow_hostname=("198.51.100.7", "localhost", "169.254.169.254")))
-    one = Firewall(owner(), tmp_path / "policies.json", SystemClock())
+    one = LocationFirewall(owner(), tmp_path / "policies.json", SystemClock())
     try:
         assert not await one.restore()
         await one.open(BRIDGE)
@@ -482,7 +484,7 @@ async def test_a_table_that_others_change_is_written_again_and_policies_survive_
         assert await one.restore()
         subprocess.run(["nft", f"flush chain inet reconciler_{owner()} input"], check=True)
         assert await one.restore()
-        heir = Firewall(owner(), tmp_path / "policies.json", SystemClock())
+        heir = LocationFirewall(owner(), tmp_path / "policies.json", SystemClock())
         heir.load()
         heir.admit(sandbox, "10.9.0.3")
         await heir.open(BRIDGE)

@@ -12,9 +12,9 @@ from dns.message import make_query, make_response
 from dns.rrset import from_text
 
 from reconciler.engines.host.runtimes.podman.network import name_servers
-from reconciler.engines.host.runtimes.podman.network.firewall import Firewall
-from reconciler.engines.host.runtimes.podman.network.firewall_rules import Policy
-from reconciler.engines.host.runtimes.podman.network.name_servers import Answer, may_read_answers, read_answer
+from reconciler.engines.host.runtimes.podman.network.firewall import LocationFirewall
+from reconciler.engines.host.runtimes.podman.network.firewall_rules import FirewallPolicy
+from reconciler.engines.host.runtimes.podman.network.name_servers import NameAnswer, may_read_answers, read_answer
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import External
 from reconciler.model.kinds.workload import Firewall as Rules
@@ -35,9 +35,9 @@ RECORDS = {
     "nothing": ("api.example.com", []),
 }
 EXPECTED = {
-    "plain": Answer(("*.example.com",), ("192.0.2.1",), 60.0),
-    "deep": Answer(("*.example.com", "*.eu.example.com"), ("192.0.2.1", "192.0.2.2"), 900.0),
-    "alias": Answer(("*.example.com",), ("192.0.2.3",), 30.0),
+    "plain": NameAnswer(("*.example.com",), ("192.0.2.1",), 60.0),
+    "deep": NameAnswer(("*.example.com", "*.eu.example.com"), ("192.0.2.1", "192.0.2.2"), 900.0),
+    "alias": NameAnswer(("*.example.com",), ("192.0.2.3",), 30.0),
 }
 
 
@@ -84,9 +84,9 @@ async def test_what_is_learned_is_bounded_and_ends(tmp_path: Path, monkeypatch: 
     (tmp_path / "resolv.conf").write_text(f"nameserver {SERVER}\n")
     monkeypatch.setattr(name_servers, "_CONFIGURATIONS", (tmp_path / "resolv.conf",))
     clock, key = FakeClock(), Key(Kind.WORKLOAD, "shop", "api")
-    firewall = Firewall("test-of-bounds", tmp_path / "policies.json", clock)
+    firewall = LocationFirewall("test-of-bounds", tmp_path / "policies.json", clock)
     firewall.load()
-    firewall.set_policy(key, Policy(Rules(External(outbound_allow_hostname=("*.example.com",)))))
+    firewall.set_policy(key, FirewallPolicy(Rules(External(outbound_allow_hostname=("*.example.com",)))))
     for first in range(0, 1200, 200):
         records = [f"a.example.com. 60 IN A 10.1.{at // 256}.{at % 256}" for at in range(first, first + 200)]
         assert firewall.learn("", packet(response("a.example.com", records)))

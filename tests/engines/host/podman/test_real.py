@@ -24,10 +24,10 @@ import pytest
 from reconciler.clock import SystemClock
 from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.host.controllers.ephemeral_storage import storage_used
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.dataplane.ports import can_bind_port, free_ports
-from reconciler.engines.host.decisions.replica import Container, Phase, Replica
+from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaContainer
 from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
@@ -779,8 +779,8 @@ def test_the_command_enters_a_container_of_an_image_without_a_daemon(tmp_path: P
     async def story() -> None:
         async with hosted(root, service) as host:
             await host.runtime.start(shell(SLEEP, env={"A": "1"}))
-            member = Container("main", Phase.RUNNING)
-            Store(root / "replicas").save(Replica("r", KEY, 1, "", 0.0, (member,), ready_since=1.0))
+            member = ReplicaContainer("main", Phase.RUNNING)
+            ReplicaStore(root / "replicas").save(Replica("r", KEY, 1, "", 0.0, (member,), ready_since=1.0))
             child = await asyncio.create_subprocess_exec(
                 *command, "--", "sh", "-c", script, stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )

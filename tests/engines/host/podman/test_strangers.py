@@ -15,7 +15,7 @@ import pytest
 
 from reconciler.engines.host.runtimes.podman.api.attached import AttachedSession, _Link, _Program
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient
-from reconciler.engines.host.runtimes.podman.exec import Execution
+from reconciler.engines.host.runtimes.podman.exec import ExecRunner
 from tests.engines.host.podman.kit import place
 from tests.engines.host.podman.test_plugin import PODMAN
 
@@ -51,7 +51,7 @@ async def test_a_late_program_of_another_namespace_costs_no_stranger_its_life(
     stranger: subprocess.Popen[bytes],
 ) -> None:
     client = podman(stranger.pid)
-    execution = Execution(client, msgspec.structs.replace(PODMAN, direct=False))
+    execution = ExecRunner(client, msgspec.structs.replace(PODMAN, direct=False))
     found = await execution.run(CONTAINER, ["sleep"], 0.05)
     assert (found.code, found.timed_out) == (137, True)
     await client.close()

@@ -22,7 +22,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.decisions.replica import Container
+from reconciler.engines.host.decisions.replica import ReplicaContainer
 from reconciler.engines.host.probes.checks import ProbeResult, ProbeTarget, run_probe
 from reconciler.engines.host.probes.grpc import serving_status
 from reconciler.engines.host.probes.prober import Prober
@@ -321,7 +321,7 @@ async def test_a_prober_reports_a_server_soon_after_it_listens_and_when_it_is_go
     prober = Prober(Shell(), clock, verdicts.put_nowait)
     with site() as server:
         container = ContainerSpec("main", ports=(DECLARED,), readiness=probe, liveness=probe)
-        seen = Container("main", started=clock.monotonic())
+        seen = ReplicaContainer("main", started=clock.monotonic())
         prober.watch(PLACE, container, {DECLARED: server.server_port}, seen)
         async with asyncio.timeout(30):
             assert await verdicts.get() == Verdict(PLACE, seen.started, ProbeKind.READINESS, True)

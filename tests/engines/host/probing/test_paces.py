@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from reconciler.engines.host.decisions.replica import Container
+from reconciler.engines.host.decisions.replica import ReplicaContainer
 from reconciler.engines.host.probes.prober import Prober
 from reconciler.engines.host.probes.state import ProbeKind, Verdict, apply_result, make_initial_state, next_due
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
@@ -99,7 +99,7 @@ async def test_a_prober_follows_the_pure_functions(case: dict[str, Any]) -> None
     clock = FakeClock()
     runtime, listener = Scripted(clock, answering(case)), Listener(clock)
     prober = Prober(runtime, clock, listener.record)
-    prober.watch(PLACE, ContainerSpec("main", **{case["kind"]: probe_of(case)}), {}, Container("main"))
+    prober.watch(PLACE, ContainerSpec("main", **{case["kind"]: probe_of(case)}), {}, ReplicaContainer("main"))
     await clock.advance(case["until"])
     assert runtime.asked == pytest.approx(case["asked"])
     assert listener.verdicts == [[pytest.approx(at), case["kind"], verdict] for at, verdict in case["verdicts"]]
@@ -107,7 +107,7 @@ async def test_a_prober_follows_the_pure_functions(case: dict[str, Any]) -> None
 
 
 def watching(
-    well: Callable[[float], bool | None], seen: Container, probe: Probe
+    well: Callable[[float], bool | None], seen: ReplicaContainer, probe: Probe
 ) -> tuple[FakeClock, Scripted, Listener, Prober]:
     """A prober that watches one container for both its probes."""
     clock = FakeClock()
@@ -121,7 +121,7 @@ CHECK = Probe(exec=Command(("check",)), failure_threshold=2)
 
 
 async def test_a_prober_that_begins_anew_keeps_the_verdict_until_it_knows_better() -> None:
-    seen = Container("main", started=-1000.0, ready=True)
+    seen = ReplicaContainer("main", started=-1000.0, ready=True)
     clock, runtime, listener, prober = watching(lambda now: now < 40, seen, CHECK)
     await clock.advance(40)
     assert len(runtime.asked) == 8
@@ -134,7 +134,7 @@ async def test_a_prober_that_begins_anew_keeps_the_verdict_until_it_knows_better
 
 
 async def test_a_forgotten_container_gets_no_verdict() -> None:
-    clock, runtime, listener, prober = watching(lambda now: False, Container("main"), CHECK)
+    clock, runtime, listener, prober = watching(lambda now: False, ReplicaContainer("main"), CHECK)
     await clock.advance(5)
     prober.forget(PLACE)
     prober.forget(PLACE)
@@ -145,10 +145,10 @@ async def test_a_forgotten_container_gets_no_verdict() -> None:
 
 
 async def test_a_container_that_starts_again_is_watched_from_its_start() -> None:
-    clock, runtime, listener, prober = watching(lambda now: now < 95, Container("main"), CHECK)
+    clock, runtime, listener, prober = watching(lambda now: now < 95, ReplicaContainer("main"), CHECK)
     await clock.advance(95)
     runtime.asked.clear()
-    prober.watch(PLACE, ContainerSpec("main", liveness=CHECK), {}, Container("main", started=95.0))
+    prober.watch(PLACE, ContainerSpec("main", liveness=CHECK), {}, ReplicaContainer("main", started=95.0))
     await clock.advance(30)
     assert runtime.asked == pytest.approx([95, 105])
     assert listener.verdicts == [[0, "readiness", True], [pytest.approx(105), "liveness", False]]
@@ -156,7 +156,7 @@ async def test_a_container_that_starts_again_is_watched_from_its_start() -> None
 
 
 async def test_closing_ends_every_task() -> None:
-    _, _, _, prober = watching(lambda now: True, Container("main"), CHECK)
+    _, _, _, prober = watching(lambda now: True, ReplicaContainer("main"), CHECK)
     await asyncio.sleep(0)
     await prober.close()
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -177,9 +177,9 @@ async def test_a_probe_of_a_former_start_has_no_effect_even_where_its_cancellati
     runtime, listener = Unstoppable(clock, lambda now: False), Listener(clock)
     prober = Prober(runtime, clock, listener.record)
     impatient = Probe(exec=Command(("check",)), failure_threshold=1)
-    prober.watch(PLACE, ContainerSpec("main", liveness=impatient), {}, Container("main"))
+    prober.watch(PLACE, ContainerSpec("main", liveness=impatient), {}, ReplicaContainer("main"))
     await clock.advance(0.5)
-    prober.watch(PLACE, ContainerSpec("main"), {}, Container("main", started=0.5))
+    prober.watch(PLACE, ContainerSpec("main"), {}, ReplicaContainer("main", started=0.5))
     await clock.advance(100)
     assert (len(runtime.asked), listener.verdicts) == (1, [])
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -204,7 +204,7 @@ async def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
         clock = FakeClock()
         runtime, listener = Faulty(clock, lambda now: True), Listener(clock)
         prober = Prober(runtime, clock, listener.record)
-        prober.watch(PLACE, ContainerSpec("main", readiness=CHECK), {}, Container("main"))
+        prober.watch(PLACE, ContainerSpec("main", readiness=CHECK), {}, ReplicaContainer("main"))
         await clock.advance(60)
         assert all(after - before >= 10 for before, after in itertools.pairwise(runtime.asked[:4])), "never in a rush"
         assert listener.verdicts == [[pytest.approx(runtime.asked[3]), "readiness", True]]

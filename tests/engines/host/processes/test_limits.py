@@ -138,7 +138,7 @@ def tree(root: Path, files: dict[str, str]) -> Path:
     return root
 
 
-def unified(root: Path, own: str, **files: str) -> list[cgroups.Mounted]:
+def unified(root: Path, own: str, **files: str) -> list[cgroups.MountedHierarchy]:
     """A host with version 2, the daemon in ``own``; the top and what is above the daemon is divided."""
     lines = f"30 24 0:27 / {root}/fs rw,relatime - cgroup2 cgroup2 rw\n"
     tree(root, {"proc/self/cgroup": f"0::{own}\n", "proc/self/mountinfo": lines})
@@ -161,7 +161,7 @@ def divided(root: Path, *groups: str) -> None:
         tree(root / "fs" / group, DIVIDED)
 
 
-def base(root: Path, found: list[cgroups.Mounted]) -> str | None:
+def base(root: Path, found: list[cgroups.MountedHierarchy]) -> str | None:
     """Where groups would be made, below the top."""
     hierarchy = cgroup_tree.find_cgroup_tree("reconciler-x", found)
     return None if hierarchy is None else str(hierarchy.bases[0].relative_to(root / "fs"))
@@ -205,7 +205,7 @@ def test_a_hierarchy_without_both_controllers_is_none(tmp_path: Path) -> None:
     assert base(tmp_path, unified(tmp_path, "/", cgroup_controllers="hugetlb")) is None
 
 
-def version_1(root: Path, own: str) -> list[cgroups.Mounted]:
+def version_1(root: Path, own: str) -> list[cgroups.MountedHierarchy]:
     """A host with version 1 for what is limited, and version 2 for the service manager alone."""
     line = "3{0} 24 0:2{0} / {1}/{2} rw - cgroup cgroup rw,{2}\n"
     lines = "".join(line.format(number, root, name) for number, name in enumerate(("cpu,cpuacct", "memory", "pids")))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from reconciler.engines.host.dataplane.ports import REPLICA_PORTS, can_bind_port, free_ports
-from reconciler.engines.host.decisions.replica import Container, Replica
+from reconciler.engines.host.decisions.replica import Replica, ReplicaContainer
 from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.template_store import TemplateStore
@@ -119,7 +119,7 @@ def test_metrics_get_a_port_once_and_one_that_is_taken_is_replaced(tmp_path: Pat
     provisioner = Provisioner(files, vault({}), runtime, HostSettings(), TemplateStore(), volumes)
     ports = provisioner.ports(wanted, "api-1")
     assert list(ports) == [8080, 9102]
-    containers = tuple(Container(each.name, wanted=each) for each in wanted.containers)
+    containers = tuple(ReplicaContainer(each.name, wanted=each) for each in wanted.containers)
     replica = Replica("api-1", key, 1, "hash", 0.0, containers, ports=ports)
     assert replica.served_ports == {8080: ports[8080]}
     with listening("127.0.0.1", ports[9102]):

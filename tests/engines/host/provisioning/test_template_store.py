@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.provisioning.template_store import TemplateFiles, TemplateStore
-from reconciler.engines.host.provisioning.tokens import Tokens
+from reconciler.engines.host.provisioning.tokens import WorkloadTokens
 from reconciler.engines.workload.environment import PlatformEnvContext
 from reconciler.engines.workload.object_stores import CloudAccess
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
@@ -21,7 +21,7 @@ BODY = b"""{"kind": "workload", "name": "report", "spec": {"type": "cron", "job"
   [{"name": "main", "image": "report:1", "env": [{"name": "DB", "value": "platform://secret/db.password"}]}]}}"""
 
 
-def template(tokens: Tokens, version: int) -> ReplicaTemplate:
+def template(tokens: WorkloadTokens, version: int) -> ReplicaTemplate:
     """The template of a cron workload."""
     env_context = PlatformEnvContext(
         *("acme", "shop", "alias", "here", "aws", "us-west-2", "report", version, "namespace"),
@@ -37,7 +37,7 @@ def template(tokens: Tokens, version: int) -> ReplicaTemplate:
 
 
 def test_the_next_daemon_reads_the_same_template(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens", "here")
+    tokens = WorkloadTokens(tmp_path / "tokens", "here")
     made = template(tokens, 1)
     store = TemplateStore(TemplateFiles(tmp_path / "templates", tokens))
     store.add(made, ())
@@ -54,7 +54,7 @@ def test_the_next_daemon_reads_the_same_template(tmp_path: Path) -> None:
 
 
 def test_files_of_removed_workloads_are_removed(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens", "here")
+    tokens = WorkloadTokens(tmp_path / "tokens", "here")
     files = TemplateFiles(tmp_path / "templates", tokens)
     files.save(template(tokens, 1))
     files.forget_others({KEY})
@@ -67,7 +67,7 @@ def test_files_of_removed_workloads_are_removed(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_no_template_and_a_full_disk_an_error(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path / "tokens", "here")
+    tokens = WorkloadTokens(tmp_path / "tokens", "here")
     files = TemplateFiles(tmp_path / "templates", tokens)
     files.save(template(tokens, 1))
     [path] = tmp_path.rglob("*.json")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.engines.host.provisioning.tokens import Tokens
+from reconciler.engines.host.provisioning.tokens import WorkloadTokens
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 
@@ -15,10 +15,10 @@ WEB, API = Key.parse("workload/shop/web"), Key.parse("workload/shop/api")
 
 
 def test_a_token_is_made_once_and_is_each_workloads_own(tmp_path: Path) -> None:
-    token = Tokens(tmp_path / "tokens", "here").of(WEB)
+    token = WorkloadTokens(tmp_path / "tokens", "here").of(WEB)
     assert len(token) >= 40
-    assert Tokens(tmp_path / "tokens", "here").of(WEB) == token
-    assert Tokens(tmp_path / "tokens", "here").of(API) != token
+    assert WorkloadTokens(tmp_path / "tokens", "here").of(WEB) == token
+    assert WorkloadTokens(tmp_path / "tokens", "here").of(API) != token
     found = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert sorted(path.name for path in found) == ["api", "web"]
     assert {stat.S_IMODE(path.stat().st_mode) for path in found} == {0o600}
@@ -26,7 +26,7 @@ def test_a_token_is_made_once_and_is_each_workloads_own(tmp_path: Path) -> None:
 
 
 def test_a_workload_that_is_made_anew_has_another(tmp_path: Path) -> None:
-    tokens = Tokens(tmp_path, "here")
+    tokens = WorkloadTokens(tmp_path, "here")
     token = tokens.of(WEB)
     tokens.forget(WEB)
     tokens.forget(WEB)
@@ -37,10 +37,10 @@ def test_a_workload_that_is_made_anew_has_another(tmp_path: Path) -> None:
 def test_an_empty_file_is_no_token(tmp_path: Path) -> None:
     (tmp_path / "shop").mkdir()
     (tmp_path / "shop" / "web").touch(mode=0o600)
-    assert Tokens(tmp_path, "here").of(WEB)
+    assert WorkloadTokens(tmp_path, "here").of(WEB)
 
 
 def test_a_token_that_cannot_be_saved_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "shop").write_text("in the way")
     with pytest.raises(EngineError):
-        Tokens(tmp_path, "here").of(WEB)
+        WorkloadTokens(tmp_path, "here").of(WEB)

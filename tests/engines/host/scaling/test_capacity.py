@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.engines.host.autoscaling.capacity import (
     SLOTS,
     Amount,
-    History,
+    UsageHistory,
     recommend_amount,
     record_usage,
     uses_capacity_ai,
@@ -26,7 +26,9 @@ from tests.support.cases import cases
 MIB = 2**20
 
 
-def lived(history: History | None, digest: str, course: list[list[float]], now: float) -> tuple[History | None, float]:
+def lived(
+    history: UsageHistory | None, digest: str, course: list[list[float]], now: float
+) -> tuple[UsageHistory | None, float]:
     """``history`` after a course of use, sampled four times a minute; two replicas, of which one is idle."""
     for minutes, *amounts in course:
         for _ in range(int(minutes * 4)):
@@ -40,7 +42,7 @@ def lived(history: History | None, digest: str, course: list[list[float]], now: 
 def test_recommendations_follow_the_use(case: dict[str, Any]) -> None:
     history, now = lived(None, "first", case["used"], 1000.0)
     history, _ = lived(history, "second", case.get("then", []), now)
-    history = msgspec.json.decode(msgspec.json.encode(history), type=History | None)
+    history = msgspec.json.decode(msgspec.json.encode(history), type=UsageHistory | None)
     (cpu, memory), (least_cpu, least_memory) = case["limits"], case.get("least", (0, 0))
     container = ContainerSpec("main", "", cpu, memory * MIB, least_cpu, least_memory * MIB)
     amount = recommend_amount(history, container)

@@ -14,7 +14,7 @@ import msgspec
 
 from reconciler.engines.host.decisions.availability import is_available, is_current
 from reconciler.engines.host.decisions.timing import Timing
-from reconciler.engines.workload.spec import Rollout, Type, WorkloadSpec
+from reconciler.engines.workload.spec import RolloutBounds, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Options
 from tests.engines.host.simulation.behaviour import SOUND
 from tests.engines.host.simulation.world import KEY, World
@@ -40,7 +40,7 @@ class Schedule(msgspec.Struct, forbid_unknown_fields=True):
 
 def wanted_at_first(schedule: Schedule) -> WorkloadSpec:
     """The workload of a schedule, before its first version."""
-    rollout = Rollout(schedule.min_ready, schedule.surge, schedule.unavailable, schedule.parallel)
+    rollout = RolloutBounds(schedule.min_ready, schedule.surge, schedule.unavailable, schedule.parallel)
     return WorkloadSpec(KEY, Type(schedule.type), 0, "", "", schedule.replicas, (), Options(), rollout)
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.engines.host.controllers.context import ControllerContext
 from reconciler.engines.host.controllers.location import LocationController
-from reconciler.engines.host.controllers.replica_store import Store
+from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.controllers.start_limit import StartLimit
 from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.decisions.replica import Replica
@@ -69,7 +69,7 @@ class Stage:
             signals=signals,
             runtime=self.make_runtime(),
             provisioner=FakeProvisioner(),
-            store=Store(self._root / "replicas"),
+            store=ReplicaStore(self._root / "replicas"),
             endpoints=Endpoints(self._root / "endpoints"),
             probes=FakeProbing(self.programs, self._probed),
             logs=FakeLogging(),

@@ -17,7 +17,7 @@ from reconciler.engines.host.decisions.actions import (
     Terminate,
 )
 from reconciler.engines.host.decisions.availability import is_available, is_current
-from reconciler.engines.host.decisions.replica import Hook, Phase, Replica, container_of
+from reconciler.engines.host.decisions.replica import HookState, Phase, Replica, container_of
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.workload.spec import WorkloadSpec
 
@@ -141,7 +141,7 @@ class Watch:
             course.hook = now
         elif isinstance(act, Terminate):
             assert course.term is None
-            assert not hooked or container.pre_stop in (Hook.DONE, Hook.FAILED)
+            assert not hooked or container.pre_stop in (HookState.DONE, HookState.FAILED)
             if not hooked:
                 self._on_time(begun + timing.drain * timing.scale, now)
             course.term = now

@@ -22,7 +22,7 @@ from reconciler.engines.host.decisions.actions import (
 )
 from reconciler.engines.host.decisions.availability import is_available, is_failing, is_starting
 from reconciler.engines.host.decisions.decide import decide_actions
-from reconciler.engines.host.decisions.replica import Hook, Phase, Replica
+from reconciler.engines.host.decisions.replica import HookState, Phase, Replica
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key, Kind
@@ -152,7 +152,7 @@ class World:
             for container in replica.containers:
                 self._runs.get((replica.name, container.name), Run(True, False)).greets = False
                 for hook in ("pre_stop", "post_start"):
-                    if getattr(container, hook) is Hook.RUNNING:
+                    if getattr(container, hook) is HookState.RUNNING:
                         self._change(changes.hook_finished, replica.name, container.name, hook, "", self.now)
         deferred, self._deferred = self._deferred or [], None
         self.watch.absent_until = self.now

@@ -15,15 +15,15 @@ from reconciler.clock import Clock
 from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.dataplane.acme.dns_hook import remove_presented
 from reconciler.engines.host.dataplane.acme.orders import (
-    Answer,
     Order,
+    OrderAnswer,
     compute_thumbprint,
     load_account_key,
     place_order,
 )
-from reconciler.engines.host.dataplane.acme.renewal import Failures, Validity, next_order
+from reconciler.engines.host.dataplane.acme.renewal import OrderFailures, Validity, next_order
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
-from reconciler.engines.host.dataplane.certificates.pem import Certificate
+from reconciler.engines.host.dataplane.certificates.pem import PemCertificate
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -47,11 +47,11 @@ class _State(msgspec.Struct):
     """
 
     issued: dict[str, float] = {}
-    failures: dict[str, Failures] = {}
+    failures: dict[str, OrderFailures] = {}
     running: dict[str, float] = {}
 
 
-def read_failures(directory: Path) -> dict[str, Failures]:
+def read_failures(directory: Path) -> dict[str, OrderFailures]:
     """The last failed orders of the hosts in ``directory``; none if its state cannot be read."""
     return _read_state(directory).failures
 
@@ -93,7 +93,7 @@ class Issuer:
         self._state: _State | None = None
 
     @property
-    def certificates(self) -> tuple[Certificate, ...]:
+    def certificates(self) -> tuple[PemCertificate, ...]:
         """The certificates that were issued, expired ones too."""
         return self._stored.certificates
 
@@ -173,7 +173,7 @@ class Issuer:
         answer = await asyncio.to_thread(self._place, host)
         if answer.problem:
             del state.running[host]
-            state.failures[host] = Failures(count + 1, self._clock.now(), answer.problem, answer.retry_after)
+            state.failures[host] = OrderFailures(count + 1, self._clock.now(), answer.problem, answer.retry_after)
             self._save()
             due = format_iso_time(next_order(host, self._validity(host), state.failures[host]))
             self._report(host, Reason.CERTIFICATE_FAILED, f"{host}: {answer.problem}; the next order is at {due}")
@@ -193,10 +193,10 @@ class Issuer:
         state = self._load()
         for host, began in state.running.items():
             count = state.failures[host].count if host in state.failures else 0
-            state.failures[host] = Failures(count + 1, began, _INTERRUPTED)
+            state.failures[host] = OrderFailures(count + 1, began, _INTERRUPTED)
         state.running.clear()
 
-    def _place(self, host: str) -> Answer:
+    def _place(self, host: str) -> OrderAnswer:
         settings = self._settings
         key = load_account_key(self._directory / _ACCOUNT)
         order = Order(host, settings.directory, settings.email, key, str(settings.ca_file or ""))

@@ -20,7 +20,7 @@ from josepy.jwa import ES256
 from josepy.jwk import JWKEC
 
 from reconciler.engines.host.dataplane.acme.dns_hook import present_record
-from reconciler.engines.host.dataplane.acme.orders import Answer, Order
+from reconciler.engines.host.dataplane.acme.orders import Order, OrderAnswer
 from reconciler.errors import EngineError
 from reconciler.printable import truncate_text
 
@@ -38,18 +38,18 @@ def main() -> None:
     )
 
 
-def perform_order(order: Order) -> Answer:
+def perform_order(order: Order) -> OrderAnswer:
     """Order the certificate. The challenge is answered by the data plane, which knows the account's thumbprint."""
     waits: list[str] = []
     key = ec.generate_private_key(ec.SECP256R1())
     try:
         chain = _order_certificate(order, _open_account(order, waits), _build_signing_request(order.host, key))
     except (errors.Error, messages.Error, requests.RequestException, ValueError, EngineError) as error:
-        return Answer(
+        return OrderAnswer(
             problem=truncate_text(_describe_error(error)), retry_after=_parse_retry_after(waits[-1]) if waits else 0.0
         )
     private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return Answer(chain + private.decode())
+    return OrderAnswer(chain + private.decode())
 
 
 def _open_account(order: Order, waits: list[str]) -> client.ClientV2:

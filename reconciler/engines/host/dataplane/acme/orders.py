@@ -41,7 +41,7 @@ class Order(msgspec.Struct, frozen=True):
     presented: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class OrderAnswer(msgspec.Struct, frozen=True):
     """The certificate with its chain and key as PEM; or the problem, and how many seconds the authority wants to wait.
 
     ``retry_after`` is 0 if it names none.
@@ -52,7 +52,7 @@ class Answer(msgspec.Struct, frozen=True):
     retry_after: float = 0.0
 
 
-def place_order(order: Order, seconds: float = SECONDS) -> Answer:
+def place_order(order: Order, seconds: float = SECONDS) -> OrderAnswer:
     """The answer to ``order``; blocks for at most ``seconds``, and longer with a hook. What goes wrong is a problem in
     it.
     """
@@ -65,11 +65,11 @@ def place_order(order: Order, seconds: float = SECONDS) -> Answer:
             timeout=seconds,
             check=False,
         )
-        return msgspec.json.decode(done.stdout[:LARGEST_ANSWER], type=Answer)
+        return msgspec.json.decode(done.stdout[:LARGEST_ANSWER], type=OrderAnswer)
     except subprocess.TimeoutExpired:
-        return Answer(problem=f"the authority did not finish within {seconds:g} s")
+        return OrderAnswer(problem=f"the authority did not finish within {seconds:g} s")
     except (OSError, ValueError):
-        return Answer(problem="the process of the order ended without an answer")
+        return OrderAnswer(problem="the process of the order ended without an answer")
 
 
 def load_account_key(path: Path) -> str:

@@ -19,7 +19,7 @@ LONGEST_WAIT = 7 * 86_400.0
 """The most seconds that an authority can ask to wait."""
 
 
-class Failures(msgspec.Struct, frozen=True):
+class OrderFailures(msgspec.Struct, frozen=True):
     """``count`` failed orders in a row, the last ``at`` that time, with the wait that the authority asked for."""
 
     count: int
@@ -45,7 +45,7 @@ class Validity(msgspec.Struct, frozen=True):
     ordered: float = 0.0
 
 
-def next_order(host: str, validity: Validity | None, failures: Failures | None) -> float:
+def next_order(host: str, validity: Validity | None, failures: OrderFailures | None) -> float:
     """When the certificate of ``host`` is ordered next, in seconds of the epoch; 0: now.
 
     ``validity`` is None without a certificate. A failure delays it, with twice the delay for each further one.

@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.certificates.pem import LARGEST, Certificate, CertificateError, read_certificate
+from reconciler.engines.host.dataplane.certificates.pem import (
+    LARGEST,
+    CertificateError,
+    PemCertificate,
+    read_certificate,
+)
 
 MOST = 10_000
 """The most certificates of a directory; more are reported and not read."""
@@ -35,7 +40,7 @@ class _Pair(NamedTuple):
 
 class _Entry(NamedTuple):
     versions: tuple[_Version | str, ...]
-    certificate: Certificate | None
+    certificate: PemCertificate | None
     problem: str
 
 
@@ -48,12 +53,12 @@ class CertificateDirectory:
     """
 
     def __init__(self, path: Path) -> None:
-        self.certificates: tuple[Certificate, ...] = ()
+        self.certificates: tuple[PemCertificate, ...] = ()
         self.problems: dict[str, str] = {}
         self.path = path
         self._entries: dict[_Pair, _Entry] = {}
 
-    def refresh(self, remembered: Mapping[str, Certificate] = {}) -> None:
+    def refresh(self, remembered: Mapping[str, PemCertificate] = {}) -> None:
         """Read what changed. A directory that cannot be listed is a problem, and what was read before remains."""
         try:
             pairs = _list_pairs(self.path)
@@ -68,7 +73,7 @@ class CertificateDirectory:
         if len(pairs) > MOST:
             self.problems[str(self.path)] = f"it has more than {MOST:,} certificates; the first ones are used"
 
-    def _read(self, pair: _Pair, remembered: Certificate | None) -> _Entry:
+    def _read(self, pair: _Pair, remembered: PemCertificate | None) -> _Entry:
         files = [path for path in pair if path is not None]
         versions = tuple(_get_file_version(file) for file in files)
         former = self._entries.get(pair)

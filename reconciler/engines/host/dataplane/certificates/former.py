@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.dataplane.certificates.pem import Certificate
-from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions
+from reconciler.engines.host.dataplane.certificates.pem import PemCertificate
+from reconciler.engines.host.dataplane.certificates.selection import CertificateMatch, TlsOptions
 from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
@@ -21,13 +21,13 @@ class Former(msgspec.Struct, frozen=True):
 
     host: str
     name: str
-    certificate: Certificate
+    certificate: PemCertificate
     options: TlsOptions
 
-    def match(self, now: float) -> Match | None:
+    def match(self, now: float) -> CertificateMatch | None:
         """The certificate as it can be served at ``now``; None once it has expired."""
         is_valid = self.certificate.not_before <= now < self.certificate.not_after
-        return Match(self.name, self.certificate) if is_valid else None
+        return CertificateMatch(self.name, self.certificate) if is_valid else None
 
 
 class FormerCertificates:

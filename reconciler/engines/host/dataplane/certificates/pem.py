@@ -26,7 +26,7 @@ class CertificateError(ReconcilerError):
     """Content that is not a certificate with its key. The message never quotes the content."""
 
 
-class Certificate(msgspec.Struct, frozen=True):
+class PemCertificate(msgspec.Struct, frozen=True):
     """A certificate for ``names``, valid between two times in seconds of the epoch.
 
     ``source`` is the file or secret that it comes from. ``pem`` is the certificate, its chain and its key, written
@@ -44,7 +44,7 @@ class Certificate(msgspec.Struct, frozen=True):
         return f"Certificate({self.source}, {', '.join(self.names)})"
 
 
-def read_certificate(content: bytes, source: str, key: bytes = b"") -> Certificate:
+def read_certificate(content: bytes, source: str, key: bytes = b"") -> PemCertificate:
     """The certificate in ``content``, whose private key is in ``key`` or, without one, in ``content`` too.
 
     The certificate of the key comes first, in any order of the file; the others are its chain. Raises CertificateError.
@@ -67,10 +67,10 @@ def read_certificate(content: bytes, source: str, key: bytes = b"") -> Certifica
     )
     written += private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     start, end = own.not_valid_before_utc.timestamp(), own.not_valid_after_utc.timestamp()
-    return Certificate(names, start, end, source, written.decode(), sha256(written).hexdigest()[:32])
+    return PemCertificate(names, start, end, source, written.decode(), sha256(written).hexdigest()[:32])
 
 
-def read_secret(value: SecretValue, source: str) -> Certificate:
+def read_secret(value: SecretValue, source: str) -> PemCertificate:
     """The certificate in a secret of type tls or keypair, named ``source``. Raises CertificateError."""
     chain, key = secret_parts(value, "cert", "chain"), secret_parts(value, "key")
     return read_certificate(b"\n".join(chain), source, b"\n".join(key))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.engines.host.dataplane.certificates.pem import Certificate
+from reconciler.engines.host.dataplane.certificates.pem import PemCertificate
 from reconciler.times import format_iso_time
 
 SOON_SECONDS = 14 * 86_400.0
@@ -28,27 +28,27 @@ class TlsOptions(msgspec.Struct, frozen=True):
     authorities: str = ""
 
 
-class Match(NamedTuple):
+class CertificateMatch(NamedTuple):
     """A certificate for a host, and the one of its names that matches: the host or a wildcard."""
 
     name: str
-    certificate: Certificate
+    certificate: PemCertificate
 
 
 class Selection(NamedTuple):
     """``serving`` maps host names to their certificates; ``problems`` maps others to the reason why they have none."""
 
-    serving: dict[str, Match]
+    serving: dict[str, CertificateMatch]
     problems: dict[str, str]
 
 
-def select_certificates(hosts: Iterable[str], certificates: Iterable[Certificate], now: float) -> Selection:
+def select_certificates(hosts: Iterable[str], certificates: Iterable[PemCertificate], now: float) -> Selection:
     """The best certificate for each of ``hosts``, which are lower-case; ``now`` is in seconds of the epoch.
 
     A host ``*.NAME`` needs a certificate for that wildcard. One for the name itself is better than a wildcard, then
     the one that is valid for the longest time. One that has expired, or is not valid yet, is never served.
     """
-    by_name: dict[str, list[Certificate]] = {}
+    by_name: dict[str, list[PemCertificate]] = {}
     for candidate in certificates:
         for name in candidate.names:
             by_name.setdefault(name, []).append(candidate)
@@ -56,7 +56,9 @@ def select_certificates(hosts: Iterable[str], certificates: Iterable[Certificate
     for host in sorted(set(hosts)):
         names = (host, f"*.{host.partition('.')[2]}")
         usable = ((name, _select_best_certificate(by_name.get(name, ()), now)) for name in names)
-        best = next((Match(name, certificate) for name, certificate in usable if certificate is not None), None)
+        best = next(
+            (CertificateMatch(name, certificate) for name, certificate in usable if certificate is not None), None
+        )
         if best is not None:
             selection.serving[host] = best
         else:
@@ -64,18 +66,20 @@ def select_certificates(hosts: Iterable[str], certificates: Iterable[Certificate
     return selection
 
 
-def expires_soon(certificate: Certificate, now: float) -> bool:
+def expires_soon(certificate: PemCertificate, now: float) -> bool:
     """Whether ``certificate`` should have been replaced by now; one that is ordered is renewed long before."""
     life = certificate.not_after - certificate.not_before
     return certificate.not_after - now <= min(SOON_SECONDS, life * SOON_SHARE)
 
 
-def _select_best_certificate(certificates: Iterable[Certificate], now: float) -> Certificate | None:
+def _select_best_certificate(certificates: Iterable[PemCertificate], now: float) -> PemCertificate | None:
     valid = (certificate for certificate in certificates if certificate.not_before <= now < certificate.not_after)
     return max(valid, key=lambda candidate: (candidate.not_after, candidate.digest), default=None)
 
 
-def _describe_problem(host: str, names: tuple[str, str], by_name: Mapping[str, list[Certificate]], now: float) -> str:
+def _describe_problem(
+    host: str, names: tuple[str, str], by_name: Mapping[str, list[PemCertificate]], now: float
+) -> str:
     certificates = [certificate for name in names for certificate in by_name.get(name, ())]
     if not certificates:
         return f"no certificate is for {host}"

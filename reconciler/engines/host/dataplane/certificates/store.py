@@ -13,13 +13,13 @@ from reconciler.clock import Clock
 from reconciler.engines.host.dataplane.certificates.directory import CertificateDirectory
 from reconciler.engines.host.dataplane.certificates.former import Former, FormerCertificates
 from reconciler.engines.host.dataplane.certificates.pem import (
-    Certificate,
     CertificateError,
+    PemCertificate,
     read_authorities,
     read_secret,
     secret_parts,
 )
-from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions, select_certificates
+from reconciler.engines.host.dataplane.certificates.selection import CertificateMatch, TlsOptions, select_certificates
 from reconciler.engines.protocol import SecretReader
 from reconciler.engines.workload.routing.table import HTTPS, RouteTable
 from reconciler.errors import EngineError
@@ -65,7 +65,7 @@ class Served(msgspec.Struct, frozen=True):
     domain, ``not_renewed`` why a host still has its former certificate.
     """
 
-    certificates: dict[str, Match] = {}
+    certificates: dict[str, CertificateMatch] = {}
     options: dict[str, TlsOptions] = {}
     problems: dict[str, tuple[str, ...]] = {}
     missing: dict[str, tuple[str, ...]] = {}
@@ -90,7 +90,7 @@ class _Declared(NamedTuple):
 
     hosts: dict[str, SecureHost]
     options: dict[str, TlsOptions]
-    serving: dict[str, Match]
+    serving: dict[str, CertificateMatch]
     with_secrets: set[str]
 
 
@@ -122,7 +122,7 @@ class Issuing(Protocol):
         """Whether wildcards can be issued too."""
 
     @property
-    def certificates(self) -> tuple[Certificate, ...]:
+    def certificates(self) -> tuple[PemCertificate, ...]:
         """Those that were issued so far."""
 
     def want(self, hosts: Mapping[str, str], dns: Collection[str] = ()) -> None:
@@ -197,7 +197,7 @@ class CertificateStore:
     def _find(self, table: RouteTable) -> _Found:
         problems: dict[str, list[str]] = {}
         self._hosts = dict(secure_hosts(table, problems))
-        shared: tuple[Certificate, ...] = ()
+        shared: tuple[PemCertificate, ...] = ()
         if self._directory is not None:
             formers = self._formers(self._directory.path)
             self._directory.refresh({former.certificate.source: former.certificate for former in formers})
@@ -290,7 +290,7 @@ class CertificateStore:
             note = "; the one before stays in service" if stays else ""
             _add_problem(problems, {domain}, f"{'; '.join(texts)}{note}")
 
-    def _issued_before(self, hosts: Collection[str], now: float) -> dict[str, Match]:
+    def _issued_before(self, hosts: Collection[str], now: float) -> dict[str, CertificateMatch]:
         """The certificates of ``hosts`` that were issued, should their files be damaged now."""
         formers = (former for former in self._formers(self._folders.former.parent) if former.host in hosts)
         matches = {former.host: former.match(now) for former in formers}
@@ -302,7 +302,9 @@ class CertificateStore:
             if folder in Path(former.certificate.source).parents:
                 yield former
 
-    def _remember(self, hosts: Iterable[str], serving: Mapping[str, Match], options: Mapping[str, TlsOptions]) -> None:
+    def _remember(
+        self, hosts: Iterable[str], serving: Mapping[str, CertificateMatch], options: Mapping[str, TlsOptions]
+    ) -> None:
         """Remember what ``hosts`` are served with, and at a start of the daemon also what others were.
 
         Workloads and domains become known one by one.
@@ -350,7 +352,7 @@ class CertificateStore:
                 raise CertificateError(f"the client certificate {link}: {error}") from None
         return TlsOptions(_VERSIONS.get(tls.min_protocol_version, TlsOptions().oldest), ciphers, authorities)
 
-    def _own(self, tls: Tls, domains: set[str], problems: dict[str, list[str]]) -> list[Certificate]:
+    def _own(self, tls: Tls, domains: set[str], problems: dict[str, list[str]]) -> list[PemCertificate]:
         """The certificate that a domain's port names; another one is better than none if it cannot be used."""
         unknown = set(tls.cipher_suites) - set(known_ciphers(tls.cipher_suites))
         if unknown:

@@ -11,7 +11,7 @@ from reconciler.engines.host.dataplane.haproxy.ingress import rule_line
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.outside import change_lines, fault_of, origin_lines, usable_origin
 from reconciler.engines.host.dataplane.haproxy.rendering.quoting import LONGEST_LINE
-from reconciler.engines.workload.routing.table import Outside, RouteTable, Rule, Site
+from reconciler.engines.workload.routing.table import Outside, RouteRule, RouteTable, Site
 
 _ALERT = re.compile(r"\[ALERT\].*? parsing \[[^]:]*:(\d+)\] ?: ?(.*)")
 _START = ["defaults", "  mode http", "  timeout client 1s", "frontend check", "  acl outside always_true"]
@@ -66,7 +66,7 @@ class RouteChecks:
                 break
 
 
-def _rule_lines(table: RouteTable, rule: Rule) -> Iterator[str]:
+def _rule_lines(table: RouteTable, rule: RouteRule) -> Iterator[str]:
     if rule.prefix is None or rule.site not in table.mapped:
         yield rule_line(rule)
     yield from change_lines(rule)
@@ -79,7 +79,7 @@ def _remove_rules(
     if not left_out and not bare:
         return table
 
-    def remaining(entries: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    def remaining(entries: tuple[RouteRule, ...]) -> tuple[RouteRule, ...]:
         return tuple(rule for rule in entries if rule.id not in left_out)
 
     def shown(entries: tuple[Site, ...]) -> tuple[Site, ...]:

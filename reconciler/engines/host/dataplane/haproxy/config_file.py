@@ -9,9 +9,9 @@ from reconciler.engines.host.dataplane.haproxy.config import SUSPENDED, Backend,
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend
 from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.rendering.render import (
+    FileLayout,
     Frontends,
-    Layout,
-    Loaded,
+    LoadedConfig,
     Shape,
     compute_structure_digest,
     read_digest,
@@ -36,13 +36,13 @@ REFUSED_SECONDS = 30.0
 """Seconds until a refused configuration is checked again."""
 
 
-class Plan(NamedTuple):
+class ConfigPlan(NamedTuple):
     """What is wanted: the backends, with what they need, and all else of the file.
 
     ``digest`` is of what only a reload can change, ``ports`` maps ports to backends.
     """
 
-    layout: Layout
+    layout: FileLayout
     backends: Sequence[Backend]
     needs: Needs
     digest: str
@@ -69,7 +69,7 @@ class ConfigFile:
     """The file that ``master`` has accepted: ``loaded`` is what a process has that started with it, with ``digest``."""
 
     def __init__(self, master: Master) -> None:
-        self.loaded = Loaded()
+        self.loaded = LoadedConfig()
         self.digest = ""
         self._master = master
         self._options = ProxyOptions("")
@@ -82,7 +82,7 @@ class ConfigFile:
         self._seen: list[Backend] = []
         self._suspended: tuple[Suspended, ...] = ()
         self._needed: tuple[Needs, Mapping[str, str]] | None = None
-        self._planned: Plan | None = None
+        self._planned: ConfigPlan | None = None
         self._written: tuple[str, Sequence[Backend]] = ("", ())
 
     def open(self, options: ProxyOptions, find: FindPorts) -> None:
@@ -98,24 +98,24 @@ class ConfigFile:
         suspended: tuple[Suspended, ...],
         frontends: Frontends,
         live: Mapping[str, LiveBackend] | None,
-    ) -> Plan:
+    ) -> ConfigPlan:
         """What to bring the process to, which has the backends ``live``; None if it does not run."""
         needs, ports = self._needs(backends, suspended)
-        layout = Layout(self._options, self._next_load(needs, live), frontends)
+        layout = FileLayout(self._options, self._next_load(needs, live), frontends)
         planned = self._planned
         if planned is None or planned.layout != layout or planned.needs is not needs:
             digest = compute_structure_digest(layout, backends)
-            planned = Plan(layout, backends, needs, digest, ports)
+            planned = ConfigPlan(layout, backends, needs, digest, ports)
         self._planned = planned._replace(backends=backends)
         return self._planned
 
-    def write(self, plan: Plan) -> None:
+    def write(self, plan: ConfigPlan) -> None:
         """Write ``plan``, which a process has got without a reload. Raises EngineError."""
         if self._written != (plan.digest, plan.backends):
             self._master.replace_config(render_config(plan.layout, plan.backends))
             self._written = plan.digest, plan.backends
 
-    async def accept(self, plan: Plan, now: float) -> None:
+    async def accept(self, plan: ConfigPlan, now: float) -> None:
         """Write ``plan`` if HAProxy accepts it; one that it refused is checked again only after a while.
 
         Raises EngineError.
@@ -136,7 +136,7 @@ class ConfigFile:
         """Note that the process has ``backends`` now, before they are in a plan."""
         self._shapes |= {backend.name: shape_of(self._options, backend) for backend in backends}
 
-    def note_added(self, plan: Plan, live: Mapping[str, LiveBackend]) -> bool:
+    def note_added(self, plan: ConfigPlan, live: Mapping[str, LiveBackend]) -> bool:
         """Note which backends the process has now; return whether it refused one, so that a reload is needed."""
         shapes = plan.needs.shapes
         self._shapes = {name: shape for name, shape in self._shapes.items() if name in live} | {
@@ -152,12 +152,12 @@ class ConfigFile:
         """Take other ports for workloads to come the next time: a program may have taken one of them."""
         self._suspect = True
 
-    def _next_load(self, needs: Needs, live: Mapping[str, LiveBackend] | None) -> Loaded:
+    def _next_load(self, needs: Needs, live: Mapping[str, LiveBackend] | None) -> LoadedConfig:
         if live is not None and not self._lacks and not self._suspect:
             same = not self._options.runtime or not list_changed_backends(live, self._shapes, needs.shapes)
             if same and needs_no_reload(self._options, self.loaded, needs):
                 return self.loaded
-        former = self.loaded if live is not None and not self._suspect else Loaded(count=self.loaded.count)
+        former = self.loaded if live is not None and not self._suspect else LoadedConfig(count=self.loaded.count)
         return next_load(self._options, former, needs, self._find)
 
     def _needs(self, backends: Sequence[Backend], suspended: tuple[Suspended, ...]) -> tuple[Needs, Mapping[str, str]]:

@@ -15,7 +15,7 @@ from reconciler.engines.host.dataplane.haproxy.outside import allowed_clients, n
 from reconciler.engines.host.dataplane.haproxy.rendering.quoting import path_text, quote_text
 from reconciler.engines.host.dataplane.haproxy.rendering.render import client_seconds
 from reconciler.engines.host.dataplane.protocol import Service
-from reconciler.engines.workload.routing.table import HTTP, HTTPS, Entry, RouteTable, Rule, Target
+from reconciler.engines.workload.routing.table import HTTP, HTTPS, HostEntry, RouteRule, RouteTable, RouteTarget
 from reconciler.settings import IngressSettings
 
 HOSTS, SUBDOMAINS, PREFIXES, SECURE = "hosts.map", "subdomains.map", "prefixes.map", "secure.map"
@@ -103,12 +103,12 @@ def prefix_entries(table: RouteTable) -> dict[str, str]:
     return {f"{rule.site}|{path_text(rule.prefix or '')}": f"{target_name(rule.target)}|{rule.id}" for rule in rules}
 
 
-def target_name(target: Target) -> str:
+def target_name(target: RouteTarget) -> str:
     """The backend of a port of a workload."""
     return backend_name(target.key, target.port)
 
 
-def rule_line(rule: Rule) -> str:
+def rule_line(rule: RouteRule) -> str:
     """The line that finds the backend of a rule which is not in a map."""
     conditions = [f"{{ var(txn.site) -m str {quote_text(rule.site)} }}"]
     if rule.regex is not None:
@@ -123,7 +123,7 @@ def rule_line(rule: Rule) -> str:
     return f"  http-request set-var(txn.route) str({text}) if !{{ var(txn.route) -m found }} {' '.join(conditions)}"
 
 
-def in_frontend(table: RouteTable) -> list[Rule]:
+def in_frontend(table: RouteTable) -> list[RouteRule]:
     """The rules that are not in the map of prefixes, in their order."""
     return [rule for rule in table.rules if rule.prefix is None or rule.site not in table.mapped]
 
@@ -222,7 +222,7 @@ def _render_redirect(ingress: Ingress) -> Iterator[str]:
         yield f"  http-request redirect location {location} code 308 if {where}"
 
 
-def _render_stream(ingress: Ingress, number: int, target: Target) -> str:
+def _render_stream(ingress: Ingress, number: int, target: RouteTarget) -> str:
     lines = [
         f"frontend {frontend_name(number)} from tcp-frontend",
         *_render_binds(ingress, Listener(number, number)),
@@ -235,7 +235,7 @@ def _render_stream(ingress: Ingress, number: int, target: Target) -> str:
     return "\n".join(lines)
 
 
-def _refused_clients(table: RouteTable, target: Target) -> Iterator[str]:
+def _refused_clients(table: RouteTable, target: RouteTarget) -> Iterator[str]:
     outside = table.workloads.get(target.key)
     yield from allowed_clients("src", outside.inbound if outside is not None else ())
     yield "  tcp-request content reject if !allowed"
@@ -256,7 +256,7 @@ def _render_proxy_protocol(settings: IngressSettings) -> Iterator[str]:
         yield f"  tcp-request connection expect-proxy layer4 if {{ src {' '.join(settings.proxy_protocol)} }}"
 
 
-def _format_map_entry(table: RouteTable, entry: Entry) -> str:
+def _format_map_entry(table: RouteTable, entry: HostEntry) -> str:
     name = target_name(entry.target) if entry.target is not None else BY_RULES
     if entry.site:
         return f"{name}|{entry.site}"

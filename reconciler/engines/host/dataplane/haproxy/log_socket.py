@@ -152,7 +152,7 @@ class LogSocket:
                 if (parsed := parse_line(line)) is not None and self._is_served(parsed.key):
                     self._take(parsed)
 
-    def _take(self, parsed: LogLine) -> None:
+    def _take(self, parsed: ProxyLogLine) -> None:
         if parsed.waits:
             self._on_hold(parsed.key)
         if parsed.error:
@@ -161,7 +161,7 @@ class LogSocket:
             listener(parsed.key, parsed.replica, parsed.milliseconds)
 
 
-class LogLine(NamedTuple):
+class ProxyLogLine(NamedTuple):
     """What a line says of the workload ``key``.
 
     ``waits``: a request begins to wait. ``error`` is the line for its log about a request that HAProxy answered itself.
@@ -175,18 +175,18 @@ class LogLine(NamedTuple):
     milliseconds: float = 0.0
 
 
-def parse_line(line: bytes) -> LogLine | None:
+def parse_line(line: bytes) -> ProxyLogLine | None:
     """What ``line`` says; None if it is none of HAProxy, or about no workload. Raises nothing, whatever the bytes."""
     try:
         words = line.decode().split()
         if words[:1] == [_HOLD]:
-            return LogLine(decode_key(words[1]), waits=True)
+            return ProxyLogLine(decode_key(words[1]), waits=True)
         return _parse_request(words) if words[:1] == [_REQUEST] else None
     except (ValueError, IndexError):
         return None
 
 
-def _parse_request(words: list[str]) -> LogLine | None:
+def _parse_request(words: list[str]) -> ProxyLogLine | None:
     """Raises ValueError or IndexError for what HAProxy does not write."""
     if not words[1] or words[1].startswith("_"):
         return None  # A backend of no workload.
@@ -198,7 +198,7 @@ def _parse_request(words: list[str]) -> LogLine | None:
         error = f"{status} {method} {path}: {MESSAGES[status]} (request {' '.join(name)})"
     if words[2] not in OWN and words[2] != _NO_SERVER and min(times) >= 0:
         replica, milliseconds = decode_name(words[2]), float(sum(times))
-    return LogLine(key, error=error, replica=replica, milliseconds=milliseconds)
+    return ProxyLogLine(key, error=error, replica=replica, milliseconds=milliseconds)
 
 
 def _parse_number(word: str) -> int:

@@ -22,7 +22,7 @@ from reconciler.engines.host.dataplane.haproxy.rendering.quoting import (
     path_text,
     quote_text,
 )
-from reconciler.engines.workload.routing.table import Outside, Rule, Site
+from reconciler.engines.workload.routing.table import Outside, RouteRule, Site
 from reconciler.model.kinds.domain import Cors, Origin
 from reconciler.model.no_wake import NoWake
 
@@ -100,7 +100,7 @@ def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool, m
                 yield f"  http-request set-var(txn.no_wake) bool(true) if {where} {name}"
 
 
-def change_lines(rule: Rule) -> Iterator[str]:
+def change_lines(rule: RouteRule) -> Iterator[str]:
     """What a rule changes in requests: the start of their path, and headers."""
     here = f"if outside {{ var(txn.rule) -m str {quote_text(rule.id)} }}"
     if rule.replace_prefix is not None:
@@ -111,7 +111,7 @@ def change_lines(rule: Rule) -> Iterator[str]:
         yield f"  http-request set-header {quote_text(name)} {quote_text(format_value(value))} {here}"
 
 
-def fault_of(rule: Rule) -> str:
+def fault_of(rule: RouteRule) -> str:
     """Why a rule cannot be used; "" if it can, as far as that shows without HAProxy."""
     for name, value in rule.headers:
         if not is_token(name):

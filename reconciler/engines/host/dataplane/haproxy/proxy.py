@@ -20,7 +20,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
     ProxyOptions,
     Suspended,
 )
-from reconciler.engines.host.dataplane.haproxy.config_file import ConfigFile, Plan
+from reconciler.engines.host.dataplane.haproxy.config_file import ConfigFile, ConfigPlan
 from reconciler.engines.host.dataplane.haproxy.facts import (
     RELEASE_MEMORY,
     SHOW_FACTS,
@@ -47,7 +47,7 @@ from reconciler.engines.host.dataplane.haproxy.runtime import (
 )
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
 from reconciler.engines.host.dataplane.haproxy.workers.former import FormerWorkers
-from reconciler.engines.host.dataplane.haproxy.workers.progress import Progress
+from reconciler.engines.host.dataplane.haproxy.workers.progress import WorkerProgress
 from reconciler.engines.host.dataplane.protocol import Traffic
 from reconciler.errors import EngineError
 
@@ -85,10 +85,10 @@ class LiveProxy:
         self._file = ConfigFile(master)
         self._maps = LiveMaps(master)
         self._former = FormerWorkers(master)
-        self._plan: Plan | None = None
+        self._plan: ConfigPlan | None = None
         self._empty: dict[str, str] = {}
         self._loaded_at = float("-inf")
-        self._progress = Progress(master)
+        self._progress = WorkerProgress(master)
 
     def open(self, options: ProxyOptions, find: FindPorts) -> None:
         """Render with ``options`` from now on, and find ports for workloads to come by ``find``."""
@@ -272,7 +272,7 @@ class LiveProxy:
         self.crowded = connections > limits.crowd // (2 if self.crowded else 1)
         self.full = connections > limits.full // (2 if self.full else 1)
 
-    async def _bring_live(self, plan: Plan, holds: Mapping[str, str]) -> None:
+    async def _bring_live(self, plan: ConfigPlan, holds: Mapping[str, str]) -> None:
         """Bring what a process that runs can take without a reload."""
         if self._options.lua:
             await self._master.send(map_commands(HOLDS, holds, self._facts.holds))
@@ -285,7 +285,7 @@ class LiveProxy:
         if self._options.runtime and self.current:
             await self._remove(self.live.keys() - plan.needs.shapes.keys())
 
-    async def _add(self, plan: Plan) -> None:
+    async def _add(self, plan: ConfigPlan) -> None:
         """Add backends that the process lacks. It may refuse one: then a reload brings it."""
         new = plan.needs.shapes.keys() - self.live.keys()
         sent = bool(new) and await self._send_new([backend for backend in plan.backends if backend.name in new])
@@ -308,7 +308,7 @@ class LiveProxy:
             self._unfinished |= names
             await self._read_named(names)
 
-    async def _load_when_due(self, plan: Plan) -> None:
+    async def _load_when_due(self, plan: ConfigPlan) -> None:
         """Load the configuration, if enough time has passed since the last reload.
 
         A failure is remembered until the next attempt. What else is wanted is brought to the process that runs.
@@ -363,7 +363,7 @@ class LiveProxy:
             self._compared[name] = (backend, live)
         return name, texts
 
-    async def _load(self, plan: Plan) -> None:
+    async def _load(self, plan: ConfigPlan) -> None:
         self._loaded_at, self.due = self._clock.monotonic(), None
         await self._file.accept(plan, self._loaded_at)
         try:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from reconciler.engines.host.dataplane.haproxy.config import HTTP, TCP, Backend, ProxyOptions, Suspended
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, list_commands, take_out
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import profile_of, usual_profile
-from reconciler.engines.host.dataplane.haproxy.rendering.render import Loaded, Shape, shape_of
+from reconciler.engines.host.dataplane.haproxy.rendering.render import LoadedConfig, Shape, shape_of
 
 SPARE = 16
 """The least number of ports without a workload at which HAProxy listens after a reload, for workloads to come."""
@@ -46,7 +46,7 @@ def needs_of(options: ProxyOptions, backends: Iterable[Backend], suspended: Iter
     return Needs(ports, profiles, {backend.name: shape_of(options, backend) for backend in backend_list})
 
 
-def needs_no_reload(options: ProxyOptions, loaded: Loaded, needs: Needs) -> bool:
+def needs_no_reload(options: ProxyOptions, loaded: LoadedConfig, needs: Needs) -> bool:
     """Whether a process that has ``loaded`` can serve ``needs`` without a reload, if its backends are the same."""
     if not options.runtime:
         return _has_same_ports(loaded.ports, needs.ports) and dict(loaded.profiles) == needs.profiles
@@ -60,19 +60,19 @@ def list_changed_backends(live: Collection[str], current: Shapes, desired: Shape
     return sorted(differ)
 
 
-def next_load(options: ProxyOptions, loaded: Loaded, needs: Needs, find: FindPorts) -> Loaded:
+def next_load(options: ProxyOptions, loaded: LoadedConfig, needs: Needs, find: FindPorts) -> LoadedConfig:
     """What to load so that ``needs`` can be served, and more workloads like them."""
     if not options.runtime:
-        return Loaded(needs.ports, needs.profiles)
+        return LoadedConfig(needs.ports, needs.profiles)
     profiles = dict([usual_profile(options)]) | dict(needs.profiles)
     ports, taken = needs.ports[HTTP], frozenset().union(*needs.ports.values())
     usable = loaded.ports.get(HTTP, frozenset()) - taken
     spare = frozenset(find(max(SPARE, len(ports) // SHARE), usable)) - taken
-    return Loaded({**needs.ports, HTTP: ports | spare}, profiles, loaded.count + 1)
+    return LoadedConfig({**needs.ports, HTTP: ports | spare}, profiles, loaded.count + 1)
 
 
 def list_add_commands(
-    options: ProxyOptions, loaded: Loaded, backends: Iterable[Backend], live: Mapping[str, LiveBackend]
+    options: ProxyOptions, loaded: LoadedConfig, backends: Iterable[Backend], live: Mapping[str, LiveBackend]
 ) -> Iterator[str]:
     """The commands that add the backends which ``live`` lacks, with their servers, as far as no reload is needed."""
     for backend in backends if options.runtime else ():

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from typing import NamedTuple
 
-from reconciler.engines.host.dataplane.certificates.pem import Certificate
-from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions
+from reconciler.engines.host.dataplane.certificates.pem import PemCertificate
+from reconciler.engines.host.dataplane.certificates.selection import CertificateMatch, TlsOptions
 
 FOLDER = "tls"
 LIST = f"{FOLDER}/list"
@@ -33,7 +33,7 @@ class TlsEntry(NamedTuple):
     """A certificate, the name that it serves, and how."""
 
     name: str
-    certificate: Certificate
+    certificate: PemCertificate
     options: TlsOptions
 
     @property
@@ -86,7 +86,9 @@ def challenge_answer(thumbprint: str) -> str:
     return f"http-request return status 200 content-type application/octet-stream {answer} if {_CHALLENGE}"
 
 
-def make_tls_entries(serving: Mapping[str, Match], options: Mapping[str, TlsOptions]) -> tuple[TlsEntry, ...]:
+def make_tls_entries(
+    serving: Mapping[str, CertificateMatch], options: Mapping[str, TlsOptions]
+) -> tuple[TlsEntry, ...]:
     """What to serve for hosts with a certificate; ``options`` has those hosts that differ from the default.
 
     Hosts of one wildcard share its entry, unless their options differ: new workloads change nothing here.

@@ -18,7 +18,7 @@ from reconciler.engines.host.runtimes.exit_watch import ExitWatcher
 from reconciler.engines.host.runtimes.podman.api.answers import Inspected, PodmanError
 from reconciler.engines.host.runtimes.podman.starting import Starter
 from reconciler.engines.host.runtimes.podman.sweep import Sweeper
-from reconciler.engines.host.runtimes.podman.tracked import KILLED, HostProcess, Outcome, Tracked
+from reconciler.engines.host.runtimes.podman.tracked import KILLED, ContainerOutcome, HostProcess, Tracked
 
 _PATIENCE = 10.0
 """Seconds until Podman must have noticed the end of a container."""
@@ -57,7 +57,7 @@ class EndWatcher:
         """Stop watching all."""
         self._watcher.close()
 
-    async def outcome(self, tracked: Tracked) -> Outcome | None:
+    async def outcome(self, tracked: Tracked) -> ContainerOutcome | None:
         """How a container ended; None if it runs. Waits for a service that does not answer."""
         deadline = time.monotonic() + _PATIENCE
         while True:
@@ -73,30 +73,30 @@ class EndWatcher:
                     return None
             except PodmanError as error:
                 if error.missing:
-                    return Outcome(None)
+                    return ContainerOutcome(None)
                 await asyncio.sleep(_LONG_PAUSE)
             await asyncio.sleep(_PAUSE)
 
     def _is_gone(self, host_process: HostProcess) -> bool:
         return not host_process.alive and (host_process.pid > 0 or self._direct)
 
-    async def _end_orphan(self, tracked: Tracked, *, ended: bool) -> Outcome:
+    async def _end_orphan(self, tracked: Tracked, *, ended: bool) -> ContainerOutcome:
         """End a container without its monitor: nothing reads its output, and nothing would record its code."""
         if not ended and tracked.program.alive:
             # As the first process of its namespace, it ends all others with it.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(tracked.program.pid, signal.SIGKILL)
         await self._sweeper.delete_wholly([tracked.id])
-        return Outcome(None if ended else KILLED)
+        return ContainerOutcome(None if ended else KILLED)
 
 
-async def recorded_outcome(inspected: Inspected) -> Outcome:
+async def recorded_outcome(inspected: Inspected) -> ContainerOutcome:
     """How Podman says that a container ended; with control groups of version 1 it never blames the memory."""
     code = inspected.state.exit_code
     memory = inspected.state.oom_killed
     if code == KILLED and not memory:
         memory = await asyncio.to_thread(was_out_of_memory, inspected.id)
-    return Outcome(code if code >= 0 else None, memory)
+    return ContainerOutcome(code if code >= 0 else None, memory)
 
 
 def was_out_of_memory(container: str, log: Path = _KERNEL_LOG) -> bool:

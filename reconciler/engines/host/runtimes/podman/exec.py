@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reconciler.engines.host.runtimes.podman.api.answers import Created, Session, decode_answer
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request
+from reconciler.engines.host.runtimes.podman.api.answers import Created, ListedSession, decode_answer
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.programs import (
     PLAIN_ENVIRONMENT,
@@ -44,7 +44,7 @@ _NOISE = "Error: read unixpacket"
 _POLL = 0.01
 
 
-class Execution:
+class ExecRunner:
     """Runs programs in the containers of one location."""
 
     def __init__(self, client: PodmanClient, capabilities: Capabilities) -> None:
@@ -102,7 +102,7 @@ class Execution:
         body = {"AttachStdout": True, "AttachStderr": True, "Cmd": list(argv)}
         session = decode_answer(await self._client.post(f"containers/{container}/exec", body), Created).id
         tail = _Tail()
-        request = Request("POST", f"exec/{session}/start", body={"Detach": False, "Tty": False})
+        request = PodmanRequest("POST", f"exec/{session}/start", body={"Detach": False, "Tty": False})
 
         timed_out, loop = False, asyncio.get_running_loop()
         try:
@@ -118,12 +118,12 @@ class Execution:
             return ExecResult(KILLED, tail.text(), timed_out=True)
         return ExecResult(exec_session.exit_code, tail.text())
 
-    async def _session(self, session: str) -> Session:
+    async def _session(self, session: str) -> ListedSession:
         """The session, once Podman has noticed the end of its program, if that is near."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _REST
         while True:
-            exec_session = decode_answer(await self._client.get(f"exec/{session}/json"), Session)
+            exec_session = decode_answer(await self._client.get(f"exec/{session}/json"), ListedSession)
             if not exec_session.running or loop.time() > deadline:
                 return exec_session
             await asyncio.sleep(_POLL)

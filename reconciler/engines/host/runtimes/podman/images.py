@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx2
 import msgspec
 
-from reconciler.engines.host.images.protocol import Credentials, ImageInfo
+from reconciler.engines.host.images.protocol import ImageInfo, RegistryCredentials
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError, decode_answer
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, encode_segment
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest, encode_segment
 from reconciler.engines.host.runtimes.podman.registry_config import has_own_rules
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.printable import escape_text
@@ -99,7 +99,7 @@ class PodmanImages:
         """Whether Podman's configuration has rules for the registry."""
         return has_own_rules(reference.name)
 
-    async def pull(self, reference: str, credentials: Credentials | None, served: str = "") -> None:
+    async def pull(self, reference: str, credentials: RegistryCredentials | None, served: str = "") -> None:
         """Pull the image; cancelling it stops the pull and leaves nothing."""
         try:
             if served:
@@ -117,14 +117,14 @@ class PodmanImages:
         name, _, digest = reference.partition("@")
         query = {"repo": name, "tag": digest.replace(":", "-")}
         with _add_subject(f"the image {reference}"):
-            await self._client.send(Request("POST", f"images/{encode_segment(served)}/tag", query), safe=True)
+            await self._client.send(PodmanRequest("POST", f"images/{encode_segment(served)}/tag", query), safe=True)
         await self._untag(served, reference)
 
-    async def _pull(self, reference: str, credentials: Credentials | None, *, with_tls: bool) -> None:
+    async def _pull(self, reference: str, credentials: RegistryCredentials | None, *, with_tls: bool) -> None:
         query = {"reference": reference, "policy": "missing", "quiet": "true"}
         if not with_tls:
             query["tlsVerify"] = "false"
-        request = Request("POST", "images/pull", query, headers=_make_login_header(credentials))
+        request = PodmanRequest("POST", "images/pull", query, headers=_make_login_header(credentials))
         answer = bytearray()
         try:
             with _add_subject(f"the image {reference}"):
@@ -165,7 +165,7 @@ class PodmanImages:
     async def claim(self, reference: str) -> None:
         """Retain the image if others remove theirs; the error is ``missing`` if it is no longer here."""
         repository, _, tag = self._claim_of(reference).rpartition(":")
-        request = Request("POST", f"images/{encode_segment(reference)}/tag", {"repo": repository, "tag": tag})
+        request = PodmanRequest("POST", f"images/{encode_segment(reference)}/tag", {"repo": repository, "tag": tag})
         with _add_subject(f"the image {reference}"):
             await self._client.send(request, safe=True)
 
@@ -240,7 +240,7 @@ def _add_subject(subject: str) -> Iterator[None]:
         raise ImageError(message, reason=error.reason, retry=error.retry, missing=error.missing) from None
 
 
-def _make_login_header(credentials: Credentials | None) -> dict[str, str]:
+def _make_login_header(credentials: RegistryCredentials | None) -> dict[str, str]:
     if credentials is None:
         return {}
     words = {"username": credentials.username, "password": credentials.password}

@@ -22,7 +22,7 @@ from reconciler.engines.host.runtimes.podman.folders import ContainerFolders, gi
 from reconciler.engines.host.runtimes.podman.labels import Labelled
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.podman.programs import limit_inotify, oci_command
-from reconciler.engines.host.runtimes.podman.service import Service, limit_cpu
+from reconciler.engines.host.runtimes.podman.service import PodmanService, limit_cpu
 from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, check_launch, container_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, is_of_container, track_container
@@ -38,7 +38,7 @@ _NOTICED_WITHIN, _PAUSE = 2.0, 0.05
 class Launcher:
     """Starts containers of one location, whose files are in ``folders``; they resolve ``names``."""
 
-    def __init__(self, service: Service, folders: ContainerFolders, clock: Clock, names: HostNames) -> None:
+    def __init__(self, service: PodmanService, folders: ContainerFolders, clock: Clock, names: HostNames) -> None:
         self._service = service
         self._folders = folders
         self._clock = clock

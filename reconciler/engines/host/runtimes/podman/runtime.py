@@ -17,7 +17,7 @@ from reconciler.engines.host.disk.ownership import Owner
 from reconciler.engines.host.images.protocol import ImageStore
 from reconciler.engines.host.runtimes.outputs import list_outputs
 from reconciler.engines.host.runtimes.podman.api.answers import PodmanError
-from reconciler.engines.host.runtimes.podman.api.client import Request
+from reconciler.engines.host.runtimes.podman.api.client import PodmanRequest
 from reconciler.engines.host.runtimes.podman.capabilities import find_other_mounts
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
@@ -25,13 +25,13 @@ from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.launching import Launcher
 from reconciler.engines.host.runtimes.podman.limitations import list_limitations
 from reconciler.engines.host.runtimes.podman.network.addresses import addresses_in_network
-from reconciler.engines.host.runtimes.podman.network.firewall import Firewall, FirewallKeeper
+from reconciler.engines.host.runtimes.podman.network.firewall import FirewallKeeper, LocationFirewall
 from reconciler.engines.host.runtimes.podman.network.firewall_rules import policy_of
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.podman.network.names_writer import NamesWriter
 from reconciler.engines.host.runtimes.podman.programs import LACKING, oci_command, remove_old_folders
 from reconciler.engines.host.runtimes.podman.service import (
-    Service,
+    PodmanService,
     adopt_containers,
     collect_usage,
     connect_service,
@@ -68,7 +68,7 @@ class _Opened:
     """What exists between ``open`` and ``close``."""
 
     def __init__(
-        self, service: Service, folders: ContainerFolders, names: HostNames, clock: Clock, on_end: OnEnd
+        self, service: PodmanService, folders: ContainerFolders, names: HostNames, clock: Clock, on_end: OnEnd
     ) -> None:
         self.service = service
         self.launcher = Launcher(service, folders, clock, names)
@@ -121,7 +121,7 @@ class PodmanRuntime:
         self._names = HostNames(root / CONTAINER_ENDPOINTS)
         self._labels = labels_of(root, location)
         self._ids = id_range(self._labels.owner, options.first_id)
-        self._firewall = Firewall(self._labels.owner, root / "firewall.json", clock)
+        self._firewall = LocationFirewall(self._labels.owner, root / "firewall.json", clock)
         self._images = PodmanImages(socket, self._labels.owner, options.insecure, transport)
         self.image_store: ImageStore | None = self._images
         self._open: _Opened | None = None
@@ -219,7 +219,7 @@ class PodmanRuntime:
             return
         if number == SIGKILL:
             containers.note_kill(tracked)
-        request = Request("POST", f"containers/{tracked.id}/kill", {"signal": str(int(number))})
+        request = PodmanRequest("POST", f"containers/{tracked.id}/kill", {"signal": str(int(number))})
         try:
             await service.client.send(request, safe=True)
         except PodmanError as error:

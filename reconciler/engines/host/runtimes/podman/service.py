@@ -20,25 +20,31 @@ from reconciler.engines.host.runtimes.podman.api.answers import (
     decode_answer,
     wall_time,
 )
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest
 from reconciler.engines.host.runtimes.podman.api.image_users import ImageUsers
 from reconciler.engines.host.runtimes.podman.capabilities import CGROUPFS, Capabilities, discover_capabilities
-from reconciler.engines.host.runtimes.podman.exec import Execution
+from reconciler.engines.host.runtimes.podman.exec import ExecRunner
 from reconciler.engines.host.runtimes.podman.labels import Labelled, PodmanLabels
-from reconciler.engines.host.runtimes.podman.network.firewall import Firewall
+from reconciler.engines.host.runtimes.podman.network.firewall import LocationFirewall
 from reconciler.engines.host.runtimes.podman.network.published_ports import PublishedPorts
 from reconciler.engines.host.runtimes.podman.network.sandbox import SandboxMaker
 from reconciler.engines.host.runtimes.podman.spec import limits_body, quota_body
 from reconciler.engines.host.runtimes.podman.starting import Starter
 from reconciler.engines.host.runtimes.podman.sweep import ForeignMemberError, Sweeper
-from reconciler.engines.host.runtimes.podman.tracked import KILLED, Outcome, Tracked, running_container, track_container
+from reconciler.engines.host.runtimes.podman.tracked import (
+    KILLED,
+    ContainerOutcome,
+    Tracked,
+    running_container,
+    track_container,
+)
 from reconciler.engines.host.runtimes.protocol import ContainerId, Usage
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 
 
-class Service(NamedTuple):
+class PodmanService(NamedTuple):
     """The parts of a connection."""
 
     client: PodmanClient
@@ -47,15 +53,19 @@ class Service(NamedTuple):
     sweeper: Sweeper
     starter: Starter
     sandboxes: SandboxMaker
-    execution: Execution
+    execution: ExecRunner
     users: ImageUsers
     ports: PublishedPorts
-    firewall: Firewall
+    firewall: LocationFirewall
 
 
 async def connect_service(
-    socket: Path, root: Path, labels: PodmanLabels, firewall: Firewall, transport: httpx2.AsyncBaseTransport | None
-) -> Service:
+    socket: Path,
+    root: Path,
+    labels: PodmanLabels,
+    firewall: LocationFirewall,
+    transport: httpx2.AsyncBaseTransport | None,
+) -> PodmanService:
     """Connect to the service at ``socket``, for the location whose directory is ``root``.
 
     Raises EngineError if it does not answer, or is too old.
@@ -70,11 +80,11 @@ async def connect_service(
     starter = Starter(client, sweeper, capabilities.surroundings(labels))
     ports = PublishedPorts(labels.owner)
     sandboxes = SandboxMaker(client, starter, capabilities, labels, ports, firewall)
-    users, execution = ImageUsers(client), Execution(client, capabilities)
-    return Service(client, capabilities, labels, sweeper, starter, sandboxes, execution, users, ports, firewall)
+    users, execution = ImageUsers(client), ExecRunner(client, capabilities)
+    return PodmanService(client, capabilities, labels, sweeper, starter, sandboxes, execution, users, ports, firewall)
 
 
-async def adopt_containers(service: Service, clock: Clock) -> list[Tracked]:
+async def adopt_containers(service: PodmanService, clock: Clock) -> list[Tracked]:
     """All containers of the location, by their labels; halves of starts are deleted. Raises EngineError.
 
     A container without a sandbox that runs has lost its network: its whole replica is ended.
@@ -118,7 +128,7 @@ async def adopt_containers(service: Service, clock: Clock) -> list[Tracked]:
     ]
 
 
-async def release_location(service: Service) -> None:
+async def release_location(service: PodmanService) -> None:
     """Remove what the location has on this host, as it has no containers. Failures are left to the next daemon."""
     await service.sweeper.release()
     if service.capabilities.publishes_ports:
@@ -127,7 +137,7 @@ async def release_location(service: Service) -> None:
                 await table.remove()
 
 
-async def limit_cpu(service: Service, tracked: Tracked) -> None:
+async def limit_cpu(service: PodmanService, tracked: Tracked) -> None:
     """Set the quota of CPU of a running container, if this Podman can. Raises PodmanError."""
     body = quota_body(tracked.labelled.cpu, service.capabilities.controllers)
     if body is None:
@@ -135,10 +145,10 @@ async def limit_cpu(service: Service, tracked: Tracked) -> None:
     # A request costs a hundred times as much. The groups of systemd are its own to change.
     if service.capabilities.cgroup_manager == CGROUPFS and cgroups.set_quota(tracked.groups, tracked.labelled.cpu):
         return
-    await service.client.send(Request("POST", f"containers/{tracked.id}/update", body=body), safe=True)
+    await service.client.send(PodmanRequest("POST", f"containers/{tracked.id}/update", body=body), safe=True)
 
 
-async def resize_container(service: Service, tracked: Tracked, cpu: int, memory: int) -> None:
+async def resize_container(service: PodmanService, tracked: Tracked, cpu: int, memory: int) -> None:
     """Change the limits of a running container, as far as this Podman has any. Raises EngineError."""
     used = (await collect_usage(service, [tracked])).get(tracked.running.place)
     if used is not None and used.memory >= memory:
@@ -146,10 +156,10 @@ async def resize_container(service: Service, tracked: Tracked, cpu: int, memory:
         raise EngineError(message, reason=Reason.LIMITS_FAILED)
     body = limits_body(cpu, memory, service.capabilities.controllers)
     if body:
-        await service.client.send(Request("POST", f"containers/{tracked.id}/update", body=body), safe=True)
+        await service.client.send(PodmanRequest("POST", f"containers/{tracked.id}/update", body=body), safe=True)
 
 
-async def collect_usage(service: Service, running: Sequence[Tracked]) -> dict[ContainerId, Usage]:
+async def collect_usage(service: PodmanService, running: Sequence[Tracked]) -> dict[ContainerId, Usage]:
     """The usage of ``running``: from their control groups, of those whose groups are not visible from Podman."""
     usages = await asyncio.to_thread(_usage_of_groups, running)
     rest = {tracked.id: tracked.running.place for tracked in running if tracked.running.place not in usages}
@@ -168,7 +178,7 @@ def _usage_of_groups(running: Sequence[Tracked]) -> dict[ContainerId, Usage]:
     return {container_id: Usage(*used) for container_id, used in usages.items() if used is not None}
 
 
-async def _adopt_one(service: Service, clock: Clock, listed: Listed, labelled: Labelled) -> Tracked | None:
+async def _adopt_one(service: PodmanService, clock: Clock, listed: Listed, labelled: Labelled) -> Tracked | None:
     """A container that runs or has ended; None if it was never started, or is gone meanwhile."""
     if listed.running:
         try:
@@ -185,7 +195,7 @@ async def _adopt_one(service: Service, clock: Clock, listed: Listed, labelled: L
     # The last boot of the machine took with it what is new in spite of a time of its start.
     code = None if listed.state in NEW or listed.exit_code < 0 else listed.exit_code
     started = clock.monotonic() - (clock.now() - listed.started_at)
-    return Tracked(listed.id, labelled, running_container(labelled, started)).ended(Outcome(code))
+    return Tracked(listed.id, labelled, running_container(labelled, started)).ended(ContainerOutcome(code))
 
 
 def _age_order(tracked: Tracked) -> tuple[bool, float]:
@@ -199,5 +209,5 @@ def _get_replica_key(tracked: Tracked) -> tuple[Key, str]:
 
 def _end_if_lost(tracked: Tracked, lost: set[tuple[Key, str]]) -> Tracked:
     if tracked.running.alive and _get_replica_key(tracked) in lost:
-        return tracked.ended(Outcome(KILLED))
+        return tracked.ended(ContainerOutcome(KILLED))
     return tracked

@@ -23,7 +23,7 @@ from reconciler.engines.host.runtimes.podman.programs import (
 from reconciler.engines.host.runtimes.streams import Streams, open_pipes, open_terminal
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
-from reconciler.terminal.session import ExecSession, Output, TerminalSize
+from reconciler.terminal.session import ExecSession, StreamOutput, TerminalSize
 
 _LAST_BYTES = 4096
 _WITH_TERMINAL = ("--tty", "--env", "TERM=xterm")
@@ -92,7 +92,7 @@ class _Session:
         """End the input of the program."""
         await self._inner.close_stdin()
 
-    async def read(self) -> Output | None:
+    async def read(self) -> StreamOutput | None:
         """Read from the program."""
         output = await self._inner.read()
         if output is not None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from reconciler.engines.host.runtimes import cgroups
 from reconciler.engines.host.runtimes.podman.api.answers import Listed, NetworkInfo, PodmanError, decode_answer
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, encode_segment
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest, encode_segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import NONCE, PodmanLabels, label_filter
 from reconciler.engines.host.runtimes.podman.network.port_rules import (
@@ -154,7 +154,9 @@ class Sweeper:
     async def _kill(self, containers: Iterable[str]) -> None:
         for container in containers:
             with contextlib.suppress(PodmanError):
-                await self._client.send(Request("POST", f"containers/{container}/kill", {"signal": "9"}), safe=True)
+                await self._client.send(
+                    PodmanRequest("POST", f"containers/{container}/kill", {"signal": "9"}), safe=True
+                )
 
     async def delete_leftovers(self) -> None:
         """End and delete parts that Podman does not know, or not as ours. Raises PodmanError."""

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
-from reconciler.engines.host.runtimes.podman.api.answers import Event
-from reconciler.engines.host.runtimes.podman.api.client import Request
+from reconciler.engines.host.runtimes.podman.api.answers import ContainerEvent
+from reconciler.engines.host.runtimes.podman.api.client import PodmanRequest
 from reconciler.engines.host.runtimes.podman.ends import EndWatcher
 from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
-from reconciler.engines.host.runtimes.podman.service import Service
+from reconciler.engines.host.runtimes.podman.service import PodmanService
 from reconciler.engines.host.runtimes.podman.stores import has_dead_mounts
-from reconciler.engines.host.runtimes.podman.tracked import KILLED, Outcome, Tracked
+from reconciler.engines.host.runtimes.podman.tracked import KILLED, ContainerOutcome, Tracked
 from reconciler.engines.host.runtimes.protocol import ContainerId, OnEnd
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -40,7 +40,7 @@ class TrackedContainers:
     ends.
     """
 
-    def __init__(self, service: Service, folders: ContainerFolders, clock: Clock, on_end: OnEnd) -> None:
+    def __init__(self, service: PodmanService, folders: ContainerFolders, clock: Clock, on_end: OnEnd) -> None:
         self._locks: WeakValueDictionary[tuple[Key, str], asyncio.Lock] = WeakValueDictionary()
         self._service = service
         self._folders = folders
@@ -155,7 +155,7 @@ class TrackedContainers:
         else:
             await self._lose(tracked)
 
-    def _end(self, tracked: Tracked, outcome: Outcome) -> None:
+    def _end(self, tracked: Tracked, outcome: ContainerOutcome) -> None:
         self._watcher.forget(tracked)
         container_id, killed = tracked.running.place, tracked.id in self._killed
         self._killed.discard(tracked.id)
@@ -179,7 +179,7 @@ class TrackedContainers:
             running = [member for member in members if member.running.alive]
             for tracked in running:
                 self._watcher.forget(tracked)
-                self._by_place[tracked.running.place] = tracked.ended(Outcome(KILLED), killed=True)
+                self._by_place[tracked.running.place] = tracked.ended(ContainerOutcome(KILLED), killed=True)
             # A start that follows deletes what this cannot.
             with contextlib.suppress(EngineError):
                 await self._service.sweeper.delete_replica(sandbox_id.key, sandbox_id.replica)
@@ -223,24 +223,24 @@ class TrackedContainers:
         """End a container whose object stores are lost: only its next start sees new mounts. Raises EngineError."""
         self._without_stores.add(tracked.id)
         self.note_kill(tracked)
-        request = Request("POST", f"containers/{tracked.id}/kill", {"signal": str(int(SIGKILL))})
+        request = PodmanRequest("POST", f"containers/{tracked.id}/kill", {"signal": str(int(SIGKILL))})
         await self._service.client.send(request, safe=True)
 
     async def _follow_events(self) -> None:
         """Check containers that Podman reports as ended; events may be missing, and none is required."""
         labels = self._service.labels.all_of_location()
         filters = msgspec.json.encode({"type": ["container"], "event": _ENDS, "label": labels}).decode()
-        request = Request("GET", "events", {"stream": "true", "filters": filters})
+        request = PodmanRequest("GET", "events", {"stream": "true", "filters": filters})
         while True:
             with contain_bugs("the events of Podman"), contextlib.suppress(EngineError):
                 await self._read_events(request)
             await self._clock.sleep(_AGAIN_SECONDS)
 
-    async def _read_events(self, request: Request) -> None:
+    async def _read_events(self, request: PodmanRequest) -> None:
         rest = b""
         async with self._service.client.stream(request) as parts:
             async for part in parts:
                 *lines, rest = (rest + part).split(b"\n")
                 for line in lines:
                     with contextlib.suppress(msgspec.DecodeError):
-                        self.suspect(msgspec.json.decode(line, type=Event).actor.id)
+                        self.suspect(msgspec.json.decode(line, type=ContainerEvent).actor.id)

@@ -33,7 +33,7 @@ class CgroupTree(msgspec.Struct, frozen=True):
     unified: bool
     pids: bool = False
 
-    def make(self, name: str, limits: cgroups.Limits) -> tuple[str, ...]:
+    def make(self, name: str, limits: cgroups.GroupLimits) -> tuple[str, ...]:
         """Create the groups of one container with its limits. Raises OSError."""
         for base in self.bases:
             base.mkdir(exist_ok=True)
@@ -66,7 +66,7 @@ def name_for(root: Path) -> str:
     return f"{PREFIX}{blake2b(bytes(root), digest_size=6).hexdigest()}"
 
 
-def find_cgroup_tree(name: str, mounteds: Sequence[cgroups.Mounted]) -> CgroupTree | None:
+def find_cgroup_tree(name: str, mounteds: Sequence[cgroups.MountedHierarchy]) -> CgroupTree | None:
     """Where groups can be created below one called ``name``; None if nowhere. Tries it by creating one."""
     for hierarchy in (_version_2(name, mounteds), _version_1(name, mounteds)):
         if hierarchy is not None and _can_create_groups(hierarchy):
@@ -80,7 +80,7 @@ def groups_of(pid: int) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(own) for own in paths if own.parent.name.startswith(PREFIX)))
 
 
-def _version_2(name: str, mounteds: Sequence[cgroups.Mounted]) -> CgroupTree | None:
+def _version_2(name: str, mounteds: Sequence[cgroups.MountedHierarchy]) -> CgroupTree | None:
     for mounted in mounteds:
         if mounted.unified and mounted.controllers.issuperset(cgroups.NEEDED):
             path = _delegating_group(mounted)
@@ -91,7 +91,7 @@ def _version_2(name: str, mounteds: Sequence[cgroups.Mounted]) -> CgroupTree | N
     return None
 
 
-def _delegating_group(mounted: cgroups.Mounted) -> Path | None:
+def _delegating_group(mounted: cgroups.MountedHierarchy) -> Path | None:
     if mounted.own == mounted.top:
         # Only the root group has no type, and only it may have both processes and limited groups.
         return mounted.top if not (mounted.top / "cgroup.type").exists() else None
@@ -110,7 +110,7 @@ def _has_limits(group: Path) -> bool:
     return any(value and value[0] != "max" for value in values)
 
 
-def _version_1(name: str, mounteds: Sequence[cgroups.Mounted]) -> CgroupTree | None:
+def _version_1(name: str, mounteds: Sequence[cgroups.MountedHierarchy]) -> CgroupTree | None:
     own = {controller: mounted.own for mounted in mounteds if not mounted.unified for controller in mounted.controllers}
     if not own.keys() >= set(cgroups.NEEDED):
         return None
@@ -122,7 +122,7 @@ def _version_1(name: str, mounteds: Sequence[cgroups.Mounted]) -> CgroupTree | N
 
 def _can_create_groups(hierarchy: CgroupTree) -> bool:
     try:
-        hierarchy.make("trial", cgroups.Limits(1000, 1 << 30, 1000))
+        hierarchy.make("trial", cgroups.GroupLimits(1000, 1 << 30, 1000))
     except OSError:
         return False
     finally:

@@ -24,7 +24,7 @@ _MOMENTS, _MOMENT = 50, 0.001
 """The number of scans that wait for a process in the middle of an exec, and the seconds between them."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class KillTarget(msgspec.Struct, frozen=True):
     """Processes to kill: those with ``marker``, or with that prefix if it ends in a slash; none for "".
 
     Also all in the sessions of ``wrappers`` (numbers and start times) and in ``groups``, and all descendants. The
@@ -41,7 +41,7 @@ Mark = tuple[int, int]
 
 
 class _Request(msgspec.Struct):
-    target: Target
+    target: KillTarget
     deadline: float
     left: frozenset[Mark] = frozenset()
 
@@ -54,7 +54,7 @@ class ProcessKiller:
         self._waiting: dict[asyncio.Future[None], _Request] = {}
         self._task: asyncio.Task[None] | None = None
 
-    async def kill(self, target: Target) -> None:
+    async def kill(self, target: KillTarget) -> None:
         """Return when no process of ``target`` is alive. Raises EngineError if SIGKILL does not end one."""
         done = asyncio.get_running_loop().create_future()
         self._waiting[done] = _Request(target, time.monotonic() + PATIENCE)
@@ -94,7 +94,9 @@ class ProcessKiller:
             done.set_exception(error)
 
 
-def kill_once(labels: ProcessLabels, targets: Mapping[Target, frozenset[Mark]]) -> dict[Target, frozenset[Mark]]:
+def kill_once(
+    labels: ProcessLabels, targets: Mapping[KillTarget, frozenset[Mark]]
+) -> dict[KillTarget, frozenset[Mark]]:
     """Send SIGKILL to all processes of the targets; return the processes that it was sent to. Blocks.
 
     Living processes of the last scan belong to the target again, because a dying process has no environment. A process
@@ -141,13 +143,13 @@ def _end_wrappers(wrappers: Collection[Mark]) -> None:
             procfs.signal_exactly(now, signal.SIGKILL)
 
 
-def _list_session_pids(target: Target, procs: dict[int, procfs.Proc]) -> set[int]:
+def _list_session_pids(target: KillTarget, procs: dict[int, procfs.Proc]) -> set[int]:
     leaders = {pid for pid, start in target.wrappers if (now := procfs.find_process(pid)) is None or now.start == start}
     return {proc.pid for proc in procs.values() if proc.session in leaders} if leaders else set()
 
 
 def _group_by_marker(
-    labels: ProcessLabels, procs: dict[int, procfs.Proc], targets: Collection[Target]
+    labels: ProcessLabels, procs: dict[int, procfs.Proc], targets: Collection[KillTarget]
 ) -> tuple[dict[str, set[int]], set[int]]:
     # Processes by marker, and those whose marker is unknown at this moment.
     markers = {target.marker for target in targets} - {""}

@@ -30,7 +30,7 @@ from reconciler.engines.host.runtimes.process.cgroup_tree import CgroupTree, fin
 from reconciler.engines.host.runtimes.process.child_setup import nproc_limit
 from reconciler.engines.host.runtimes.process.container_view import ContainerViews
 from reconciler.engines.host.runtimes.process.exec import KILLED, execute_command
-from reconciler.engines.host.runtimes.process.kill import ProcessKiller, Target
+from reconciler.engines.host.runtimes.process.kill import KillTarget, ProcessKiller
 from reconciler.engines.host.runtimes.process.labels import ProcessLabels
 from reconciler.engines.host.runtimes.process.limitations import HostRights, list_limitations
 from reconciler.engines.host.runtimes.process.session import open_session
@@ -99,12 +99,12 @@ class ProcessRuntime(HostPrograms):
         for begun in discovery.alive:
             cgroups.thaw_groups(begun.groups)
             self._keep(begun)
-        lost = [Target(self._labels.text(begun.place), groups=begun.groups) for begun in discovery.over]
-        lost += [Target(marker) for marker in discovery.strays]
+        lost = [KillTarget(self._labels.text(begun.place), groups=begun.groups) for begun in discovery.over]
+        lost += [KillTarget(marker) for marker in discovery.strays]
         group_names = {Path(group).name for begun in [*discovery.alive, *discovery.over] for group in begun.groups}
         groups = self._limits.groups() if self._limits else {}
         forgotten = [groups[name] for name in sorted(groups.keys() - group_names)]
-        lost += [Target("", groups=pair) for pair in forgotten]
+        lost += [KillTarget("", groups=pair) for pair in forgotten]
         # If one cannot be ended, the removal of its replica reports it.
         await asyncio.gather(*map(self._killer.kill, lost), return_exceptions=True)
         for group_paths in forgotten:
@@ -240,7 +240,7 @@ class ProcessRuntime(HostPrograms):
                 str(base / group_name(container_id)) for base in self._limits.bases for container_id in places
             )
         wrappers = tuple((record.pid, record.start) for record in alive)
-        await self._killer.kill(Target(self._labels.prefix(key, replica), wrappers, tuple(sorted(groups))))
+        await self._killer.kill(KillTarget(self._labels.prefix(key, replica), wrappers, tuple(sorted(groups))))
         for start_record in alive:
             self._ends.forget(start_record.pid)
             exit_watch.reap_child(start_record.pid)
@@ -297,8 +297,8 @@ class ProcessRuntime(HostPrograms):
         if self._on_end is not None:
             self._on_end(begun.place)
 
-    def _target(self, begun: StartRecord) -> Target:
-        return Target(self._labels.text(begun.place), ((begun.pid, begun.start),), begun.groups)
+    def _target(self, begun: StartRecord) -> KillTarget:
+        return KillTarget(self._labels.text(begun.place), ((begun.pid, begun.start),), begun.groups)
 
     def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

@@ -144,7 +144,7 @@ def _create_cgroups(launch: ContainerStart, limits: CgroupTree | None) -> tuple[
     name = group_name(launch.place)
     try:
         cgroups.remove_groups([str(base / name) for base in limits.bases], limits.bases)
-        return limits.make(name, cgroups.Limits(launch.cpu, launch.memory, launch.processes))
+        return limits.make(name, cgroups.GroupLimits(launch.cpu, launch.memory, launch.processes))
     except OSError as error:
         raise EngineError(
             f"the limits of {launch.place.container} cannot be set: {error.strerror}", reason=Reason.LIMITS_FAILED

@@ -15,7 +15,7 @@ from reconciler.engines.domain_proof import find_proof
 from reconciler.engines.host.dataplane.acme import dns_hook
 from reconciler.engines.host.dataplane.acme.dns_hook import read_presented, run_hook
 from reconciler.engines.host.dataplane.acme.issuer import read_failures
-from reconciler.engines.host.dataplane.acme.orders import Answer, Order, load_account_key, place_order
+from reconciler.engines.host.dataplane.acme.orders import Order, OrderAnswer, load_account_key, place_order
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -146,7 +146,7 @@ async def test_an_order_that_runs_has_not_failed_unless_its_daemon_has_ended(tmp
 def test_an_order_is_ended_after_its_time(tmp_path: Path) -> None:
     key = load_account_key(tmp_path / "account.pem")
     order = Order("a.example", "https://localhost:1/dir", "", key)
-    assert place_order(order, 0.001) == Answer(problem="the authority did not finish within 0.001 s")
+    assert place_order(order, 0.001) == OrderAnswer(problem="the authority did not finish within 0.001 s")
 
 
 def test_without_room_for_its_state_no_order_is_placed(authority: Authority, tmp_path: Path) -> None:

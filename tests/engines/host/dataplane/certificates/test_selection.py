@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from reconciler.engines.host.dataplane.certificates.pem import Certificate
+from reconciler.engines.host.dataplane.certificates.pem import PemCertificate
 from reconciler.engines.host.dataplane.certificates.selection import select_certificates
 
 NOW = 1000.0
 
 
-def certificate(source: str, *names: str, start: float = 0.0, end: float = 2000.0) -> Certificate:
-    return Certificate(names, start, end, source, "", source)
+def certificate(source: str, *names: str, start: float = 0.0, end: float = 2000.0) -> PemCertificate:
+    return PemCertificate(names, start, end, source, "", source)
 
 
-def served(host: str, *certificates: Certificate) -> str:
+def served(host: str, *certificates: PemCertificate) -> str:
     """The source of the certificate for ``host``, or the problem."""
     found = select_certificates([host], certificates, NOW)
     return found.serving[host].certificate.source if host in found.serving else found.problems[host]

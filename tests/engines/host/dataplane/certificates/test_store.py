@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.engines.host.dataplane.certificates.pem import Certificate
+from reconciler.engines.host.dataplane.certificates.pem import PemCertificate
 from reconciler.engines.host.dataplane.certificates.store import CertificateFolders, CertificateStore
 from reconciler.engines.host.dataplane.routing.router import lacking_hosts
 from reconciler.engines.workload.routing.build import GvcRouting, RoutingInput, ServedWorkload, build_table
@@ -33,7 +33,7 @@ class Issuer:
     """An order of one host has failed, another host has an expired certificate; no other order has begun."""
 
     problems = {"w0.apps.example": "the authority refused the order"}
-    certificates = (Certificate(("w1.apps.example",), -100.0, -10.0, "", "issued", "1"),)
+    certificates = (PemCertificate(("w1.apps.example",), -100.0, -10.0, "", "issued", "1"),)
 
     def want(self, hosts: Mapping[str, str], dns: Collection[str] = ()) -> None:
         """Orders come later."""
@@ -52,7 +52,7 @@ def test_an_issued_certificate_whose_file_is_damaged_stays_while_the_next_one_is
     clock = FakeClock()
     end = clock.now() + 3600.0
     source = str(tmp_path / "acme/certificates/shop.example.pem")
-    issued = Certificate(("shop.example",), 0.0, end, source, "pem", "1")
+    issued = PemCertificate(("shop.example",), 0.0, end, source, "pem", "1")
 
     class Ordering(Issuer):
         problems: dict[str, str] = {}
@@ -62,7 +62,7 @@ def test_an_issued_certificate_whose_file_is_damaged_stays_while_the_next_one_is
         def want(self, hosts: Mapping[str, str], dns: Collection[str] = ()) -> None:
             self.wanted = hosts
 
-    def found(*certificates: Certificate) -> CertificateStore:
+    def found(*certificates: PemCertificate) -> CertificateStore:
         """What another daemon finds, with these certificates."""
         folders = CertificateFolders(None, tmp_path / "former")
         store = CertificateStore(folders, secrets, clock, "platform.test", Proofs(), lambda _path, _why: None)

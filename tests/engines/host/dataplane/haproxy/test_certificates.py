@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.clock import SystemClock
-from reconciler.engines.host.dataplane.certificates.pem import Certificate, read_authorities, read_certificate
-from reconciler.engines.host.dataplane.certificates.selection import Match, TlsOptions
+from reconciler.engines.host.dataplane.certificates.pem import PemCertificate, read_authorities, read_certificate
+from reconciler.engines.host.dataplane.certificates.selection import CertificateMatch, TlsOptions
 from reconciler.engines.host.dataplane.certificates.store import known_ciphers
 from reconciler.engines.host.dataplane.haproxy.certificates import LiveCertificates
 from reconciler.engines.host.dataplane.haproxy.discovery import ProxyUnit
@@ -109,12 +109,12 @@ class Server:
             return True
 
 
-def read(issued: Issued) -> Certificate:
+def read(issued: Issued) -> PemCertificate:
     return read_certificate(issued.pem, "test.pem")
 
 
-def wanted(*certificates: Certificate, options: dict[str, TlsOptions] | None = None) -> tuple[TlsEntry, ...]:
-    hosts = {name: Match(name, each) for each in certificates for name in each.names}
+def wanted(*certificates: PemCertificate, options: dict[str, TlsOptions] | None = None) -> tuple[TlsEntry, ...]:
+    hosts = {name: CertificateMatch(name, each) for each in certificates for name in each.names}
     return make_tls_entries(hosts, options or {})
 
 

@@ -34,9 +34,9 @@ from reconciler.engines.host.dataplane.haproxy.config import (
 from reconciler.engines.host.dataplane.haproxy.ingress import service_lines
 from reconciler.engines.host.dataplane.haproxy.rendering.pages import PAGES, render_pages
 from reconciler.engines.host.dataplane.haproxy.rendering.render import (
+    FileLayout,
     Frontends,
-    Layout,
-    Loaded,
+    LoadedConfig,
     compute_structure_digest,
     read_digest,
     read_loaded,
@@ -70,12 +70,12 @@ def backend(case: dict[str, Any], port: int = 18_000) -> Backend:
     return Backend(service, port, tuple(servers), split=split)
 
 
-def layout(backends: Sequence[Backend], options: ProxyOptions = OPTIONS) -> Layout:
+def layout(backends: Sequence[Backend], options: ProxyOptions = OPTIONS) -> FileLayout:
     """All that stands before the backends, with two ports for workloads to come where these need no reload."""
-    loaded = next_load(options, Loaded(), needs_of(options, backends), lambda _count, _bound: [19_001, 19_000])
+    loaded = next_load(options, LoadedConfig(), needs_of(options, backends), lambda _count, _bound: [19_001, 19_000])
     services = [each.service for each in backends]
     seconds = max((each.timeout_seconds for each in services), default=0)
-    return Layout(options, loaded, Frontends("", service_lines(services, RouteTable()), seconds))
+    return FileLayout(options, loaded, Frontends("", service_lines(services, RouteTable()), seconds))
 
 
 def prepare(path: Path, backends: Sequence[Backend], options: ProxyOptions = OPTIONS) -> None:
@@ -162,7 +162,7 @@ def test_what_a_process_was_loaded_with_can_be_read_back() -> None:
         assert read_digest(text) == compute_structure_digest(shared, named.values())
     nothing = "nothing of it"
     assert (read_loaded(nothing), read_ports(nothing), read_shapes(nothing), read_digest(nothing)) == (
-        Loaded(),
+        LoadedConfig(),
         {},
         {},
         "",

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.dataplane.haproxy.ingress import HOSTS
-from reconciler.engines.workload.routing.table import Entry, RouteTable, Target
+from reconciler.engines.workload.routing.table import HostEntry, RouteTable, RouteTarget
 from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Answer, Plane, WebReplica, get, play
 from tests.engines.host.dataplane.kit import until
 from tests.support.processes import free_ports
 
-TO_WEB = Entry("", Target(KEY))
+TO_WEB = HostEntry("", RouteTarget(KEY))
 
 
 class Names:

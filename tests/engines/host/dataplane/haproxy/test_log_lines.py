@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.engines.host.dataplane.haproxy.config import SELF
-from reconciler.engines.host.dataplane.haproxy.log_socket import LogLine, parse_line
+from reconciler.engines.host.dataplane.haproxy.log_socket import ProxyLogLine, parse_line
 from reconciler.model.key import Key, Kind
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
@@ -34,11 +34,11 @@ _NEAR = st.lists(st.one_of(_WORDS, st.text(max_size=5)), max_size=12).map(lambda
 
 
 def test_a_line_is_about_a_request_that_waits_or_that_ended() -> None:
-    assert parse_line(b"hold shop:web") == LogLine(KEY, waits=True)
-    assert parse_line(b"hold shop:web:8080") == LogLine(KEY, waits=True)
+    assert parse_line(b"hold shop:web") == ProxyLogLine(KEY, waits=True)
+    assert parse_line(b"hold shop:web:8080") == ProxyLogLine(KEY, waits=True)
     measured = parse_line(b"request shop:web web-0 200 1 2 3 GET - /path")
-    assert measured == LogLine(KEY, replica="web-0", milliseconds=6.0)
-    assert parse_line(b"request shop:web web-0 200 1 -1 -1 GET - /path") == LogLine(KEY)
+    assert measured == ProxyLogLine(KEY, replica="web-0", milliseconds=6.0)
+    assert parse_line(b"request shop:web web-0 200 1 -1 -1 GET - /path") == ProxyLogLine(KEY)
     refused = parse_line(b"request shop:web <NOSRV> 503 1 -1 -1 GET an id /path")
     assert refused is not None
     assert refused.error.startswith("503 GET /path: ")

@@ -21,7 +21,7 @@ from reconciler.engines.host.dataplane.haproxy.config import LOG_SOCKET, MASTER_
 from reconciler.engines.host.dataplane.haproxy.facts import RELEASE_MEMORY
 from reconciler.engines.host.dataplane.haproxy.rendering.profiles import FEW_WAITING
 from reconciler.engines.host.dataplane.haproxy.workers.former import FormerWorkers
-from reconciler.engines.host.dataplane.haproxy.workers.progress import LONG_SECONDS, SILENT_SECONDS, Progress
+from reconciler.engines.host.dataplane.haproxy.workers.progress import LONG_SECONDS, SILENT_SECONDS, WorkerProgress
 from reconciler.engines.host.dataplane.protocol import UNPROVEN, Traffic
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.probes.grpc import check_health
@@ -920,7 +920,7 @@ async def counted(plane: Plane) -> Traffic:
 def test_a_process_that_answers_requests_does_not_hang_whatever_its_socket_does(path: Path) -> None:
     async def story(plane: Plane) -> None:
         await plane.address(SERVICE, await WebReplica("a").start())
-        progress, master, worker = Progress(plane.dataplane._master), plane.master, plane.worker
+        progress, master, worker = WorkerProgress(plane.dataplane._master), plane.master, plane.worker
         plane.stop()
         os.kill(master, signal.SIGSTOP)
         try:

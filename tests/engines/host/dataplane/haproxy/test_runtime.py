@@ -28,7 +28,7 @@ from reconciler.engines.host.dataplane.haproxy.config import (
 from reconciler.engines.host.dataplane.haproxy.live import LiveBackend, LiveServer, list_commands
 from reconciler.engines.host.dataplane.haproxy.master import ANSWER_SECONDS, Master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
-from reconciler.engines.host.dataplane.haproxy.rendering.render import Loaded
+from reconciler.engines.host.dataplane.haproxy.rendering.render import LoadedConfig
 from reconciler.engines.host.dataplane.haproxy.runtime import (
     SHARE,
     list_add_commands,
@@ -76,7 +76,7 @@ def _free(service: Service, number: int) -> int:
 def test_what_brings_a_process_to_other_workloads(case: dict[str, Any]) -> None:
     options = ProxyOptions("here", runtime=case.get("runtime", True))
     before = needs_of(options, backends_of(case["loaded"]))
-    loaded = next_load(options, Loaded(), before, find_free)
+    loaded = next_load(options, LoadedConfig(), before, find_free)
     wanted = backends_of(case["wanted"])
     needs = needs_of(options, wanted)
     live = {
@@ -115,7 +115,7 @@ def test_many_workloads_have_more_ports_for_others() -> None:
         return []
 
     many = [Backend(Service(Key(Kind.WORKLOAD, "shop", f"w{each}"), PORT), 18_000 + each) for each in range(400)]
-    loaded = next_load(options, Loaded(), needs_of(options, many), find)
+    loaded = next_load(options, LoadedConfig(), needs_of(options, many), find)
     assert counts == [400 // SHARE]
     assert len(loaded.ports[HTTP]) == 400
 

@@ -58,7 +58,7 @@ longest hold, the wait for a replica and the longest response.
 _ANY = Key(Kind.WORKLOAD, "", "")
 
 
-class Profile(NamedTuple):
+class ProxyProfile(NamedTuple):
     """A section `defaults` by name."""
 
     name: str
@@ -66,7 +66,7 @@ class Profile(NamedTuple):
 
 
 @lru_cache(maxsize=8192)
-def profile_of(options: ProxyOptions, service: Service) -> Profile:
+def profile_of(options: ProxyOptions, service: Service) -> ProxyProfile:
     """The profile of the backends of ``service``."""
     outside = replace(service.outside, host="", ports=()) if service.outside is not None else None
     # None of these changes what backends share.
@@ -83,18 +83,18 @@ def profile_of(options: ProxyOptions, service: Service) -> Profile:
     return _make_profile(options, bare)
 
 
-def usual_profile(options: ProxyOptions) -> Profile:
+def usual_profile(options: ProxyOptions) -> ProxyProfile:
     """The profile of workloads that declare no options."""
     return profile_of(options, Service(_ANY, 0))
 
 
 @lru_cache(maxsize=8192)
-def _make_profile(options: ProxyOptions, service: Service) -> Profile:
+def _make_profile(options: ProxyOptions, service: Service) -> ProxyProfile:
     mode = mode_of(service)
     lines = _tcp_lines(options) if mode == TCP else _http_lines(options, service)
     text = "".join(f"  {line}\n" for line in lines)
     name = f"{mode}-{blake2b(text.encode(), digest_size=6).hexdigest()}"
-    return Profile(name, f"defaults {name}\n{text}")
+    return ProxyProfile(name, f"defaults {name}\n{text}")
 
 
 def _common_lines(options: ProxyOptions, mode: str) -> list[str]:

@@ -81,7 +81,7 @@ _STEPS = (60, 600, 3600)
 """Seconds: few values, since only a reload changes the timeout of a frontend."""
 
 
-class Loaded(msgspec.Struct, frozen=True):
+class LoadedConfig(msgspec.Struct, frozen=True):
     """What HAProxy takes at a reload only: the ports that it listens at by mode, and the profiles by name.
 
     ``count`` makes two loads differ that are otherwise the same.
@@ -110,15 +110,15 @@ class Shape(NamedTuple):
     lines: str = ""
 
 
-class Layout(msgspec.Struct, frozen=True):
+class FileLayout(msgspec.Struct, frozen=True):
     """All of the file but its backends."""
 
     options: ProxyOptions
-    loaded: Loaded
+    loaded: LoadedConfig
     frontends: Frontends = Frontends()
 
 
-def render_config(layout: Layout, backends: Iterable[Backend]) -> str:
+def render_config(layout: FileLayout, backends: Iterable[Backend]) -> str:
     """The whole file. The same input gives the same text, in any order of ``backends``."""
     ordered = sorted(backends, key=_get_sort_key)
     sections = [_render_section(layout.options, backend, servers=True) for backend in ordered]
@@ -127,7 +127,7 @@ def render_config(layout: Layout, backends: Iterable[Backend]) -> str:
     )
 
 
-def compute_structure_digest(layout: Layout, backends: Iterable[Backend]) -> str:
+def compute_structure_digest(layout: FileLayout, backends: Iterable[Backend]) -> str:
     """A digest of all that only a reload can change. The live process shows it.
 
     That is everything but the servers, and without backends where these come and go at run time.
@@ -140,12 +140,12 @@ def compute_structure_digest(layout: Layout, backends: Iterable[Backend]) -> str
     return blake2b("".join(parts).encode(), digest_size=12).hexdigest()
 
 
-def read_loaded(config: str) -> Loaded:
+def read_loaded(config: str) -> LoadedConfig:
     """What a process has that started with the file ``config``."""
     count = _COUNT.search(config)
     ports = {mode: frozenset(map(int, _PORT.findall(binds))) for mode, binds in _BINDS.findall(config)}
     profiles = {match[1]: match[0] for match in _PROFILE.finditer(config)}
-    return Loaded(ports, profiles, int(count[1]) if count is not None else 0)
+    return LoadedConfig(ports, profiles, int(count[1]) if count is not None else 0)
 
 
 def read_digest(config: str) -> str:
@@ -196,7 +196,7 @@ def _get_sort_key(backend: Backend) -> tuple[Key, int]:
     return backend.service.key, backend.declared
 
 
-def _render_shared(layout: Layout, digest: str) -> str:
+def _render_shared(layout: FileLayout, digest: str) -> str:
     """All that is before the first workload: the file shared.cfg with the options, profiles and ports."""
     options, loaded = layout.options, layout.loaded
     values: dict[str, object] = {
@@ -228,7 +228,7 @@ def _render_shared(layout: Layout, digest: str) -> str:
     return "".join([text, *profiles, *(_render_ports(layout, mode) for mode in (HTTP, TCP) if loaded.ports.get(mode))])
 
 
-def _render_ports(layout: Layout, mode: str) -> str:
+def _render_ports(layout: FileLayout, mode: str) -> str:
     """The frontend of all ports of this host in ``mode``. A map leads from a port to its backend."""
     lines = [
         f"frontend _ports:{mode} from {mode}-frontend",

@@ -48,7 +48,7 @@ class _Silence:
         return self._work.seconds is None
 
 
-class Progress:
+class WorkerProgress:
     """Observes the processes of ``master`` from the first time that they do not answer."""
 
     def __init__(self, master: Master) -> None:

@@ -169,7 +169,7 @@ class ImageConfig(_Pascal, frozen=True):
     user: str = ""
 
 
-class ImageInfo(_Pascal, frozen=True):
+class StoredImage(_Pascal, frozen=True):
     """An image in this host's storage."""
 
     id: str
@@ -180,13 +180,13 @@ class _Actor(_Pascal, frozen=True):
     id: str = msgspec.field(name="ID", default="")
 
 
-class Event(_Pascal, frozen=True):
+class ContainerEvent(_Pascal, frozen=True):
     """Something happened to a container."""
 
     actor: _Actor = _Actor()
 
 
-class Session(_Pascal, frozen=True):
+class ListedSession(_Pascal, frozen=True):
     """A program that runs beside that of a container; ``can_remove`` is whether it has ended."""
 
     running: bool = False
@@ -202,7 +202,7 @@ class OciRuntime(msgspec.Struct, frozen=True):
     path: str = ""
 
 
-class Security(msgspec.Struct, frozen=True, rename="camel"):
+class ServiceSecurity(msgspec.Struct, frozen=True, rename="camel"):
     """How the service separates containers."""
 
     rootless: bool = False
@@ -218,7 +218,7 @@ class HostInfo(msgspec.Struct, frozen=True, rename="camel"):
     cgroup_controllers: list[str] | None = None
     oci_runtime: OciRuntime = OciRuntime()
     network_backend: str = ""
-    security: Security = Security()
+    security: ServiceSecurity = ServiceSecurity()
 
 
 class VersionInfo(_Pascal, frozen=True):

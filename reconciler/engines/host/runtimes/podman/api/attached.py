@@ -15,13 +15,19 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.engines.host.runtimes.podman.api.answers import Created, Inspected, PodmanError, Session, decode_answer
+from reconciler.engines.host.runtimes.podman.api.answers import (
+    Created,
+    Inspected,
+    ListedSession,
+    PodmanError,
+    decode_answer,
+)
 from reconciler.engines.host.runtimes.podman.api.client import API, PodmanClient
 from reconciler.engines.host.runtimes.podman.tracked import signal_program
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
-from reconciler.terminal.session import Channel, Output, TerminalSize
+from reconciler.terminal.session import Channel, StreamOutput, TerminalSize
 
 _UPGRADED = 101
 _SECONDS = 30.0
@@ -133,18 +139,18 @@ class AttachedSession:
             else:
                 self._link.writer.write_eof()
 
-    async def read(self) -> Output | None:
+    async def read(self) -> StreamOutput | None:
         """Read from the connection: bytes of the terminal, or frames of two streams."""
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             if self._on_terminal:
                 content = await self._link.reader.read(_BLOCK)
                 await self._repeat_size()
-                return Output(Channel.STDOUT, content) if content else None
+                return StreamOutput(Channel.STDOUT, content) if content else None
             while True:
                 stream, length = _FRAME.unpack(await self._link.reader.readexactly(_FRAME.size))
                 content = await self._link.reader.readexactly(length)
                 if content and not content.startswith(_NOISE):
-                    return Output(Channel.STDERR if stream == Channel.STDERR else Channel.STDOUT, content)
+                    return StreamOutput(Channel.STDERR if stream == Channel.STDERR else Channel.STDOUT, content)
         return None
 
     async def resize(self, size: TerminalSize) -> None:
@@ -210,10 +216,10 @@ class AttachedSession:
             await asyncio.sleep(_PAUSE)
         return False
 
-    async def _inspect(self) -> Session | None:
+    async def _inspect(self) -> ListedSession | None:
         """The program as Podman knows it; None if its container is gone."""
         try:
-            return decode_answer(await self._client.get(f"exec/{self._session}/json"), Session)
+            return decode_answer(await self._client.get(f"exec/{self._session}/json"), ListedSession)
         except PodmanError as error:
             if error.missing:
                 return None

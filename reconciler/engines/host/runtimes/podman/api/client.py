@@ -37,7 +37,7 @@ class _ErrorBody(msgspec.Struct):
     message: str = ""
 
 
-class Request(msgspec.Struct, frozen=True):
+class PodmanRequest(msgspec.Struct, frozen=True):
     """A request below ``API``. ``body`` is sent as JSON, or as a tar archive if it is bytes.
 
     ``headers`` may have a login, so it never shows them.
@@ -83,13 +83,13 @@ class PodmanClient:
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
         """The content at ``path``; waits for the service. Raises PodmanError, never a lost one."""
-        return await self.send(Request("GET", path, query or {}))
+        return await self.send(PodmanRequest("GET", path, query or {}))
 
     async def get_start(self, path: str, query: Mapping[str, str], limit: int) -> bytes:
         """The first ``limit`` bytes of the content at ``path``; the rest is never received. Raises PodmanError."""
         content = bytearray()
         try:
-            async with asyncio.timeout(_SECONDS), self.stream(Request("GET", path, query)) as parts:
+            async with asyncio.timeout(_SECONDS), self.stream(PodmanRequest("GET", path, query)) as parts:
                 async for part in parts:
                     content += part
                     if len(content) >= limit:
@@ -100,19 +100,19 @@ class PodmanClient:
 
     async def post(self, path: str, body: object = None, query: Mapping[str, str] | None = None) -> bytes:
         """Change something. Raises PodmanError."""
-        return await self.send(Request("POST", path, query or {}, body))
+        return await self.send(PodmanRequest("POST", path, query or {}, body))
 
     async def delete(self, path: str, query: Mapping[str, str] | None = None) -> bool:
         """Delete an object, with a retry if the reply is lost; returns whether it existed. Raises PodmanError."""
         try:
-            await self.send(Request("DELETE", path, query or {}), safe=True)
+            await self.send(PodmanRequest("DELETE", path, query or {}), safe=True)
         except PodmanError as error:
             if error.missing:
                 return False
             raise
         return True
 
-    async def send(self, request: Request, *, safe: bool = False) -> bytes:
+    async def send(self, request: PodmanRequest, *, safe: bool = False) -> bytes:
         """The content of the answer. ``safe``: the request may be repeated. Raises PodmanError."""
         deadline = time.monotonic() + PATIENCE
         for pause in _iterate_pauses():
@@ -132,7 +132,7 @@ class PodmanClient:
         raise AssertionError("the pauses never end")
 
     @asynccontextmanager
-    async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, request: PodmanRequest) -> AsyncIterator[AsyncIterator[bytes]]:
         """The parts of a long answer, as they arrive, without a time limit. Raises PodmanError."""
         timeout = httpx2.Timeout(_SECONDS, read=None)
         try:
@@ -156,7 +156,7 @@ def _iterate_pauses() -> Any:
         yield _PAUSES[-1]
 
 
-def _build_content(request: Request) -> dict[str, Any]:
+def _build_content(request: PodmanRequest) -> dict[str, Any]:
     if request.body is None:
         return {"headers": request.headers}
     if isinstance(request.body, bytes):

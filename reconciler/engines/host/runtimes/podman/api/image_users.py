@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import tarfile
 
-from reconciler.engines.host.runtimes.podman.api.answers import ImageInfo, PodmanError, decode_answer
+from reconciler.engines.host.runtimes.podman.api.answers import PodmanError, StoredImage, decode_answer
 from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, encode_segment
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
@@ -35,7 +35,7 @@ class ImageUsers:
         """The user of an image of which ``container`` was made. Raises EngineError."""
         if reference in self._by_digest:
             return self._by_digest[reference]
-        image = decode_answer(await self._client.get(f"images/{encode_segment(reference)}/json"), ImageInfo)
+        image = decode_answer(await self._client.get(f"images/{encode_segment(reference)}/json"), StoredImage)
         if image.id not in self._by_image:
             name = (image.config.user if image.config else "").partition(":")[0]
             number = _parse_user_number(name)

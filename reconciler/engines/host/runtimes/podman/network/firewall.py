@@ -20,7 +20,7 @@ from reconciler.bugs import contain_bugs
 from reconciler.clock import Clock
 from reconciler.engines.host.controllers.fair_turn import event_or_time
 from reconciler.engines.host.disk.atomic import write_atomic
-from reconciler.engines.host.runtimes.podman.network.firewall_rules import Known, Policy, table_rules
+from reconciler.engines.host.runtimes.podman.network.firewall_rules import FirewallPolicy, Known, table_rules
 from reconciler.engines.host.runtimes.podman.network.name_servers import (
     AnswerReader,
     name_servers,
@@ -55,14 +55,14 @@ class _Stored(msgspec.Struct):
     """A policy on disk, with the addresses that were learned for its patterns of host names."""
 
     key: Key
-    policy: Policy
+    policy: FirewallPolicy
     learned: dict[str, list[str]] = {}
 
 
 _decoder = msgspec.json.Decoder(list[_Stored])
 
 
-class Firewall:
+class LocationFirewall:
     """The firewall of one location, whose table is named after ``owner``; ``path`` is the file of its policies."""
 
     def __init__(self, owner: str, path: Path, clock: Clock) -> None:
@@ -71,7 +71,7 @@ class Firewall:
         self._clock = clock
         self._bridge = ""
         self._sandboxes: dict[ContainerId, str] = {}
-        self._policies: dict[Key, Policy] = {}
+        self._policies: dict[Key, FirewallPolicy] = {}
         self._hosts: dict[str, dict[str, float]] = {}
         self._due: dict[str, float] = {}
         self._resolvers: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ class Firewall:
             self._hosts = {name: dict.fromkeys(texts, until) for name, texts in learned.items()} | self._hosts
         self._resolvers = tuple(sorted(set(name_servers())))
 
-    def set_policy(self, key: Key, policy: Policy) -> None:
+    def set_policy(self, key: Key, policy: FirewallPolicy) -> None:
         """Set the policy of a workload; it is in force after the next ``write``."""
         self._policies[key] = policy
 
@@ -251,7 +251,7 @@ def isolate_sandboxes(bridge: str) -> None:
 class FirewallKeeper:
     """Follows changes of policies and addresses of host names, and writes the table again if others changed it."""
 
-    def __init__(self, firewall: Firewall, clock: Clock) -> None:
+    def __init__(self, firewall: LocationFirewall, clock: Clock) -> None:
         self._firewall = firewall
         self._clock = clock
         self._woken = asyncio.Event()

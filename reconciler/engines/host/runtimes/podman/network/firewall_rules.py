@@ -22,7 +22,7 @@ _HOST_NAME_PORTS = (80, 443, 445)
 _EVERYWHERE = IPv4Network("0.0.0.0/0")
 
 
-class Policy(msgspec.Struct, frozen=True):
+class FirewallPolicy(msgspec.Struct, frozen=True):
     """The firewall of a workload, with its declared ports; those of ``tcp`` are for its own GVC only."""
 
     firewall: Firewall = Firewall()
@@ -47,15 +47,15 @@ class Known(msgspec.Struct, frozen=True):
     """
 
     sandboxes: Mapping[str, Key]
-    policies: Mapping[Key, Policy]
+    policies: Mapping[Key, FirewallPolicy]
     hosts: Mapping[str, Collection[str]] = {}
     resolvers: Collection[str] = ()
 
 
-def policy_of(spec: WorkloadSpec) -> Policy:
+def policy_of(spec: WorkloadSpec) -> FirewallPolicy:
     """The policy of a workload."""
     ports = tuple(sorted({port for container in spec.containers for port in container.ports}))
-    return Policy(spec.firewall, ports, spec.tcp_ports)
+    return FirewallPolicy(spec.firewall, ports, spec.tcp_ports)
 
 
 def table_rules(table: str, bridge: str, state: Known) -> list[str]:
@@ -67,7 +67,7 @@ def table_rules(table: str, bridge: str, state: Known) -> list[str]:
         members = [address for address, key in state.sandboxes.items() if key.gvc == gvc]
         lines += [f"set {name} {{", "type ipv4_addr", f"elements = {{ {_format_list(members)} }}", "}"]
     for key, number in keys.items():
-        policy = state.policies.get(key, Policy())
+        policy = state.policies.get(key, FirewallPolicy())
         lines += _render_chain(f"in{number}", _render_inbound(key, gvcs[key.gvc], policy, state))
         lines += _render_chain(f"out{number}", _render_outbound(policy, state))
     for direction in ("in", "out"):
@@ -109,7 +109,7 @@ def _render_dispatch(direction: str, sandboxes: Mapping[str, Key], keys: Mapping
         yield f"ip {side} vmap {{ {targets} }}"
 
 
-def _render_inbound(key: Key, own_gvc: str, policy: Policy, state: Known) -> Iterator[str]:
+def _render_inbound(key: Key, own_gvc: str, policy: FirewallPolicy, state: Known) -> Iterator[str]:
     """Which sandboxes reach the declared ports of ``key`` (docs/platform/workload.md#traffic-between-workloads).
 
     ``own_gvc`` is the set with the addresses of its GVC.
@@ -141,7 +141,7 @@ def _parse_link(key: Key, link: str) -> Key:
     return Key(Kind.WORKLOAD, gvc or key.gvc, name)
 
 
-def _render_outbound(policy: Policy, state: Known) -> Iterator[str]:
+def _render_outbound(policy: FirewallPolicy, state: Known) -> Iterator[str]:
     """Where a workload connects to outside (docs/platform/workload.md#outbound-traffic). The network has no IPv6."""
     external = policy.firewall.external
     allowed, blocked = map(networks_of_version_4, (external.outbound_allow_cidr, external.outbound_blocked_cidr))

@@ -43,7 +43,7 @@ _FILTER = (
 """A program of the kernel's packet filter; all that is not an answer of a name server to a sandbox costs no wake-up."""
 
 
-class Answer(NamedTuple):
+class NameAnswer(NamedTuple):
     """The ``addresses`` of a host name that ``patterns`` match; a client may use them for ``seconds``."""
 
     patterns: tuple[str, ...]
@@ -51,7 +51,7 @@ class Answer(NamedTuple):
     seconds: float
 
 
-def read_answer(packet: bytes, servers: Collection[str], patterns: Collection[str]) -> Answer | None:
+def read_answer(packet: bytes, servers: Collection[str], patterns: Collection[str]) -> NameAnswer | None:
     """The answer in an IPv4 packet from one of ``servers``; None if it has no address for one of ``patterns``.
 
     The name that was asked for counts, not those of aliases, whose owners may be others.
@@ -73,7 +73,7 @@ def read_answer(packet: bytes, servers: Collection[str], patterns: Collection[st
     matching = tuple(pattern for pattern in patterns if _matches_domain(question.name, pattern))
     if chain.answer is None or chain.answer.rdtype != A or not matching:
         return None
-    return Answer(matching, tuple(str(value.address) for value in chain.answer), float(chain.minimum_ttl))
+    return NameAnswer(matching, tuple(str(value.address) for value in chain.answer), float(chain.minimum_ttl))
 
 
 def _matches_domain(name: Name, pattern: str) -> bool:

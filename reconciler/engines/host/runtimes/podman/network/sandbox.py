@@ -13,10 +13,10 @@ from ipaddress import IPv4Network
 from typing import Any
 
 from reconciler.engines.host.runtimes.podman.api.answers import Inspected, NetworkInfo, PodmanError, decode_answer
-from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, Request, encode_segment
+from reconciler.engines.host.runtimes.podman.api.client import PodmanClient, PodmanRequest, encode_segment
 from reconciler.engines.host.runtimes.podman.capabilities import Capabilities
 from reconciler.engines.host.runtimes.podman.labels import LOCATION, OWNER, PodmanLabels
-from reconciler.engines.host.runtimes.podman.network.firewall import Firewall
+from reconciler.engines.host.runtimes.podman.network.firewall import LocationFirewall
 from reconciler.engines.host.runtimes.podman.network.pause import PauseImage, pause_image
 from reconciler.engines.host.runtimes.podman.network.published_ports import PublishedPorts
 from reconciler.engines.host.runtimes.podman.programs import can_restrict, drop_packets
@@ -49,7 +49,7 @@ class SandboxMaker:
         capabilities: Capabilities,
         labels: PodmanLabels,
         ports: PublishedPorts,
-        firewall: Firewall,
+        firewall: LocationFirewall,
     ) -> None:
         self._client = client
         self._firewall = firewall
@@ -135,7 +135,7 @@ class SandboxMaker:
 
     async def _load(self, image: PauseImage) -> None:
         if not await self._exists(f"images/{encode_segment(image.reference)}"):
-            await self._client.send(Request("POST", "images/load", body=image.archive), safe=True)
+            await self._client.send(PodmanRequest("POST", "images/load", body=image.archive), safe=True)
 
     async def _make_network(self) -> None:
         body: dict[str, Any] = {
