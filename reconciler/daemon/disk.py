@@ -59,7 +59,7 @@ class DiskMonitor:
             "only deletes are applied; free space there, and the daemon continues"
         )
         log().error("disk", full=True, message=message)
-        for name in self._runner.lines:
+        for name in self._runner.pipelines:
             self._runner.conditions.set(name, make_condition(ConditionType.DISK_FULL, True, Reason.DISK_FULL, message))
         self._append(Reason.DISK_FULL, message)
 
@@ -67,7 +67,7 @@ class DiskMonitor:
         records = self._runner.records
         names = [
             name
-            for name in self._runner.lines
+            for name in self._runner.pipelines
             if any(e.type == ConditionType.DISK_FULL for e in records.conditions.get(name))
         ]
         for name in names:
@@ -78,5 +78,5 @@ class DiskMonitor:
             self._append(Reason.DISK_RECOVERED, message)
 
     def _append(self, reason: Reason, message: str) -> None:
-        events = [NewEvent(source_target(name), reason, message) for name in self._runner.lines]
+        events = [NewEvent(source_target(name), reason, message) for name in self._runner.pipelines]
         self._runner.conditions.append_events(events)

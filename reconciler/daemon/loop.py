@@ -63,11 +63,11 @@ class Daemon:
         slowest = max((source.timeout for source in runner.settings.sources if not source.local), default=0.0)
         self.watchdog = Watchdog(notifier, clock, notifier.watchdog_seconds + slowest)
         self.wakes = WakeQueue()
-        views = {name: line.view for name, line in runner.lines.items()}
+        views = {name: pipeline.view for name, pipeline in runner.pipelines.items()}
         self._host = HostSecretMonitor(runner.records, views, runner.secret_filler)
         self.stop = asyncio.Event()
         self._replay = True
-        self._unread = set(runner.lines)
+        self._unread = set(runner.pipelines)
         self._run_log = RunLog(clock)
         self._backoff = SourceBackoff(clock.monotonic, runner.settings.retry.cap)
         self._running: tuple[str, str] | None = None
@@ -93,7 +93,7 @@ class Daemon:
             self.timers.every("watchdog", self.watchdog.interval, 0.0, self.watchdog.ping)
         self.timers.start()
         self.wakes.add(None, reason)
-        self.notifier.ready(f"following {', '.join(self.runner.lines)}")
+        self.notifier.ready(f"following {', '.join(self.runner.pipelines)}")
         stopped = asyncio.create_task(self.stop.wait())
         while not self.stop.is_set():
             self.watchdog.idle()
@@ -196,7 +196,7 @@ class Daemon:
         self.watchdog.progress()
 
     def _woken(self, wakes: Mapping[str | None, set[str]]) -> Iterable[str]:
-        return [name for name in self.runner.lines if (name in wakes or None in wakes) and not self.stop.is_set()]
+        return [name for name in self.runner.pipelines if (name in wakes or None in wakes) and not self.stop.is_set()]
 
     async def _recover(self) -> None:
         """Replay the steps that a crash, or a failed write of the records, left in the journal."""
@@ -214,7 +214,7 @@ class Daemon:
         if self._backoff.is_backing_off(name):
             return
         self.wakes.add(name, "poll")
-        source = self.runner.lines[name].source
+        source = self.runner.pipelines[name].source
         if self._running and self._running[0] == name and not source.local:
             self._fetch.start(source)
 
@@ -252,7 +252,7 @@ class Daemon:
         return self.stop.is_set() or (self.wakes.waiting() and self.runner.has_newer_revision(name, revision))
 
     def _log_report(self, report: Report, reason: str, seconds: float) -> None:
-        source = self.runner.lines[report.source].source
+        source = self.runner.pipelines[report.source].source
         if report.outcome == "unreadable" and not source.local:
             self._backoff.failed(report.source, source.settings.interval)
         else:

@@ -64,7 +64,7 @@ class RequestQueue:
         reports: list[Report] = []
         try:
             plans = {plan.source: plan for plan in msgspec.convert(request.args.get("plans", []), list[SavedPlan])}
-            for name in plans.keys() & self._runner.lines.keys() or self._runner.lines:
+            for name in plans.keys() & self._runner.pipelines.keys() or self._runner.pipelines:
                 report = await self._run(name, request.kind, plans.get(name))
                 reports.append(report)
             await self._flush()
@@ -72,7 +72,7 @@ class RequestQueue:
             raise
         except Exception as error:  # noqa: BLE001 - who asked gets an answer
             bug = internal_error(error, f"request {request.kind}")
-            reports += [internal_error_report(name, "", bug) for name in self._runner.lines]
+            reports += [internal_error_report(name, "", bug) for name in self._runner.pipelines]
         return encode_reports(reports)
 
     def _plan(self, request: Request) -> dict[str, Any]:
@@ -91,7 +91,9 @@ class RequestQueue:
         runner = self._runner
         plan_request = msgspec.convert(request.args, PlanRequest)
         lines = [
-            line for name in plan_request.sources if (line := runner.lines.get(name)) is not None and line.source.local
+            line
+            for name in plan_request.sources
+            if (line := runner.pipelines.get(name)) is not None and line.source.local
         ]
         # A command with other settings may be run to see what they would do. A fetch would delay the runs of others.
         if plan_request.settings != settings_digest(runner.settings) or len(lines) < len(plan_request.sources):

@@ -192,16 +192,16 @@ def _list_watched(daemon: Daemon) -> Iterator[WatchedFiles]:
     The ref of a source on this host counts at once. Other files count once nobody writes them any more.
     """
     settings, timers, wakes = daemon.runner.settings, daemon.timers, daemon.wakes
-    for name, line in daemon.runner.lines.items():
+    for name, pipeline in daemon.runner.pipelines.items():
         # A commit never moves, and the mirror of a remote source moves by its own fetches alone.
-        if not line.source.local or line.source.settings.commit:
+        if not pipeline.source.local or pipeline.source.settings.commit:
             continue
         try:
-            directory = line.source.repository.commondir
+            directory = pipeline.source.repository.commondir
         except SourceError as error:
             log().warning("watch_failed", source=name, message=str(error))
             continue
-        yield watch_ref(directory, wanted_ref(line.source.settings), partial(wakes.add, name, "ref"))
+        yield watch_ref(directory, wanted_ref(pipeline.source.settings), partial(wakes.add, name, "ref"))
     check_secrets = partial(timers.after, "secrets", QUIET_SECONDS, partial(wakes.add, DRIFT, "secret"))
     if settings.drift.interval:
         for directory in sorted(list_host_directories(settings)):

@@ -75,15 +75,15 @@ class OperatorCommands:
 
         Raises SourceError if there is none, RefusedError if the source never followed it, unless ``force``.
         """
-        line = self._pipeline(source)
-        line.source.refresh()
+        pipeline = self._pipeline(source)
+        pipeline.source.refresh()
         if expression == PREVIOUS:
-            revision = self._previous(line)
+            revision = self._previous(pipeline)
         else:
-            revision = line.revisions.named(expression)
+            revision = pipeline.revisions.named(expression)
             if not force:
-                _refuse_unfollowed(line, revision, expression)
-        restores = find_restores(self._records, line.source.repository, source, revision.commit)
+                _refuse_unfollowed(pipeline, revision, expression)
+        restores = find_restores(self._records, pipeline.source.repository, source, revision.commit)
         return RollbackTarget(source, expression, revision, restores)
 
     def rollback(self, target: RollbackTarget, reason: str, *, with_data: bool = False) -> str:
@@ -100,16 +100,17 @@ class OperatorCommands:
         again = f"follow the branch again: reconciler resume {source}"
         return f"{source} is rolled back to {short} ({revision.subject}){data}; {again}"
 
-    def _previous(self, line: SourcePipeline) -> Revision:
+    def _previous(self, pipeline: SourcePipeline) -> Revision:
         """The last fully applied revision before the applied one."""
-        applied = line.revisions.applied()
-        repository = line.source.repository
-        commits = (run.commit for run in self._records.runs.list(KEEP, line.name) if run.outcome == "applied")
+        applied = pipeline.revisions.applied()
+        repository = pipeline.source.repository
+        commits = (run.commit for run in self._records.runs.list(KEEP, pipeline.name) if run.outcome == "applied")
         for commit in dict.fromkeys(commits) if applied else ():
             if commit != applied and repository.contains(applied, commit):
-                return line.revisions.named(commit)
+                return pipeline.revisions.named(commit)
+        name = pipeline.name
         raise RefusedError(
-            f"no earlier revision of {line.name} is recorded as applied; name one: reconciler rollback {line.name} REV"
+            f"no earlier revision of {name} is recorded as applied; name one: reconciler rollback {name} REV"
         )
 
     def retry(self, key: Key) -> str:
@@ -244,14 +245,14 @@ def open_existing(settings: Settings, clock: Clock) -> Iterator[Records]:
         yield records
 
 
-def _refuse_unfollowed(line: SourcePipeline, revision: Revision, expression: str) -> None:
+def _refuse_unfollowed(pipeline: SourcePipeline, revision: Revision, expression: str) -> None:
     """Raise RefusedError if ``revision`` is no ancestor of the commits that the source followed."""
-    followed = line.revisions.followed() or line.revisions.applied() or line.source.revision().commit
-    repository = line.source.repository
+    followed = pipeline.revisions.followed() or pipeline.revisions.applied() or pipeline.source.revision().commit
+    repository = pipeline.source.repository
     if repository.holds(followed) and repository.contains(followed, revision.commit):
         return
     raise RefusedError(
-        f"{expression} is {revision.commit[:12]} ({revision.subject}), which {line.name} never followed: it is no "
+        f"{expression} is {revision.commit[:12]} ({revision.subject}), which {pipeline.name} never followed: it is no "
         f"ancestor of {followed[:12]}; name one that `reconciler history` lists, or add --force"
     )
 

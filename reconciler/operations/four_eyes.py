@@ -26,32 +26,34 @@ MOST_FILES = 2_000
 CO_AUTHOR = b"co-authored-by:"
 
 
-def check_approver(line: SourcePipeline, hold_digest: str, by: str) -> None:
+def check_approver(pipeline: SourcePipeline, hold_digest: str, by: str) -> None:
     """Raise RefusedError if ``by`` made a change among the waiting steps ``hold_digest``, or if Git does not show who.
 
     ``by`` is a principal, such as ``user/ann@example.com``, or the name of a user of this host.
     """
-    prepared = line.plan_revision()
+    prepared = pipeline.plan_revision()
     plan = prepared.plan
     if plan is None or plan.hold_digest != hold_digest:
         raise RefusedError(f"the steps {hold_digest} are not those that wait now; read the plan again")
     principal = by if "/" in by else f"{Kind.USER}/{by}"
-    own = _collect_addresses(line.records, principal, line.settings.org)
-    authors = _ChangeAuthors(line, prepared)
-    pin = line.records.pins.get(line.name)
+    own = _collect_addresses(pipeline.records, principal, pipeline.settings.org)
+    authors = _ChangeAuthors(pipeline, prepared)
+    pin = pipeline.records.pins.get(pipeline.name)
     if pin is not None and pin.by == by:
-        raise RefusedError(f"{by} rolled {line.name} back, so another person approves what waits (approvalFourEyes)")
+        raise RefusedError(
+            f"{by} rolled {pipeline.name} back, so another person approves what waits (approvalFourEyes)"
+        )
     waiting = (step for step in plan.steps if step.hold.approvable and not step.heals)
     for step in waiting:
         if (pin is None or authors.is_ahead(step)) and own & authors.of(step):
             raise RefusedError(f"{by} made the change of {step.key}; another person approves it (approvalFourEyes)")
 
 
-def check_rewrite_approver(line: SourcePipeline, revision: Revision, by: str) -> None:
+def check_rewrite_approver(pipeline: SourcePipeline, revision: Revision, by: str) -> None:
     """Raise RefusedError if ``by`` wrote the commit ``revision``, to which a history was rewritten."""
-    git = open_git(line.source.repository.gitdir)
+    git = open_git(pipeline.source.repository.gitdir)
     principal = by if "/" in by else f"{Kind.USER}/{by}"
-    if _collect_addresses(line.records, principal, line.settings.org) & _addresses_in(
+    if _collect_addresses(pipeline.records, principal, pipeline.settings.org) & _addresses_in(
         git[revision.commit].peel(pygit2.Commit)
     ):
         message = f"{by} wrote the commit {revision.commit[:12]}; another person approves it (approvalFourEyes)"
@@ -69,12 +71,12 @@ def _collect_addresses(records: Records, principal: str, org: str) -> frozenset[
 class _ChangeAuthors:
     """Addresses of the authors of changes, in the history of one source."""
 
-    def __init__(self, line: SourcePipeline, prepared: PlannedRevision) -> None:
-        self._line = line
-        self._repository = line.source.repository
+    def __init__(self, pipeline: SourcePipeline, prepared: PlannedRevision) -> None:
+        self._pipeline = pipeline
+        self._repository = pipeline.source.repository
         self._git = open_git(self._repository.gitdir)
         self._tip = prepared.revision
-        self._view = line.view().with_changes(prepared.loaded.change_set)
+        self._view = pipeline.view().with_changes(prepared.loaded.change_set)
         self._left = MOST_COMMITS
         self._history = FileHistories(self._repository, self._go_on)
         self._of_path = cache(self._authors_of_path)
@@ -131,13 +133,13 @@ class _ChangeAuthors:
 
     def _revision(self, base: str) -> Revision | None:
         try:
-            return self._line.revisions.named(base) if base else None
+            return self._pipeline.revisions.named(base) if base else None
         except SourceError:
             raise RefusedError(f"the commit {base[:12]} is gone, so Git does not show who made the change") from None
 
     def _base(self, step: Step) -> str:
         """The commit at which the resource of ``step`` was applied, "" if it never was."""
-        records = self._line.records.applied.get(step.key) if step.action is not Action.CREATE else ()
+        records = self._pipeline.records.applied.get(step.key) if step.action is not Action.CREATE else ()
         applied = next((record for record in records if record.location == step.location), next(iter(records), None))
         return applied.revision.rpartition(":")[2] if applied is not None else ""
 

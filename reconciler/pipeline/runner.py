@@ -82,13 +82,13 @@ class Runner:
         self.drift_monitor = DriftMonitor(settings, records, clock, host_engines)
         self.executor = Executor(records, host_engines, clock, retry, settings.parallel, random.Random())
         self.commands = CommandQueue(records, host_engines)
-        self.lines = {source.name: SourcePipeline(settings, source, records, clock) for source in settings.sources}
-        views = {name: line.view for name, line in self.lines.items()}
+        self.pipelines = {source.name: SourcePipeline(settings, source, records, clock) for source in settings.sources}
+        views = {name: pipeline.view for name, pipeline in self.pipelines.items()}
         self.secret_filler = SecretFiller(self._secrets, records, views)
         self._runs_containers = any(engine.can_drift for engine in host_engines.values())
-        self.states = dict.fromkeys(self.lines, SourceState())
-        lines = self.lines.items()
-        self.writers = {name: StatusPublisher(records, line.source, settings, clock) for name, line in lines}
+        self.states = dict.fromkeys(self.pipelines, SourceState())
+        lines = self.pipelines.items()
+        self.writers = {name: StatusPublisher(records, pipeline.source, settings, clock) for name, pipeline in lines}
         self.conditions = SourceConditions(records, settings, clock)
         self.sources_to_requeue: set[str] = set()
         """Sources to poll again, since another source changed their dependencies."""
@@ -110,7 +110,7 @@ class Runner:
                 pass  # each drift check tries the engine again and reports it
             except Exception as error:  # noqa: BLE001 - the other engines and the sources go on
                 internal_error(error, "opening an engine")
-        self._forget(set(self.records.sources.names()) - self.lines.keys())
+        self._forget(set(self.records.sources.names()) - self.pipelines.keys())
         return len(await self.executor.replay())
 
     def begin_schedules(self) -> None:
@@ -196,7 +196,7 @@ class Runner:
             return self._crashed(name, error, reason)
 
     async def _run(self, name: str, reason: str, preempted: Preempted, reviewed: SavedPlan | None) -> Report:
-        line = self.lines[name]
+        pipeline = self.pipelines[name]
         self.sources_to_requeue.discard(name)
         if REASON_ADOPTED in reason.split(","):
             self.states[name] = self.states[name].with_all_pending()
@@ -210,7 +210,9 @@ class Runner:
             self.states[name] = prepared.state.before_steps(prepared.plan)
         accepted = self.secret_filler.accept if self._runs_containers else None
         changed = not prepared.loaded.change_set.is_empty()
-        execution = line.execute(prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted)
+        execution = pipeline.execute(
+            prepared, self.executor, reason, partial(preempted, str(prepared.revision)), accepted
+        )
         # Only the execution still holds the resources; it drops them before the first step.
         prepared = prepared.without_resources()
         ended, self.states[name] = await execution
@@ -252,12 +254,12 @@ class Runner:
             self.states[other] = after.with_refusal("")
 
     async def _poll(self, name: str, preempted: Preempted) -> Report | None:
-        line = self.lines[name]
+        pipeline = self.pipelines[name]
         if (suspended := self._suspended(name)) is not None:
             return suspended
-        if not line.source.local:
-            await asyncio.to_thread(line.source.refresh)
-        verified = line.source.settings.verify is not None
+        if not pipeline.source.local:
+            await asyncio.to_thread(pipeline.source.refresh)
+        verified = pipeline.source.settings.verify is not None
         if await asyncio.to_thread(self.has_nothing_to_do, name) if verified else self.has_nothing_to_do(name):
             self.conditions.set(name, REACHABLE)
             return None
@@ -265,7 +267,7 @@ class Runner:
 
     def has_nothing_to_do(self, name: str) -> bool:
         """Whether the source ``name`` needs no run now. Raises SourceError."""
-        return self.lines[name].has_nothing_to_do(self.states[name])
+        return self.pipelines[name].has_nothing_to_do(self.states[name])
 
     def sources_to_repoll(self) -> list[str]:
         """Sources with steps that wait for a change without an event, such as the health of another resource."""
@@ -273,7 +275,7 @@ class Runner:
 
     def has_newer_revision(self, name: str, revision: str) -> bool:
         """Whether the source is at another revision than ``revision``, as far as this host knows."""
-        return self.lines[name].has_newer_revision(revision)
+        return self.pipelines[name].has_newer_revision(revision)
 
     def flush(self, name: str, *, force: bool = False) -> bool:
         """Write the status of the source ``name`` to its branch if due; returns whether it was written."""
@@ -304,14 +306,14 @@ class Runner:
         return next_expiry(self.records)
 
     def _read(self, name: str, reason: str) -> PlannedRevision:
-        line = self.lines[name]
+        pipeline = self.pipelines[name]
         # A bug is reported with the revision that this run read, or with none.
         self.states[name] = self.states[name].with_revision(None)
-        line.source.refresh()
-        revision = line.current_revision()
+        pipeline.source.refresh()
+        revision = pipeline.current_revision()
         self.states[name] = self.states[name].with_revision(revision)
         # The daemon checks the secrets on this host at intervals: a commit costs the same with any number of them.
-        return line.plan_current(revision, self.states[name], keep_cache=True, check_host=reason != REASON_POLL)
+        return pipeline.plan_current(revision, self.states[name], keep_cache=True, check_host=reason != REASON_POLL)
 
     def _crashed(self, name: str, error: Exception, reason: str) -> Report:
         """Record a bug that ended the work for one source; it is tried again later, and other sources go on."""

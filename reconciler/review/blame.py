@@ -32,15 +32,15 @@ MAX_FILE_BYTES = 1 << 20
 """The largest size in bytes of a file that is searched."""
 
 
-def add_blames(line: SourcePipeline, prepared: PlannedRevision, with_blame: bool | None) -> PlannedRevision:
+def add_blames(pipeline: SourcePipeline, prepared: PlannedRevision, with_blame: bool | None) -> PlannedRevision:
     """``prepared`` with the blame of its changes, if ``with_blame``, or if that is None and they are few. Raises
     SourceError.
     """
     plan = prepared.plan
     if plan is None or with_blame is False or (with_blame is None and count_blamed_changes(plan) > UNLIMITED_COMMITS):
         return prepared
-    view = line.view().with_changes(prepared.loaded.change_set)
-    search = BlameSearch(line, view, prepared.revision.commit)
+    view = pipeline.view().with_changes(prepared.loaded.change_set)
+    search = BlameSearch(pipeline, view, prepared.revision.commit)
     blames: dict[tuple[StepId, str], Blame] = {}
     for step in plan.steps:
         blames |= {(step.id, path): blame for path, blame in search.of(step).items()}
@@ -50,15 +50,15 @@ def add_blames(line: SourcePipeline, prepared: PlannedRevision, with_blame: bool
 class BlameSearch:
     """The search for one plan, with limits for all of it; each file version is decoded once."""
 
-    def __init__(self, line: SourcePipeline, view: DesiredStateView, tip: str) -> None:
-        self._line = line
+    def __init__(self, pipeline: SourcePipeline, view: DesiredStateView, tip: str) -> None:
+        self._pipeline = pipeline
         self._view = view
         self._decoder = view.bodies.decoder
         self._tip = tip
-        self._clock: Clock = line.clock
-        self._until = line.clock.monotonic() + TIMEOUT_SECONDS
+        self._clock: Clock = pipeline.clock
+        self._until = pipeline.clock.monotonic() + TIMEOUT_SECONDS
         self._left = MAX_COMMITS
-        self._history = FileHistories(line.source.repository, self._go_on)
+        self._history = FileHistories(pipeline.source.repository, self._go_on)
         self._manifests = lru_cache(maxsize=64)(self._decode)
         self._touches = lru_cache(maxsize=256)(self._all_touches)
 
@@ -66,7 +66,7 @@ class BlameSearch:
         """Return the blame of ``step`` by field path; changes not found within the limits count as older."""
         open_paths = blamable_paths(step)
         entry = (
-            self._line.records.desired.get(step.key)
+            self._pipeline.records.desired.get(step.key)
             if step.action is Action.DELETE
             else self._view.index.entry(str(step.key))
         )
@@ -94,7 +94,7 @@ class BlameSearch:
 
     def _base(self, step: Step) -> str:
         """The recorded commit that ``step`` changes; "" if nothing is recorded."""
-        records = self._line.records.applied.get(step.key)
+        records = self._pipeline.records.applied.get(step.key)
         here = next((record for record in records if record.location == step.location), None)
         record = here or next(iter(records), None)
         return record.revision.rpartition(":")[2] if record is not None and step.action is not Action.CREATE else ""
@@ -107,7 +107,7 @@ class BlameSearch:
         return None
 
     def _decode(self, blob: str) -> tuple[Manifest, ...]:
-        repository = self._line.source.repository
+        repository = self._pipeline.source.repository
         try:
             if repository.size(blob) > MAX_FILE_BYTES:
                 return ()
@@ -118,7 +118,7 @@ class BlameSearch:
     def _line_of(self, path: str, resource: Resource) -> int:
         if path == WHOLE:
             return resource.line
-        raw, as_json = self._line.source.repository.read(resource.blob), is_json(resource.blob)
+        raw, as_json = self._pipeline.source.repository.read(resource.blob), is_json(resource.blob)
         documents = parse_documents(raw, is_json=as_json).documents
         value = next(document.value for document in documents if document.index == resource.position)
         return locate_document(raw, resource.position, is_json=as_json).key(pointer_of(path, value))[0]

@@ -63,42 +63,44 @@ def plan_between(
 
 
 def _make_pipeline(settings: Settings, source: SourceSettings, records: Records) -> SourcePipeline:
-    line = SourcePipeline(settings, source, records, SystemClock())
+    pipeline = SourcePipeline(settings, source, records, SystemClock())
     # Secrets that no identity decrypts, and those stored on the host, are compared as they are in Git.
-    ring = msgspec.structs.replace(line.dialect.keyring, required=False)
-    line.dialect, line.host = msgspec.structs.replace(line.dialect, keyring=ring), None
-    line.externals = ExternalResources(frozenset(settings.locations), line.externals.external, settings_unknown=True)
-    return line
+    ring = msgspec.structs.replace(pipeline.dialect.keyring, required=False)
+    pipeline.dialect, pipeline.host = msgspec.structs.replace(pipeline.dialect, keyring=ring), None
+    pipeline.externals = ExternalResources(
+        frozenset(settings.locations), pipeline.externals.external, settings_unknown=True
+    )
+    return pipeline
 
 
-def _prepare_base_revision(line: SourcePipeline, before: str, head: str) -> PlannedRevision | None:
+def _prepare_base_revision(pipeline: SourcePipeline, before: str, head: str) -> PlannedRevision | None:
     """The manifests of ``before``; None if it has none, as in a new repository."""
     try:
-        return line.plan_revision(before, head=head)
+        return pipeline.plan_revision(before, head=head)
     except SourceEmpty:
         return None
 
 
-def _build_view(line: SourcePipeline, prepared: PlannedRevision) -> DesiredStateView:
-    return line.view().with_changes(prepared.loaded.change_set)
+def _build_view(pipeline: SourcePipeline, prepared: PlannedRevision) -> DesiredStateView:
+    return pipeline.view().with_changes(prepared.loaded.change_set)
 
 
-def _all_locations(line: SourcePipeline, prepared: PlannedRevision) -> set[str]:
-    places = _build_view(line, prepared).bodies.gvc_locations
+def _all_locations(pipeline: SourcePipeline, prepared: PlannedRevision) -> set[str]:
+    places = _build_view(pipeline, prepared).bodies.gvc_locations
     gvcs = (key.partition("/")[2] for key in prepared.loaded.change_set.added if key.startswith("gvc/"))
     return {location for gvc in gvcs for location in places.of(gvc)}
 
 
-def _record_applied(line: SourcePipeline, prepared: PlannedRevision) -> None:
+def _record_applied(pipeline: SourcePipeline, prepared: PlannedRevision) -> None:
     """Record ``prepared`` as applied."""
-    scope = line.scope(_build_view(line, prepared), prepared.loaded)
-    with line.records.transaction():
-        index_revision(line.records, prepared.loaded, line.name)
-        line.records.applied.put_many(
+    scope = pipeline.scope(_build_view(pipeline, prepared), prepared.loaded)
+    with pipeline.records.transaction():
+        index_revision(pipeline.records, prepared.loaded, pipeline.name)
+        pipeline.records.applied.put_many(
             Record(
                 key,
                 location,
-                line.name,
+                pipeline.name,
                 resource.digest,
                 resource.body,
                 1,

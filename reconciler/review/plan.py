@@ -25,18 +25,18 @@ def plan_source(
     With ``first``, nothing is recorded yet, and the resources of this source are added to ``records`` in memory, for
     the next sources.
     """
-    line = SourcePipeline(settings, source, records, SystemClock())
-    line.source.refresh()
-    planned = line.plan_revision(revision, keep_cache=first)
-    review = review_planned(line, planned, blame)
+    pipeline = SourcePipeline(settings, source, records, SystemClock())
+    pipeline.source.refresh()
+    planned = pipeline.plan_revision(revision, keep_cache=first)
+    review = review_planned(pipeline, planned, blame)
     if first:
         index_revision(records, planned.loaded, source.name)
     return review
 
 
-def review_planned(line: SourcePipeline, planned: PlannedRevision, blame: bool | None) -> PlanReview:
-    """``planned`` by ``line``, for the people who decide about it; for ``blame`` see ``plan_source``."""
-    planned = add_blames(line, planned, blame)
+def review_planned(pipeline: SourcePipeline, planned: PlannedRevision, blame: bool | None) -> PlanReview:
+    """``planned`` by ``pipeline``, for the people who decide about it; for ``blame`` see ``plan_source``."""
+    planned = add_blames(pipeline, planned, blame)
     review = PlanReview(
         planned.revision,
         planned.plan,
@@ -45,9 +45,9 @@ def review_planned(line: SourcePipeline, planned: PlannedRevision, blame: bool |
         len(planned.loaded.change_set.added),
         planned.read,
         planned.blames,
-        status=read_source_status(line.records, line.name),
+        status=read_source_status(pipeline.records, pipeline.name),
     )
-    return _with_foreseen(review, line.settings, line.records)
+    return _with_foreseen(review, pipeline.settings, pipeline.records)
 
 
 def _with_foreseen(review: PlanReview, settings: Settings, records: Records) -> PlanReview:

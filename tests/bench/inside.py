@@ -56,7 +56,7 @@ def opened(settings_file: str) -> Any:
 def prepare(settings: str) -> dict[str, float]:
     """From nothing at all to a plan."""
     runner = opened(settings)
-    prepared = runner.lines["main"].plan_revision(keep_cache=True)
+    prepared = runner.pipelines["main"].plan_revision(keep_cache=True)
     return {"seconds": time.perf_counter() - BEGAN, "steps": len(prepared.plan.steps)}
 
 
@@ -99,7 +99,7 @@ def poll(settings: str, times: int) -> list[float]:
 def paths(settings: str, times: int) -> list[float]:
     """QueryBudget of commits that each change one file."""
     runner = opened(settings)
-    line = runner.lines["main"]
+    line = runner.pipelines["main"]
     ids = made(line.source.settings.url, times, 1, 100_000)
     seconds = []
     for before, after in pairwise(ids):
@@ -153,7 +153,7 @@ def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
     async def follow() -> list[Followed]:
         runner = opened(settings)
         upkeep = Upkeep(runner)
-        repository = runner.lines["main"].source.settings.url
+        repository = runner.pipelines["main"].source.settings.url
         ids = make(repository)
         await step(repository, ids[0], lambda: runner.run("main", "start"))
         runner.flush("main", force=True)

@@ -40,7 +40,7 @@ def test_the_number_of_queries_of_a_first_plan_does_not_follow_the_number_of_gvc
     for count in (FEW, MANY):
         files = {path: text for number in range(count) for path, text in shop(1, name=f"shop-{number}").items()}
         site = CostSite(tmp_path / str(count), {"main": files})
-        costs.append(site.cost(site.runner.lines["main"].plan_revision))
+        costs.append(site.cost(site.runner.pipelines["main"].plan_revision))
     few, many = costs
     assert many.statements <= few.statements
 
@@ -51,7 +51,7 @@ def test_a_first_plan_reads_nothing_of_the_gvcs_of_other_sources(tmp_path: Path)
         others = {path: text for number in range(count) for path, text in shop(1, name=f"other-{number}").items()}
         del others["db.yaml"]
         site = CostSite(tmp_path / str(count), {"main": shop(3), "other": others})
-        costs.append(site.cost(site.runner.lines["main"].plan_revision))
+        costs.append(site.cost(site.runner.pipelines["main"].plan_revision))
     few, many = costs
     assert many.statements <= few.statements
 
@@ -74,7 +74,7 @@ def findings_shown(path: Path, count: int) -> Work:
         for number in range(count)
     }
     site.commit(bad)
-    prepared = site.runner.lines["main"].plan_revision()
+    prepared = site.runner.pipelines["main"].plan_revision()
     with counted() as work:
         text = findings_text(prepared.findings, Excerpts(prepared.read))
     assert "".join(text).count("^^^") >= count

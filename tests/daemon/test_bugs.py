@@ -121,7 +121,7 @@ def test_a_source_that_met_a_bug_is_tried_again_with_backoff_and_at_once_at_anot
 
 
 def test_a_bug_after_the_plan_was_accepted_is_contained_as_well(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = stage.runner.lines["main"]
+    line = stage.runner.pipelines["main"]
 
     def raise_bug(*_: object) -> None:
         raise KeyError(SECRET)
@@ -248,7 +248,7 @@ def test_a_bug_in_watching_the_secrets_of_a_source_is_its_event_alone(stage: Sta
 
     def view() -> DesiredStateView:
         asked.append("other")
-        return stage.runner.lines["other"].view()
+        return stage.runner.pipelines["other"].view()
 
     stage.run("other")
     monitor = HostSecretMonitor(stage.records, {"main": raise_bug, "other": view})

@@ -240,7 +240,7 @@ class Operating(RuleBasedStateMachine):
     def approve(self) -> None:
         """Approve what waits."""
         try:
-            plan = self.runner.lines["main"].plan_revision().plan
+            plan = self.runner.pipelines["main"].plan_revision().plan
         except SourceError:
             return
         if plan is not None and plan.hold_digest:
@@ -267,7 +267,7 @@ class Operating(RuleBasedStateMachine):
         for key in self.commits[self.good][0].keys() - self.suspended:
             assert after[key] == self.commits[self.good][0][key], key
         if ended.good:
-            again = self.runner.lines["main"].plan_revision().plan
+            again = self.runner.pipelines["main"].plan_revision().plan
             assert again is not None
             assert again.steps == ()
         self.approved = False

@@ -107,7 +107,7 @@ def test_a_source_by_another_name_goes_on_where_the_old_one_ended(tmp_path: Path
     new = Way(tmp_path / "new", files, name="new", records=old.records)
     runner = Runner(new.settings, new.records, new.clock)
     asyncio.run(runner.open())
-    new.line = runner.lines["new"]
+    new.line = runner.pipelines["new"]
     assert new.plan().steps == ()
     new.applied()
     assert owners(new) == dict.fromkeys(before, "new")

@@ -177,7 +177,7 @@ async def _run_round(runner: Runner, plans: Plans = None) -> list[Report]:
     from reconciler.pipeline.report import merge_reports
 
     if plans is None:
-        reports = [await runner.run(name, "apply") for name in runner.lines]
+        reports = [await runner.run(name, "apply") for name in runner.pipelines]
     else:
         reports = [await runner.run(name, "apply", reviewed=plan) for name, plan in plans.items()]
     again = [await runner.run(name, "apply") for name in sorted(runner.sources_to_requeue)]
@@ -187,7 +187,7 @@ async def _run_round(runner: Runner, plans: Plans = None) -> list[Report]:
 
 
 def _write_status(runner: Runner) -> None:
-    for name in runner.lines:
+    for name in runner.pipelines:
         runner.flush(name, force=True)
 
 

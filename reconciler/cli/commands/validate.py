@@ -138,9 +138,9 @@ def _check_sources(settings_file: Path, revision: str, failed: dict[str, Reconci
     seen: dict[str, str] = {}
     for source in settings.sources:
         with source_errors_printed(source.name, failed):
-            line = SourcePipeline(settings, source, records, SystemClock())
-            line.source.refresh()
-            delta = (prepared := line.plan_revision(revision, whole=True)).loaded.change_set
+            pipeline = SourcePipeline(settings, source, records, SystemClock())
+            pipeline.source.refresh()
+            delta = (prepared := pipeline.plan_revision(revision, whole=True)).loaded.change_set
             findings = sorted([*prepared.findings, *_check_duplicates(delta.added.values(), seen)])
             new = {
                 key: f"{resource.path}:{resource.line} of source {source.name}" for key, resource in delta.added.items()

@@ -42,10 +42,10 @@ class HostEngine:
     can_drift = True
 
     def __init__(
-        self, site: EngineContext, root: Path, runtime: Runtime, registry: RegistryClient | None = None
+        self, context: EngineContext, root: Path, runtime: Runtime, registry: RegistryClient | None = None
     ) -> None:
-        self._context = site
-        self.location = HostLocation(site, root, runtime, registry)
+        self._context = context
+        self.location = HostLocation(context, root, runtime, registry)
         self._desired, self._observer = DesiredWorkloads(self.location), WorkloadObserver(self.location)
         self.location.signals.connect((*self.location.parts, self._desired))
         self._domains: Mapping[Key, DomainReport] | None = None

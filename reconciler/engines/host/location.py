@@ -42,34 +42,34 @@ from reconciler.tasks import cancel_and_wait
 
 
 class HostLocation:
-    """The parts of the location of ``site``, whose files are below ``root`` and whose containers are in ``runtime``.
+    """The parts of the location of ``context``, whose files are below ``root`` and whose containers are in ``runtime``.
 
     ``registry`` is asked in place of the registries that images name. A new part is one line in ``__init__``, and one
     in ``_order``.
     """
 
-    def __init__(self, site: EngineContext, root: Path, runtime: Runtime, registry: RegistryClient | None) -> None:
-        settings, clock, host = site.settings, site.clock, site.settings.host
-        self.context, self.root, self.runtime = site, root, runtime
+    def __init__(self, context: EngineContext, root: Path, runtime: Runtime, registry: RegistryClient | None) -> None:
+        settings, clock, host = context.settings, context.clock, context.settings.host
+        self.context, self.root, self.runtime = context, root, runtime
         self.signals = signals = LocationSignals()
-        self.claims = VolumeClaims(site.records, settings.org)
-        self.tokens = WorkloadTokens(root / FOLDER, site.location)
+        self.claims = VolumeClaims(context.records, settings.org)
+        self.tokens = WorkloadTokens(root / FOLDER, context.location)
         self.templates = TemplateStore(TemplateFiles(root / "templates", self.tokens))
-        self.volume_sets = make_volume_sets(site, root, self.claims, signals)
-        files = Files(root, site.secrets, settings.scheme)
-        self.provisioner = Provisioner(files, site.secrets, runtime, host, self.templates, self.volume_sets)
+        self.volume_sets = make_volume_sets(context, root, self.claims, signals)
+        files = Files(root, context.secrets, settings.scheme)
+        self.provisioner = Provisioner(files, context.secrets, runtime, host, self.templates, self.volume_sets)
         self.endpoints = Endpoints(root / ENDPOINTS, runtime.addresses, runtime.publish)
         limits = LogLimits(host.log_budget << 20, host.log_retention)
-        self.collector = Collector(root / "logs", site.location, clock, limits)
+        self.collector = Collector(root / "logs", context.location, clock, limits)
         checks = CheckContainers(runtime, self.provisioner, self.collector, clock)
-        self.volumes = VolumeController(site, root, self.volume_sets, runtime.exec, checks)
-        self.publisher = ServicePublisher(site, root, signals, self.collector)
+        self.volumes = VolumeController(context, root, self.volume_sets, runtime.exec, checks)
+        self.publisher = ServicePublisher(context, root, signals, self.collector)
         self.endpoints.listen(self.publisher.dataplane.update)
         self.controller = LocationController(self._controller_context())
         self.scaling = Scaling(runtime, self.publisher.dataplane, self, clock, signals, root / "usage")
         self.scraper = Scraper(host.metrics, RunningTargets(self.controller, self.templates.newest), clock, signals)
-        self.images = ImageGate(site, root, runtime, self.controller, signals, registry)
-        self.upkeep = Housekeeping(self.collector, clock, site.location, signals, runtime.take_events)
+        self.images = ImageGate(context, root, runtime, self.controller, signals, registry)
+        self.upkeep = Housekeeping(self.collector, clock, context.location, signals, runtime.take_events)
         storage = EphemeralStorage(root / "scratch", runtime.written_paths, clock, self.controller)
         self.parts = self._order(storage)
         self._working: list[asyncio.Task[None]] = []

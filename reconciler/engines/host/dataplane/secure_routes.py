@@ -24,24 +24,29 @@ FORMER = "former"
 
 
 class SecureRoutes:
-    """The certificates of the location of ``site``, whose data plane has its files in ``directory``."""
+    """The certificates of the location of ``context``, whose data plane has its files in ``directory``."""
 
     def __init__(
         self,
-        site: EngineContext,
+        context: EngineContext,
         ingress: IngressSettings,
         directory: Path,
         signals: LocationSignals,
     ) -> None:
-        settings = site.settings
+        settings = context.settings
         self._proofs = DomainProofs(
-            directory / PROOFS, settings.org, settings.domains.resolver, site.clock, self._report_proof, self._on_proofs
+            directory / PROOFS,
+            settings.org,
+            settings.domains.resolver,
+            context.clock,
+            self._report_proof,
+            self._on_proofs,
         )
         folders = CertificateFolders(ingress.certificates, directory / FORMER)
         self.store = CertificateStore(
-            folders, site.secrets, site.clock, settings.endpoint_domain, self._proofs, self._report_file
+            folders, context.secrets, context.clock, settings.endpoint_domain, self._proofs, self._report_file
         )
-        self._site = site
+        self._context = context
         self._acme = ingress.acme
         self._directory = directory / ACME
         self._signals = signals
@@ -53,9 +58,9 @@ class SecureRoutes:
         self._reroute = reroute
         if self._acme is None:
             return
-        site = self._site
+        context = self._context
         proven = self._proofs.is_proven
-        issuer = Issuer(self._directory, self._acme, proven, site.clock, self._report_order, self._refresh)
+        issuer = Issuer(self._directory, self._acme, proven, context.clock, self._report_order, self._refresh)
         try:
             self.store.use(issuer, issuer.open())
         except EngineError as error:
@@ -75,7 +80,7 @@ class SecureRoutes:
 
     @property
     def _location(self) -> Key:
-        return Key(Kind.LOCATION, "", self._site.location)
+        return Key(Kind.LOCATION, "", self._context.location)
 
     def _refresh(self) -> None:
         self.store.refresh_soon()

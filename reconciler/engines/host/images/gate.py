@@ -48,26 +48,26 @@ class RunningImages(Protocol):
 
 
 class ImageGate(LocationPart):
-    """Prepares the images of the workloads at the location of ``site`` from the store of ``runtime``.
+    """Prepares the images of the workloads at the location of ``context`` from the store of ``runtime``.
 
     Without a store, it holds nothing back. ``registry`` is asked in place of the registries that images name.
     """
 
     def __init__(
         self,
-        site: EngineContext,
+        context: EngineContext,
         root: Path,
         runtime: Runtime,
         running: RunningImages,
         signals: LocationSignals,
         registry: RegistryClient | None = None,
     ) -> None:
-        self._site = site
+        self._context = context
         self._root = root
         self._runtime = runtime
         self._running = running
         self._registry = registry
-        self._clock = site.clock
+        self._clock = context.clock
         self._signals = signals
         self._service: ImageService | None = None
         self._pulls = False
@@ -81,7 +81,7 @@ class ImageGate(LocationPart):
         # An earlier try to open may have failed halfway, and have been closed.
         for table in (self._images, self._ready, self._errors):
             table.clear()
-        site, runtime = self._site, self._runtime
+        site, runtime = self._context, self._runtime
         self._pulls = runtime.image_store is not None
         store = runtime.image_store or runtime.idle_store
         if store is not None:
@@ -102,7 +102,7 @@ class ImageGate(LocationPart):
             await self._service.close()
 
     def _expired(self, image: str) -> None:
-        key = Key(Kind.LOCATION, "", self._site.location)
+        key = Key(Kind.LOCATION, "", self._context.location)
         self._signals.report(key, Reason.IMAGE_EXPIRED, f"the image {image} is unused, and was deleted")
 
     def error(self, key: Key) -> str:

@@ -24,9 +24,9 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.record import Record
 
 
-def make_volume_sets(site: EngineContext, root: Path, claims: VolumeClaims, signals: LocationSignals) -> VolumeSets:
+def make_volume_sets(context: EngineContext, root: Path, claims: VolumeClaims, signals: LocationSignals) -> VolumeSets:
     """The volume sets of the location whose files are below ``root``."""
-    host, clock = site.settings.host, site.clock
+    host, clock = context.settings.host, context.clock
     store = VolumeStore(root, host.volumes, clock, reserve_of(host.disk_reserve), host.freeze_limit)
     return VolumeSets(claims, Releases(root, store, clock), signals)
 
@@ -35,13 +35,13 @@ class VolumeController(LocationPart):
     """``commands`` change the volumes of ``sets``. ``execute`` runs hooks in containers, ``checks`` run proofs."""
 
     def __init__(
-        self, site: EngineContext, root: Path, sets: VolumeSets, execute: Execute, checks: CheckRunner
+        self, context: EngineContext, root: Path, sets: VolumeSets, execute: Execute, checks: CheckRunner
     ) -> None:
-        clock, hooks = site.clock, SnapshotHookRunner(root, sets, execute)
+        clock, hooks = context.clock, SnapshotHookRunner(root, sets, execute)
         self.sets = sets
         self._verifier = SnapshotVerifier(root, sets, clock, checks)
-        self.commands = VolumeCommands(root, sets, clock, site.records.is_command_open, hooks, self._verifier)
-        self._exporter = SnapshotExporter(root, site.settings.snapshots.export.restic, clock, sets.signals)
+        self.commands = VolumeCommands(root, sets, clock, context.records.is_command_open, hooks, self._verifier)
+        self._exporter = SnapshotExporter(root, context.settings.snapshots.export.restic, clock, sets.signals)
         self._watcher = VolumeWatcher(root, sets, self.commands, clock)
 
     async def open(self, records: Sequence[Record]) -> None:

@@ -119,12 +119,12 @@ class DesiredWorkloads(LocationPart):
         return location.templates.add(template, in_use)
 
 
-def platform_settings(site: EngineContext, runtime: Runtime) -> PlatformSettings:
+def platform_settings(context: EngineContext, runtime: Runtime) -> PlatformSettings:
     """What templates need of the settings and the runtime of a location."""
-    settings = site.settings
+    settings = context.settings
     return PlatformSettings(
         settings.org,
-        site.location,
+        context.location,
         settings.endpoint_domain,
         settings.scheme,
         runtime.name,

@@ -64,13 +64,13 @@ class WorkloadObserver:
 
     def _status_context(self, template: ReplicaTemplate) -> StatusContext:
         location, spec = self._location, template.desired
-        key, env_context, site = spec.key, template.env_context, location.context
+        key, env_context, context = spec.key, template.env_context, location.context
         target = DeploymentTarget(
-            env_context.location, env_context.alias, spec.gvc_version, site.settings.endpoint_domain
+            env_context.location, env_context.alias, spec.gvc_version, context.settings.endpoint_domain
         )
         return StatusContext(
             target,
-            site.clock.monotonic(),
+            context.clock.monotonic(),
             location.upkeep.epoch,
             location.error(key),
             tuple(location.limitations(template)),
