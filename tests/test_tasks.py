@@ -26,7 +26,7 @@ async def stubborn():
             pass
 
 async def main():
-    logs.configure("json")
+    logs.configure_logging("json")
     task = asyncio.create_task(stubborn(), name="stubborn")
     asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
     await asyncio.sleep(0)

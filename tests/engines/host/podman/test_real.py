@@ -29,10 +29,10 @@ from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.dataplane.ports import can_bind_port, free_ports
 from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaContainer
 from reconciler.engines.host.engine import HostEngine
+from reconciler.engines.host.reading.location import HostReader
 from reconciler.engines.host.runtimes.podman.labels import labels_of
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.host.runtimes.protocol import ContainerId, Mount, StoreMount
-from reconciler.engines.protocol import Engine
 from reconciler.engines.workload.spec import ContainerSpec, Restriction
 from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
@@ -603,12 +603,12 @@ def test_the_engine_keeps_its_promises_with_containers_of_images(
     service: PodmanService,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def make(bench: Bench, path: Path) -> Engine:
+    def make(bench: Bench, path: Path) -> contract.EnginePair:
         settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
         site = EngineContext(LocationRecords(bench.records, "here"), settings, bench.clock, lambda key: None)  # type: ignore[arg-type, return-value]
         OWNERS.append(labels_of(path / "here", "here").owner)
         runtime = PodmanRuntime(path / "here", "here", bench.clock, service.socket)
-        return HostEngine(site, path / "here", runtime)
+        return contract.EnginePair(HostEngine(site, path / "here", runtime), HostReader(settings, "here"))
 
     spec = copy.deepcopy(contract.SPEC)
     spec["spec"]["containers"][0] |= {"image": IMAGE, "command": "/bin/sh", "args": ["-c", SERVE]}
