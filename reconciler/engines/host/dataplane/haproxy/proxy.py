@@ -355,7 +355,7 @@ class LiveProxy:
         if live is None or (compared is not None and compared[0] is backend and compared[1] is live):
             return name, []
         texts = list(list_commands((backend,), self.live))
-        if texts or len(live.servers) > len(backend.servers) + 1:
+        if texts or len(live.replicas) > len(backend.servers):
             self._unfinished.add(name)
             self._compared.pop(name, None)
         else:

@@ -634,6 +634,15 @@ def test_the_ports_of_a_killed_process_are_never_those_of_another_program(path: 
     assert errors <= {""}
 
 
+def test_a_backend_that_is_as_wanted_is_read_again_only_when_it_changes(path: Path) -> None:
+    async def story(plane: Plane) -> None:
+        replica = await WebReplica("a").start()
+        await plane.address(SERVICE, replica)
+        await until(lambda: not plane.dataplane._proxy._unfinished)
+
+    play(lambda: Plane(path), story)
+
+
 def test_a_lost_socket_is_opened_again(path: Path) -> None:
     async def story(plane: Plane) -> None:
         a, b = await WebReplica("a").start(), await WebReplica("b").start()
