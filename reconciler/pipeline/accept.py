@@ -76,6 +76,7 @@ def _list_moved_keys(delta: ChangeSet) -> list[str]:
 
 
 def _get_index_row(entry: object) -> tuple[object, ...]:
+    # A new key has no former entry, and so differs from any row.
     return tuple(getattr(entry, name, None) for name in ("digest", "path", "line", "blob", "position"))
 
 

@@ -130,6 +130,7 @@ class DecodedBodies:
         records = self.index.records.applied.get(key)
         if records and (ours or any(map(self.index.is_retained, records))):
             return records[0].body
+        # Another source may have another repository: its file can be read only from the cache.
         if entry is not None and self.index.prefetched.packed(entry.blob):
             return self._body_of(entry)  # of another source, not applied yet
         return None
@@ -201,6 +202,7 @@ class DecodedBodies:
 
     def _decoded_file(self, blob: str) -> _DecodedFile:
         packed = self.index.prefetched.packed(blob)
+        # A file with secrets is never cached, so a cached one needs no values of this host.
         decoded = unpack_file(packed) if packed else self.decoder.with_host_secrets(self.decoder.decode(blob), blob)
         faulty = any(fault.severity is Severity.ERROR for fault in decoded.faults)
         manifests = {manifest.position: manifest for manifest in decoded.manifests}

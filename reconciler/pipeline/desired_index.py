@@ -56,6 +56,7 @@ class Prefetch:
     def recorded_body(self, entry: DesiredEntry) -> bytes | None:
         """The body of ``entry`` if it is applied as desired, else None."""
         applied = self._records.applied
+        # An entry from outside the batch has no body in it.
         if self._entries.get(entry.key) is not entry:
             return applied.bodies({entry.key: entry.digest}).get(entry.key)
         if self._bodies is None:
@@ -129,6 +130,7 @@ class RecordsIndex:
             for targets in (self.changes.added, self.changes.unresolved, self.externals.external, BUILT_IN_RESOURCES)
         ):
             return True
+        # A secret whose name cannot be read may be the one that the link names.
         if target.startswith(f"{Kind.SECRET}/") and UNNAMED_SECRET in self.changes.unresolved:
             return True
         if target.startswith((f"{Kind.LOCATION}/", "/")) and self.externals.settings_unknown:
@@ -139,6 +141,7 @@ class RecordsIndex:
             return False
         if target not in self.removed and self.prefetched.entry(target) is not None:
             return True
+        # What stays at its location can still be used, although this source does not declare it.
         return any(map(self.is_retained, self.records.applied.get(target)))
 
     @cached_property

@@ -33,6 +33,7 @@ def check_host_secrets(view: DesiredStateView) -> HostSecretChanges:
         try:
             resource = view.bodies.resource(entry.key)
         except SourceError:
+            # One secret that cannot be read must not hide the changes of the others.
             changes.lost.append(entry)
             continue
         if resource is not None and resource.digest != entry.digest:
@@ -55,4 +56,5 @@ def with_host_secret_files(view: DesiredStateView, changes: Sequence[FileChange]
     """``changes`` plus the unchanged files of secrets with changed values. Raises SourceError."""
     paths = {change.path for change in changes}
     others = {entry.path: entry.blob for entry in check_host_secrets(view).other}
+    # Git sees no change in these files: the same blob before and after makes them be read again.
     return [*changes, *(FileChange(path, blob, blob) for path, blob in others.items() if path not in paths)]

@@ -94,6 +94,7 @@ class Loader:
         """
         selection = f"{self.repository.selection(revision.tree)} {decoder_fingerprint(self.decoder.dialect)}"
         row = self.records.sources.get(self.source)
+        # Other settings or another decoder may see other things in unchanged files, so all are read again.
         whole = whole or row is None or row.selection != selection or not self.repository.holds(row.tree)
         comparison = self.repository.compare("" if whole or row is None else row.tree, revision.tree)
         changes: Sequence[FileChange] = comparison.changes
@@ -107,6 +108,7 @@ class Loader:
         bad = {finding.path for finding in findings if finding.severity is Severity.ERROR} | without
         skipped: set[str] = set()
         while self._options.skip_invalid and bad - skipped:
+            # Links into a skipped file may fail in sound ones, which are then skipped too.
             skipped |= bad
             sound = [change for change in changes if change.path not in skipped]
             view, more = self._assembled(sound, partial=True)
@@ -141,6 +143,7 @@ class Loader:
 
     def _against_index(self, files: Sequence[FileChange]) -> list[FileChange]:
         """Every file of the tree and every file in the index, as one list of changes."""
+        # Which blob was indexed does not matter here: any text but "" marks a file that was there before.
         indexed = dict.fromkeys(self.records.desired.paths_below(self.source, ""), "known")
         changes = [FileChange(file.path, indexed.pop(file.path, ""), file.after) for file in files]
         return sorted([*changes, *(FileChange(path, before, "") for path, before in indexed.items())])

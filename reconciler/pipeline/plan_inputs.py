@@ -103,6 +103,7 @@ def _find_retained_contexts(settings: Settings, undesired: Iterable[Key]) -> dic
     try:
         in_use = contexts_with_records(settings.state, [key.name for key in contexts])
     except RecordsError as error:
+        # The records of an audit context are never deleted, so an unknown answer counts as yes.
         return dict.fromkeys(contexts, f"whether it has records is not known: {error}")
     return {key: "it has records, which are never deleted" for key in contexts if key.name in in_use}
 
@@ -123,6 +124,7 @@ def _build_prune_policy(settings: Settings) -> PrunePolicy:
 def _counted_deletes(index: RecordsIndex, expiry: ExpiryTime) -> dict[str, str]:
     """The keys that the source deleted in the last hour, each with the time until which it counts."""
     return {
+        # The text has whole seconds: rounded down, it would end before the delete leaves the budget.
         key: format_iso_time(math.ceil(at + HOUR))
         for key, at in index.records.deletions.recent(index.source, expiry).items()
     }
@@ -183,6 +185,7 @@ def pending_keys_of(view: DesiredStateView, settings: Settings) -> frozenset[str
     pending = set()
     row = next(recorded, _END)
     for key, digest in records.desired.scan(source):
+        # The empty key of the end sorts before all others.
         while row[0] and row[0] < key:
             pending.add(row[0])
             row = next(recorded, _END)
@@ -230,6 +233,7 @@ class _Bindings:
 
     def _find(self, gvc: str) -> list[_Binding]:
         bound = [(location, self._engines[location]) for location in self._places.of(gvc) if location in self._engines]
+        # A resource of a GVC without a bound location is only recorded.
         bindings = self._of_gvc[gvc] = sorted(bound) or self._recorded_only
         return bindings
 

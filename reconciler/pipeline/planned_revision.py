@@ -43,6 +43,7 @@ class PlannedRevision(msgspec.Struct, frozen=True):
     def refused_files(self) -> frozenset[str]:
         """All files to skip if the plan refuses changes in some; empty if skipping more files does not help."""
         bad = {finding.path for finding in self.findings if finding.severity is Severity.ERROR}
+        # Skipping a file helps only if the revision changes it.
         changed = {resource.path for resource in self.loaded.change_set.added.values()}
         skipped = self.loaded.skipped
         return skipped | bad if (bad - skipped) & changed else frozenset()

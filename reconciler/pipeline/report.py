@@ -111,6 +111,7 @@ def with_history(report: Report, runs: Iterable[Run], mark: int) -> Report:
     """
     mine = list(takewhile(lambda run: run.revision == report.revision, runs))
     is_new = any(run.id > mark and _count_done(run.counts) for run in mine)
+    # An unfinished run and those that complete it are one piece of work for the reader.
     open_runs = takewhile(lambda run: run.id > mark or run.outcome != "applied", mine)
     since = sum((_count_done(run.counts) for run in open_runs), Counter())
     if is_new:
@@ -129,6 +130,7 @@ def _count_done(counts: Mapping[str, int]) -> Counter[str]:
 
 
 def _with_done(report: Report, done: Counter[str], steps: int) -> Report:
+    # The last of several runs may have nothing left to do.
     outcome = "applied" if report.outcome == "unchanged" else report.outcome
     counts = dict(sorted((done + Counter(report.counts)).items()))
     return msgspec.structs.replace(report, outcome=outcome, counts=counts, steps=steps)
@@ -202,6 +204,7 @@ def format_report_lines(report: Report) -> Iterator[str]:
     if report.skipped_files:
         yield f"  Files with errors stay as they were: {report.skipped_files}"
     for line in report.not_applied[:MOST_LINES]:
+        # The command is the same for all that waits, and has its own line below.
         yield f"  {line.removesuffix(f': reconciler approve {report.hold_digest}')}"
     if len(report.not_applied) > MOST_LINES:
         yield f"  … and {len(report.not_applied) - MOST_LINES} more"

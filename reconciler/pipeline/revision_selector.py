@@ -40,6 +40,7 @@ class RevisionSelector:
 
     def check(self, revision: Revision) -> None:
         """Raise SourceRewritten or SourceUnverified if ``revision``, the current one, must not be accepted."""
+        # A pin may go back: that is what a rollback does.
         if _was_followed(revision):
             check_rewrite(self._source.repository, self.followed(), revision)
         self._source.repository.check_signed(revision.commit, self.applied())

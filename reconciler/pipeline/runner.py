@@ -99,6 +99,7 @@ class Runner:
         Sources removed from the settings are forgotten first, so that other sources can own their resources. Raises
         RecordsError.
         """
+        # An engine may start containers as soon as it is open, and they need their secrets.
         if self._runs_containers:
             await asyncio.to_thread(self.secret_filler.fill)
         for engine in self._lifecycle_engines:
@@ -198,6 +199,7 @@ class Runner:
     async def _run(self, name: str, reason: str, preempted: Preempted, reviewed: SavedPlan | None) -> Report:
         pipeline = self.pipelines[name]
         self.sources_to_requeue.discard(name)
+        # A run for several wake-ups has all their reasons, with commas between them.
         if REASON_ADOPTED in reason.split(","):
             self.states[name] = self.states[name].with_all_pending()
         if (suspended := self._suspended(name)) is not None:
@@ -257,6 +259,7 @@ class Runner:
         pipeline = self.pipelines[name]
         if (suspended := self._suspended(name)) is not None:
             return suspended
+        # A repository on this machine is read in place.
         if not pipeline.source.local:
             await asyncio.to_thread(pipeline.source.refresh)
         verified = pipeline.source.settings.verify is not None

@@ -48,6 +48,7 @@ class SavedPlan(msgspec.Struct, frozen=True):
         texts += [f"with other changes: {name}" for name in then.keys() & after.keys() if then[name] != after[name]]
         if not texts and self.revision == plan.revision and all(map(_is_first_create, plan.steps)):
             return ""
+        # Values of secrets are in the digest, but not in the file.
         shown = "; ".join(sorted(texts)[:MOST_NAMED]) or "values of secrets, or the records, changed meanwhile"
         more = f"; and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
         return f"the plan is not the one that was saved: {shown}{more}; read it again: reconciler plan --out FILE"

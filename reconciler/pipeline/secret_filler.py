@@ -64,6 +64,7 @@ class SecretFiller:
             key = stored_key(entry.key, "desired")
             try:
                 with contain_bugs(f"secret {key}"):
+                    # If the repository cannot be opened, that is reported for each of these secrets too.
                     view = view or self._views[source]()
                     self._put(view, key)
             except (SourceError, EncryptionError) as error:

@@ -61,6 +61,7 @@ class SourceConditions:
     def unreadable(self, name: str, error: SourceError, reason: str) -> None:
         """Record that no revision of the source ``name`` could be read for a run made for ``reason``."""
         before = self._of(name).get(ConditionType.SOURCE_REACHABLE)
+        # A source that stays unreachable fails every poll: only a new reason is worth a run in the list.
         if before is None or before.status or before.reason != error.reason:
             self._records.runs.append_failed(_failed_run(report.make_unreadable_report(name, error), reason))
         self.set(name, condition_from_error(ConditionType.SOURCE_REACHABLE, error))
@@ -96,6 +97,7 @@ class SourceConditions:
         fresh = [change for change in current if conditions.get(change.type) != change]
         stale = conditions.get(ConditionType.SOURCE_STALE)
         if REACHABLE in fresh and stale is not None and stale.status:
+            # A source is no longer stale once it can be read, whatever it contains.
             fresh.append(make_condition(ConditionType.SOURCE_STALE, False, Reason.FETCHED))
         if not fresh:
             return set()

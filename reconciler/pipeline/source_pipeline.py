@@ -157,6 +157,7 @@ class SourcePipeline:
     ) -> PlannedRevision:
         prepared = self._planned(loader.load(revision, whole=whole), state)
         while self._skips and (without := prepared.refused_files()):
+            # The next plan no longer finds the errors of the files that it skips, and the report must have them.
             findings, state = prepared.findings, prepared.state
             prepared = self._planned(loader.load(revision, whole=whole, without=without), state)
             prepared = msgspec.structs.replace(prepared, findings=sorted({*findings, *prepared.findings}))
@@ -218,6 +219,7 @@ class SourcePipeline:
             run = self._append_run(prepared, reason) if plan.steps else 0
             if run % CACHE_SWEEP_EVERY_RUNS == CACHE_SWEEP_EVERY_RUNS - 1:
                 self.records.documents.request_sweep()
+        # Only a committed revision is passed on.
         if accepted is not None:
             accepted(prepared.loaded.change_set)
         return run
@@ -280,5 +282,6 @@ class SourcePipeline:
                 self.records.conditions.forget(str(key))
             if gone:
                 self.records.restarts.sweep()
+            # Steps that failed keep their approval, so that a retry needs no second one.
             for digest in plan.approved_digests if ended.good else ():
                 self.records.approvals.consume(f"{self.name}/{digest}")

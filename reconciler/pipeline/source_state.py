@@ -69,6 +69,7 @@ class SourceState(msgspec.Struct, frozen=True):
 
     def with_more_pending(self, keys: frozenset[str] | None) -> SourceState:
         """The state in which the resources ``keys`` may differ from the desired state too, so that a run is due."""
+        # If all resources are compared anyway, more keys add nothing.
         if self.pending_keys is None or not keys:
             return self
         return msgspec.structs.replace(self, pending_keys=self.pending_keys | keys, must_repoll=True)
@@ -105,6 +106,7 @@ class SourceState(msgspec.Struct, frozen=True):
 
     def is_hold_over(self, now: float) -> bool:
         """Whether ``hold_ends`` has passed, or the clock was set back by more than the hour of the hold."""
+        # The end of a hold is rounded up to a whole second, so it may be one second beyond the hour.
         return bool(self.hold_ends) and not format_iso_time(now) < self.hold_ends <= format_iso_time(now + HOUR + 1)
 
 

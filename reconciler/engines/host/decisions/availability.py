@@ -33,6 +33,7 @@ def is_resizable(spec: WorkloadSpec, replica: Replica) -> bool:
 
     One that does not run is replaced instead, and so starts at once.
     """
+    # Without a base hash, only a new replica can have other limits.
     if is_current(spec, replica) or not spec.base_hash or replica.ending is not None:
         return False
     same = (replica.config_hash, replica.base_hash) == (spec.config_hash, spec.base_hash)
@@ -65,6 +66,7 @@ def is_being_deleted(replicas: Sequence[Replica]) -> bool:
         (replica.ending for replica in replicas if replica.ending is not None and replica.reason == Reason.DELETED),
         default=None,
     )
+    # A replica that was created later shows that the workload came back after its deletion began.
     return begun is not None and all(replica.ending is not None or replica.created < begun for replica in replicas)
 
 
@@ -99,6 +101,7 @@ def start_ends(replicas: Iterable[Replica], now: float) -> list[float]:
 
 def _start_ends(container: ReplicaContainer) -> float:
     """When a container stops counting as starting despite a failing readiness probe; 0 if it is not starting."""
+    # A container that was ready or ended before has shown how it starts: its fault is no slow start.
     if container.phase is not Phase.RUNNING or not container.alive or container.was_ready or container.failures:
         return 0.0
     probe = container.wanted.readiness
@@ -126,6 +129,7 @@ def exit_words(ended: Ended) -> str:
 
 def exit_event(container: ReplicaContainer) -> tuple[Reason, str] | None:
     """Reason and message of the event for the last end of a container; None if that end is no event."""
+    # At the first end the count is still 0: the restart that is scheduled next raises it.
     if container.last is None or container.failures % EVERY:
         return None
     if container.last.reason == Reason.START_FAILED:

@@ -55,6 +55,7 @@ def add_due(
     if times is None:
         return log, []
     newest = times.newest
+    # Missed minutes end the span: if the clock goes back to them, they are not handled yet.
     log = replace(log, checked=newest) if times.first == newest else log.at(newest, schedule)
     if log.has_handled(newest):
         return log, []

@@ -29,6 +29,7 @@ def decide_actions(spec: WorkloadSpec | None, replicas: Sequence[Replica], now: 
     chosen = {act.replica for act in members.actions if isinstance(act, StopReplica)}
     parts = [termination_steps(replica, now, timing) for replica in replicas if replica.ending is not None]
     parts.append(members)
+    # A replica that is about to end starts no container any more.
     staying = [replica for replica in replicas if replica.ending is None and replica.name not in chosen]
     parts.extend(restart_policy(replica, now, timing) for replica in staying)
     acts = sorted((act for part in parts for act in part.actions), key=lambda act: isinstance(act, Create))
@@ -43,6 +44,7 @@ def _decide_membership(spec: WorkloadSpec | None, replicas: Sequence[Replica], n
         # No replica makes room for one that cannot start yet: a missing image takes nothing down.
         return Decision((), find_soonest_time(*availability_times(spec, live, now), *start_ends(live, now)))
     resizes = tuple(Resize(replica.name) for replica in live if is_resizable(spec, replica))
+    # The rollout sees these as current already, or it would replace what only changes its limits.
     replicas = [resize_replica(spec, replica) if is_resizable(spec, replica) else replica for replica in replicas]
     live = [replica for replica in replicas if replica.ending is None]
     acts = ordered_rollout(spec, replicas, now) if spec.stateful else plan_rollout(spec, live, now)

@@ -76,6 +76,7 @@ class ExecutionLog(msgspec.Struct, frozen=True):
     def at(self, minute: int, schedule: str) -> ExecutionLog:
         """The log when ``schedule`` goes on, or begins, at ``minute`` without what lies between."""
         former = (*self.handled, (self.begun or self.checked, self.checked))[-MOST_SPANS:]
+        # What another schedule handled is not handled under this one.
         handled = former if schedule == self.schedule else ()
         return replace(self, schedule=schedule, checked=minute, begun=minute, handled=handled)
 
@@ -91,6 +92,7 @@ class ExecutionLog(msgspec.Struct, frozen=True):
 
 def end_entry(entry: ExecutionEntry, state: ExecutionState, reason: str, message: str, wall: float) -> ExecutionEntry:
     """``entry`` after its end; the values of its overrides are not stored any longer."""
+    # A clock that was set back must not let the end precede the start.
     return replace(
         entry, state=state, reason=str(reason), message=message, completed=max(wall, entry.started), overrides=()
     )
@@ -98,6 +100,7 @@ def end_entry(entry: ExecutionEntry, state: ExecutionState, reason: str, message
 
 def trim_entries(entries: tuple[ExecutionEntry, ...], limit: int) -> tuple[ExecutionEntry, ...]:
     """``entries`` without the oldest ended ones beyond ``limit``."""
+    # An active execution is never dropped: its result is still to come.
     past = [entry for entry in entries if entry.state is not ExecutionState.ACTIVE]
     dropped = past[: max(0, len(past) - limit)]
     return tuple(entry for entry in entries if entry not in dropped)

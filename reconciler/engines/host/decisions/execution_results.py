@@ -92,6 +92,7 @@ def needs_restart(replica: Replica, container: str) -> bool:
 def count_replaced(log: ExecutionLog, number: int) -> tuple[ExecutionLog, Events]:
     """``log`` after ``number`` executions were replaced before their end."""
     log = replace(log, replaced=log.replaced + number)
+    # Only the count that reaches the limit is an event: later ones would repeat it.
     return log, _make_events(_check_unfinished_executions(log)) if log.replaced - number < IN_A_ROW else []
 
 
@@ -121,6 +122,7 @@ def execution_conditions(log: ExecutionLog) -> tuple[ExecutionCondition, ...]:
 
 def _compute_result(entry: ExecutionEntry, replica: Replica | None, wall: float, boot: str) -> ExecutionEntry:
     if replica is None:
+        # In the same boot the replica is not created yet. None survives a restart of the machine.
         if entry.boot == boot:
             return entry
         message = "this machine restarted while it ran"
@@ -162,6 +164,7 @@ def _count_result(log: ExecutionLog, entry: ExecutionEntry) -> tuple[ExecutionLo
 
 
 def _is_failure(entry: ExecutionEntry) -> bool:
+    # The platform calls an execution past its deadline Removed, but it did not do its work.
     failed = entry.state in (ExecutionState.FAILURE, ExecutionState.INVALID)
     return failed or entry.reason == Reason.DEADLINE_EXCEEDED
 

@@ -47,6 +47,7 @@ def _decide_execution(replica: Replica, log: ExecutionLog, now: float, timing: T
 
 def _start_containers(replica: Replica, now: float, timing: Timing) -> Decision:
     """Start the containers that wait, and those again that failed, as the restart policy has it."""
+    # The policy restarts every ended container. Those of an execution may have ended for good.
     done = {
         container.name
         for container in replica.containers
@@ -63,6 +64,7 @@ def _list_creations(spec: WorkloadSpec, log: ExecutionLog, replicas: Sequence[Re
     existing = {replica.name for replica in replicas}
     ending = any(replica.ending is not None and replica.reason == Reason.REPLACED for replica in replicas)
     for entry in log.active:
+        # An execution on demand runs beside any other one, so it waits for no end.
         if entry.name not in existing and (entry.on_demand or not ending):
             yield Create(execution=entry.name)
 

@@ -50,6 +50,7 @@ def compute_progress(spec: WorkloadSpec, replicas: Sequence[Replica], now: float
     if spec.pending:
         message = f"{spec.pending}; {message}"
     if failing:
+        # A replica that may only be slow to start does not make a rollout look paused.
         stuck = paused and old and not all(is_starting(replica, now) for replica in failing)
         message = f"{'rollout paused: ' if stuck else ''}{message}; {_describe_fault(failing[0])}"
     elif not rolling and available >= number:

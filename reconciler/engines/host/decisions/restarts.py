@@ -49,6 +49,7 @@ def make_due_decision(act: Action, at: float, now: float) -> Decision:
 def _schedule_restart(replica: str, container: ReplicaContainer, timing: Timing) -> ScheduleRestart:
     at = container.last.at if container.last else 0.0
     lasted = at - container.started
+    # A container that ran for long enough is sound: its next end is the first one again.
     failures = 1 if lasted >= timing.backoff_reset else container.failures + 1
     return ScheduleRestart(replica, container.name, at + _compute_wait(container, failures, timing), failures)
 

@@ -46,6 +46,7 @@ def _select_replaceable_replicas(spec: WorkloadSpec, live: Sequence[Replica], no
     floor = max(0, spec.replicas - spec.rollout.unavailable)
     available = sum(is_available(spec, replica, now) for replica in live)
     for replica in _worst_first(spec, old, now):
+        # An outdated replica that is not available yet takes nothing from the availability.
         cost = int(is_available(spec, replica, now))
         if (not paused) if not replica.ready else available - cost >= floor:
             available -= cost
@@ -64,6 +65,7 @@ def _select_surplus(spec: WorkloadSpec, live: Sequence[Replica], now: float) -> 
 def _worst_first(spec: WorkloadSpec, replicas: Sequence[Replica], now: float) -> list[Replica]:
     def rank(replica: Replica) -> tuple[bool, bool, bool, int, float, str]:
         available = is_available(spec, replica, now)
+        # The name comes last: replicas that are alike have the same order in every decision.
         return replica.ready, available, is_current(spec, replica), replica.version, -replica.created, replica.name
 
     return sorted(replicas, key=rank)

@@ -18,7 +18,9 @@ from reconciler.reasons import Reason
 
 def ordered_rollout(spec: WorkloadSpec, replicas: Sequence[Replica], now: float) -> tuple[Action, ...]:
     """The replicas to end and to create; ``replicas`` are all of the workload, including ending ones."""
+    # A replica from before the workload was stateful has no identity, so it goes.
     strangers = [replica for replica in replicas if replica.index < 0 and replica.ending is None]
+    # A replica that is ending still occupies its identity.
     slots = {replica.index: replica for replica in replicas if replica.index >= 0}
     outdated = _select_outdated_replica(spec, slots, now)
     return (

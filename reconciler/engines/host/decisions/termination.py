@@ -49,6 +49,7 @@ def _decide_container(replica: str, begun: float, container: ReplicaContainer, n
     timing = timing.with_total(container.wanted.termination_seconds)
     if container.sigkill_at is not None:
         return make_due_decision(Kill(replica, container.name), container.sigkill_at + timing.kill_retry, now)
+    # After a failed liveness probe, SIGTERM is sent without the hook: such a container ends without it too.
     if container.wanted.pre_stop is not None and (
         container.sigterm_at is None or container.pre_stop is not HookState.NONE
     ):
@@ -59,6 +60,7 @@ def _decide_container(replica: str, begun: float, container: ReplicaContainer, n
 
 
 def _end_with_default_hook(replica: str, container: ReplicaContainer, drained: float, now: float) -> Decision:
+    # The image lacks the program of the hook, so there is nothing to wait for.
     if container.pre_stop is HookState.FAILED:
         return Decision((Terminate(replica, container.name),))
     if container.wanted.own_sleep and container.pre_stop is HookState.NONE and drained > now:

@@ -69,6 +69,7 @@ def container_exited(replica: Replica, container: str, now: float, code: int, re
     old = container_of(replica, container)
     if old.phase is Phase.ENDED or (old.phase is Phase.WAITING and reason != Reason.START_FAILED):
         return replica
+    # A failed start lasts no time. Since the start of an earlier run, it would seem long and reset the backoff.
     started = now if reason == Reason.START_FAILED else old.started
     if not old.alive:
         reason, message = Reason.LIVENESS_FAILED, message or old.message
@@ -153,6 +154,7 @@ def _apply_action(
         case Terminate() if container.sigterm_at is None:
             return replace(container, sigterm_at=now)
         case Kill():
+            # SIGKILL is repeated while the container lives, and the wait begins anew each time.
             return replace(container, sigkill_at=now)
     return container
 

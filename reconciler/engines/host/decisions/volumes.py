@@ -97,6 +97,7 @@ def grown_capacity(growth: Growth, capacity: float, used: int) -> float | None:
     if capacity - filled >= capacity * share:
         return None
     largest = float(MOST_CAPACITY if growth.max_capacity is None else growth.max_capacity)
+    # No capacity keeps all of a used volume free, and the formula would divide by zero.
     needed = math.inf if share >= 1 else filled / (1 - share) * (growth.scaling_factor or LEAST_FACTOR)
     target = round(min(needed, largest), 3)
     return target if target > capacity else None
@@ -176,6 +177,7 @@ def _make_volume(stored: StoredVolume, bound: bool, free: VolumeLifecycle, used:
         for snapshot in stored.snapshots
     )
     proven = last_proof(snapshots)
+    # A replica that wants a deleted volume gets a new one.
     if stored.state is VolumeState.DELETED:
         lifecycle = VolumeLifecycle.CREATING if bound else VolumeLifecycle.DELETED
         return ReplicaVolume(stored.index, lifecycle, 0, 0, snapshots, last_proven=proven)
