@@ -57,6 +57,7 @@ class LiveCertificates:
         for path, content in render_files(tls_entries).items():
             if not has_content(self._directory / path, content):
                 write_atomic(self._directory / path, content.encode(), 0o600)
+        # The list comes last, so it names no file that is missing.
         write_atomic(self._directory / LIST, text.encode(), 0o600)
         self._written, self._wanted = text, tls_entries
 
@@ -77,6 +78,7 @@ class LiveCertificates:
         self._compared_at = now
         for command in tls_commands(tls_entries, await self._read()):
             await self._master.ask(command)
+        # The state decides and not the answers: it lacks what a refused command would have brought.
         live = await self._read()
         complete = live.entries.keys() == {(tls_entry.file, tls_entry.name) for tls_entry in tls_entries}
         self._served = text if complete else None

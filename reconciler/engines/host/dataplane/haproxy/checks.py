@@ -62,6 +62,7 @@ class RouteChecks:
             refusals = [(at, why) for at, why in places if 0 <= at < len(new)]
             for at, why in refusals:
                 self._verdicts[new[at]] = f"HAProxy refuses it: {why}"
+            # Other alerts are about no line, so another round would not end.
             if not refusals:
                 break
 

@@ -84,6 +84,7 @@ REQUEST_LINE = '"request %b %s %ST %Tw %Tc %Tr %HM %[var(txn.id)] %HPO"'
 method, the id of the request ("-" where a replica responded), and the path, whose end is cut off if it is long.
 """
 
+# Without "_", which begins a coded byte, and ":", which stands between names.
 _WORDS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 
 

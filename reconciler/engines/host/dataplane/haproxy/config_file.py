@@ -106,6 +106,7 @@ class ConfigFile:
         if planned is None or planned.layout != layout or planned.needs is not needs:
             digest = compute_structure_digest(layout, backends)
             planned = ConfigPlan(layout, backends, needs, digest, ports)
+        # Servers are no part of the digest, so they may have changed without it.
         self._planned = planned._replace(backends=backends)
         return self._planned
 

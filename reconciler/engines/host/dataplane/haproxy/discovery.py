@@ -132,6 +132,7 @@ def find_master(directory: Path) -> int | None:
 def find_lost(directory: Path) -> int | None:
     """As ``find_master``, of one whose socket and whose file are gone: looks at all processes."""
     masters = {pid for pid in procfs.list_pids() if _runs_in(pid, directory)}
+    # A worker has the directory and the command line of its master.
     workers = {child for pid in masters for child in procfs.list_children(pid)}
     return min(masters - workers, default=None)
 
@@ -154,6 +155,7 @@ def retire_proxy(directory: Path, number: int = signal.SIGUSR1) -> None:
 def spawn_master(directory: Path, program: str) -> int:
     """Start ``program`` with the configuration in ``directory``; its number. Raises EngineError."""
     try:
+        # With O_APPEND, HAProxy writes at the start again after `trim_output` has emptied the file.
         output = os.open(directory / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
         try:
             started = subprocess.Popen(
@@ -162,6 +164,7 @@ def spawn_master(directory: Path, program: str) -> int:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                # Ctrl-C at the terminal of the daemon must not end it.
                 start_new_session=True,
             )
         finally:

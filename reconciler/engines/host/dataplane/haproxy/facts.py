@@ -10,6 +10,7 @@ from reconciler.engines.host.dataplane.haproxy.config import EMPTY, HOLDS, NO_RE
 from reconciler.engines.host.dataplane.haproxy.outside import COUNTED
 from reconciler.engines.host.dataplane.haproxy.split import SPLITS, backend_of
 
+# `show proc` goes to the master: no worker knows the former ones.
 SHOW_FACTS = (
     f"@1 show info;@1 show map ./{HOLDS};@1 show map ./{SPLITS};@1 show map ./{EMPTY};@1 show table {COUNTED};show proc"
 )
@@ -68,6 +69,7 @@ def read_facts(text: str) -> Facts:
     info, pairs = dict(map(_split_line, text.splitlines())), _ENTRY.findall(text)
     empty = {name: value for name, value in pairs if value == NO_REPLICA}
     entries = {name: value for name, value in pairs if value != NO_REPLICA}
+    # One output has all maps, so the form of a key shows which one it is from.
     holds = {name: end for name, end in entries.items() if backend_of(name) == name}
     splits = {name: value for name, value in entries.items() if name not in holds}
     digest = info.get("description", "") if info.get("stopping") != "1" else ""

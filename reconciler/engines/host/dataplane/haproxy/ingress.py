@@ -195,6 +195,7 @@ def _only_with_certificate(ingress: Ingress, listener: Listener) -> Iterator[str
     """Refuse requests without TLS for domains that want certificates of their clients, and those on a connection for
     another host name, which another authority may have checked, or none. Send other clients to TLS.
     """
+    # Before the lines that want TLS: an authority asks without it.
     if ingress.challenge and listener.number == HTTP:
         yield f"  {ingress.challenge}"
     for site in ingress.table.sites:
@@ -216,9 +217,11 @@ def _render_redirect(ingress: Ingress) -> Iterator[str]:
     if port:
         location = f"https://%[var(txn.host)]{f':{port}' if port != HTTPS else ''}%[pathq]"
         yield f"  acl plain_http var(txn.host),concat(:{HTTP}),map_str(./{HOSTS}) -m found"
+        # A certificate is for the name itself, or for its wildcard.
         for name in ("var(txn.host)", "var(txn.host),regsub(^[^.]+,*)"):
             yield f"  acl secure {name},map_str(./{SECURE}) -m found"
         where = f"secure !plain_http {{ var(txn.host) -m reg {_PLAIN} }}"
+        # With 308, clients repeat the method and the body, which 301 lets them drop.
         yield f"  http-request redirect location {location} code 308 if {where}"
 
 
@@ -244,7 +247,9 @@ def _refused_clients(table: RouteTable, target: RouteTarget) -> Iterator[str]:
 def _render_binds(ingress: Ingress, listener: Listener) -> Iterator[str]:
     words = f" {listener.tls}" if listener.tls else ""
     if words and _wants_client_certificates(ingress.table):
+        # A ticket resumes a session too: see `_NO_SESSIONS`.
         words += " no-tls-tickets"
+    # Without v6only, :: takes IPv4 too, and is in the way of 0.0.0.0.
     for address in ingress.settings.addresses:
         yield f"  bind {f'[{address}]' if ':' in address else address}:{listener.port}" + (
             f" v6only{words}" if ":" in address else words

@@ -203,6 +203,7 @@ def list_commands(backends: Iterable[Backend], live: Mapping[str, LiveBackend]) 
             for other in sorted(live_backend.servers.keys() - OWN - {server.name for server in backend.servers}):
                 yield from take_out(f"{name}/{other}", live_backend.servers[other])
             if not live_backend.published:
+                # Last, so that its first request finds servers.
                 yield f"publish backend {name}"
 
 
@@ -246,6 +247,7 @@ def _bring_own(backend: Backend, live: LiveBackend) -> Iterator[str]:
         server = live.servers.get(name)
         if server is None:
             yield f"add server {backend.name}/{name} {words}"
+        # HAProxy adds servers in maintenance.
         if server is None or not server.ready:
             yield f"set server {backend.name}/{name} state ready"
 
@@ -269,6 +271,7 @@ def take_out(path: str, live: LiveServer) -> Iterator[str]:
     """Remove a server, or let it drain first."""
     if not live.ends and live.open:
         yield f"set server {path} state drain"
+    # HAProxy deletes only servers in maintenance, without connections.
     elif not live.open:
         yield f"set server {path} state maint"
         yield f"del server {path}"

@@ -56,6 +56,7 @@ class Senders:
         proven = self._proven.get(pid)
         if proven is not None and proven.alive:
             return True
+        # Another process may have its number by now.
         self._forget(pid)
         return self._prove(pid)
 

@@ -94,6 +94,7 @@ class LiveMaps:
 
     async def _change(self, name: str, desired: _Map, live: str | None) -> None:
         brought = self._brought.get(name)
+        # The order of subdomains decides, and a command adds an entry only at the end.
         if brought is not None and brought.digest == live and name != SUBDOMAINS:
             changes = list(_list_changes(name, brought.entries, desired.entries))
             if len(changes) <= FEW and all(map(_SAFE_COMMAND.fullmatch, changes)):
@@ -101,6 +102,7 @@ class LiveMaps:
                 await self._master.send([f"set map ./{name} {_DIGEST} {_PARTIAL}", *changes])
                 await self._master.send([f"set map ./{name} {_DIGEST} {desired.digest}"])
                 return
+        # Requests find the former version until the commit.
         answer = await self._master.ask(f"@1 prepare map ./{name}")
         if (version := _VERSION.search(answer)) is None:
             raise EngineError(f"HAProxy takes no new version of {name}", reason=Reason.PROXY_FAILED)

@@ -101,6 +101,7 @@ class Master:
             raise write_error(f"{self._directory} cannot be used", error) from None
         self._files.clear()
         self.write_file(HOLD, Path(__file__).with_name(HOLD).read_text(encoding="utf-8"))
+        # HAProxy refuses a configuration whose maps are missing. Those of an earlier daemon are still in force.
         for name in (text for text in (HOLDS, SPLITS, EMPTY) if not (self._directory / text).exists()):
             self.write_map(name, {})
         for name, text in render_pages().items():
@@ -124,6 +125,7 @@ class Master:
 
     def socket_path(self, name: str) -> str:
         """A short path of a socket in the directory."""
+        # The kernel takes 107 bytes, and the path of the state directory may be longer.
         return f"/proc/self/fd/{self._descriptor}/{name}"
 
     def config(self) -> str:
@@ -167,6 +169,7 @@ class Master:
 
     async def check_config(self, text: str) -> None:
         """Replace the file if HAProxy accepts ``text``. Raises EngineError, and the former one stays."""
+        # The check reads maps, scripts and certificates as a new worker does.
         self._restore_files()
         new = self._directory / _NEW_CONFIG
         write_atomic(new, text.encode(), 0o600)
@@ -188,6 +191,7 @@ class Master:
             await self._until_started()
         else:
             self._follow(await asyncio.to_thread(spawn_master, self._directory, self._program))
+        # A new process has the accepted configuration, so each digest is the right one.
         await self._until_served("")
 
     async def reload(self, digest: str) -> None:
@@ -197,6 +201,7 @@ class Master:
         """
         self._restore_files()
         if self._found is not None:
+            # The master starts a new worker; the former one ends after its last connection.
             self._found.signal(signal.SIGUSR2)
         await self._until_served(digest)
 
@@ -266,6 +271,7 @@ class Master:
             async with asyncio.timeout(seconds):
                 reader, writer = await asyncio.open_unix_connection(self.socket_path(MASTER_SOCKET))
                 try:
+                    # Whichever master answers is the current one, also if systemd has started it since.
                     self._follow(get_peer_pid(writer.get_extra_info("socket")))
                     writer.write(f"{line}\n".encode())
                     writer.write_eof()
@@ -273,6 +279,7 @@ class Master:
                 finally:
                     writer.close()
         except OSError as error:
+            # A timeout is an OSError too, and has no text.
             why = error.strerror or "no answer in time"
             raise EngineError(f"HAProxy does not answer at its socket: {why}", reason=Reason.PROXY_FAILED) from None
 
@@ -293,6 +300,7 @@ class Master:
         deadline = loop.time() + START_SECONDS
         while self.running and loop.time() < deadline:
             with suppress(EngineError):
+                # Each question fails until its socket is there.
                 if (text := await self._digest()) and digest in ("", text):
                     return
             await asyncio.sleep(PAUSE)

@@ -94,6 +94,7 @@ def no_wake_lines(requests: NoWake, backends: Sequence[str], *, counted: bool, m
             empty = f"{{ str({backend}),map_str(./{EMPTY}) -m found }}"
             yield f"  http-request deny deny_status 503 if {where} {empty} !{{ stopping }} {name}"
             if counted:
+                # One that arrives again was counted the first time.
                 first = f"!{{ src {AGAIN} {PASSED} }}"
                 yield f"  http-request track-sc0 str({backend}) table {COUNTED} if {where} !{name} {first}"
             if measured:
@@ -106,6 +107,7 @@ def change_lines(rule: RouteRule) -> Iterator[str]:
     if rule.replace_prefix is not None:
         start, length = format_text(path_text(rule.replace_prefix)), len(path_text(rule.prefix or ""))
         yield f"  http-request set-path {quote_text(f'{start}%[path,bytes({length})]')} {here}"
+        # The rule may have replaced the first slash, and a path begins with one.
         yield f"  http-request set-path /%[path] {here} !{{ path_beg / }}"
     for name, value in rule.headers:
         yield f"  http-request set-header {quote_text(name)} {quote_text(format_value(value))} {here}"
@@ -122,6 +124,7 @@ def fault_of(rule: RouteRule) -> str:
     for text in (pattern for pattern in (rule.regex, rule.host_regex, rule.host_prefix) if pattern is not None):
         if not is_plain(text):
             return f"{text!r} has characters other than printable ASCII"
+    # The other half of the line is for the words around them.
     if sum(len(quote_text(path_text(text))) for text in texts if text) > LONGEST_LINE // 2:
         return "its expressions and prefixes are too long"
     return next((f"the value of the header {name} is too long" for name, value in rule.headers
@@ -139,6 +142,7 @@ def _render_client_address(trusted: int) -> Iterator[str]:
 def _render_forwarded_headers(trusted: int) -> Iterator[str]:
     """Report the client to the replica. What others report counts only as far as proxies are trusted."""
     reported = [f"%[req.hdr(x-forwarded-for,-{number})]" for number in range(trusted, 0, -1)]
+    # The longest list comes first: fewer proxies may have reported than are trusted.
     for count in range(trusted, 0, -1):
         hops = "".join(f"{text}, " for text in reported[-count:])
         yield (f"  http-request set-var-fmt(txn.forwarded) {quote_text(f'{hops}%[src]')} if outside"
@@ -148,6 +152,7 @@ def _render_forwarded_headers(trusted: int) -> Iterator[str]:
     unless = " !{ req.hdr(x-forwarded-proto) -m str http https }" if trusted else ""
     yield f"  http-request set-header x-forwarded-proto %[ssl_fc,iif(https,http)] if outside{unless}"
     yield "  http-request set-header x-forwarded-host %[var(txn.authority)] if outside"
+    # A replica may read this one instead, and nothing has checked it.
     yield "  http-request del-header forwarded if outside"
 
 
@@ -159,6 +164,7 @@ def _render_cors(name: str, site: Site, cors: Cors) -> Iterator[str]:
     yield f"  http-request set-var(txn.cors) str({name}) if outside {here} {origin}"
     yield f"  http-request set-var(txn.origin) req.hdr(origin) if {condition}"
     credentials = " hdr access-control-allow-credentials true" if cors.allow_credentials else ""
+    # With credentials, "*" is no wildcard for browsers, so what they ask for is repeated.
     words = "".join(
         f" hdr {header} {quote_text(format_text(', '.join(names)))}" if "*" not in names or not cors.allow_credentials
         else f" hdr {header} %[req.fhdr({asked})]"
@@ -174,6 +180,7 @@ def _render_cors(name: str, site: Site, cors: Cors) -> Iterator[str]:
         f" if {condition} METH_OPTIONS {{ req.hdr(access-control-request-method) -m found }}"
     )
     yield f"  http-response set-header access-control-allow-origin %[var(txn.origin)] if {condition}"
+    # A cache must not answer one origin with the response for another.
     yield f"  http-response add-header vary origin if {condition}"
     if cors.allow_credentials:
         yield f"  http-response set-header access-control-allow-credentials true if {condition}"
@@ -203,6 +210,7 @@ def _format_origin(origin: Origin) -> str:
         return "req.hdr(origin) -m found"
     if origin.exact is not None:
         return f"req.fhdr(origin) -m str -- {quote_text(origin.exact)}"
+    # Without both ends, an origin that only contains an allowed one would match.
     return f"req.fhdr(origin) -m reg -- {quote_text(f'^(?:{origin.regex})$')}"
 
 

@@ -90,8 +90,10 @@ class HaproxyDataPlane:
                 with contain_bugs("data plane"):
                     await self._follow()
             finally:
+                # A cancelled future ends the wait of `_applied` like a result, also after a failure.
                 for future in waiting:
                     future.cancel()
+            # A block of its own: after a bug in the comparison, the loop still waits.
             with contain_bugs("data plane"):
                 await self._wait()
 
@@ -145,6 +147,7 @@ class HaproxyDataPlane:
     def is_on_hold(self, key: Key) -> bool:
         """Whether the hold of a workload is in force: it may need a reload."""
         lua = self._program is not None and self._program.lua
+        # Without scripts, the replicas leave by commands instead, and no reload decides.
         return not lua or all(map(self._proxy.is_on_hold, self._wanted.names(key)))
 
     @property
@@ -175,6 +178,7 @@ class HaproxyDataPlane:
         self._counted_at = self._clock.monotonic()
         self._compare_soon()
         await self._applied()
+        # Without the counts of a former worker, its open WebSockets would look closed.
         if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS or not self._proxy.counts_all:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
         traffics: dict[Key, Traffic] = {}
@@ -275,6 +279,7 @@ class HaproxyDataPlane:
             return
         self._wanted.route((await self._outside.prepare()).workloads)
         now = self._clock.monotonic()
+        # Before the read, which takes long with many workloads: a new one is served at once.
         await self._proxy.introduce(self._wanted.lacking(self._proxy.live, now))
         await self._proxy.read(self._wanted.scaled_by_requests().keys())
         self._wanted.note_answers(self._proxy.live)
@@ -296,6 +301,7 @@ class HaproxyDataPlane:
         options = ProxyOptions(*shared, program.lua, user, program.runtime, program.version, _compute_limits())
         self._proxy.open(options, self._context.ports.spare)
         log_user = user[0] if user is not None else None
+        # Each start brings another process, so the number is asked for each time.
         self._log.open(self._master.socket_path(LOG_SOCKET), log_user, lambda: self._master.pid)
         self._wanted.adopt(self._master.config())
         if self._context.certificates is not None and program.tls:
@@ -311,6 +317,7 @@ class HaproxyDataPlane:
             if waiting.get(name):
                 self._on_hold(decode_key(name))
             if (refused := self._proxy.refused(name)) != (before := self._refused.get(name)):
+                # The first count may be of an earlier daemon: only what is added to it is new.
                 self._refused[name] = refused
                 self._report_refused(name, refused - before if before is not None else 0)
         self._report_crowd()
@@ -354,10 +361,12 @@ class HaproxyDataPlane:
 
     def _report_refused(self, name: str, count: int) -> None:
         key = decode_key(name)
+        # A new process counts from 0 again, so the difference can be below 0.
         if count > 0 and key in self._wanted.services:
             report_refused(self._context.signals, key, "request", count)
 
     def _on_hold(self, key: Key) -> None:
+        # Requests wait beside busy replicas too: those are a matter of autoscaling.
         if key in self._wanted.services and self._wanted.is_empty(key):
             self._context.signals.wake(key)
 
@@ -366,4 +375,5 @@ class HaproxyDataPlane:
 
 
 def _compute_limits() -> ConnectionLimits:
+    # HAProxy raises its soft limit to what it needs, so the hard one decides.
     return connection_limits(min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

@@ -72,6 +72,7 @@ def find_program() -> Program | None:
     path = shutil.which("haproxy", path=":".join(filter(None, (os.environ.get("PATH"), SEARCH))))
     if path is None:
         return None
+    # An update may remove the file between the search and this.
     with suppress(OSError):
         file_version = path, os.stat(path).st_mtime_ns
         program = _programs.get(file_version) or _inspect_program(path)

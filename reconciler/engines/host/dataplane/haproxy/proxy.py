@@ -113,6 +113,7 @@ class LiveProxy:
             if self._floods.has_ended(self._facts.connections, self._clock.monotonic()):
                 await self._master.send(RELEASE_MEMORY)
             if not self._facts.digest:
+                # It drains after a stop, and takes no new requests.
                 self.live = {}
                 return
             same = self._facts.process == self._process
@@ -201,6 +202,7 @@ class LiveProxy:
 
     async def _read_stat(self, names: Set[str] | None) -> None:
         """Read the servers and counts of the backends ``names``; None: of all."""
+        # The second number of `show stat` is the sum of types of rows: 2 for backends, 4 for servers.
         if names is not None and len(names) > FEW < len(self.live):
             # The servers of a backend without requests are as they were.
             counts = self._counts.read(await self._master.ask("@1 show stat -1 2 -1"))
@@ -247,6 +249,7 @@ class LiveProxy:
         self.due = None
         if not backends and not suspended and not frontends.outside:
             return  # Nothing can be served now: other programs have all the ports.
+        # A new worker reads the maps at its start, so they are written before it is loaded.
         self._master.write_map(HOLDS, holds)
         self._master.write_map(SPLITS, wanted_entries(backends, self._facts.splits))
         self._count_connections()
@@ -264,6 +267,7 @@ class LiveProxy:
         if self._facts.digest:
             await self._bring_live(plan, holds)
         if self._failure is not None:
+            # Only now: what needs no reload is in force. The same error comes again, so its traceback would grow.
             raise self._failure.with_traceback(None)
 
     def _count_connections(self) -> None:
@@ -277,11 +281,14 @@ class LiveProxy:
         if self._options.lua:
             await self._master.send(map_commands(HOLDS, holds, self._facts.holds))
             self._facts = self._facts._replace(holds=holds)
+        # A process with another file may lack the profiles and ports that a new backend needs.
         if self._facts.digest == self._file.digest:
             await self._add(plan)
         await self.send(plan.backends)
         await self._master.send(map_commands(EMPTY, self._empty, self._facts.empty))
+        # Ports come last: a request that arrives finds its backend complete.
         await self._maps.bring()
+        # After the maps, so that no port leads to them any more.
         if self._options.runtime and self.current:
             await self._remove(self.live.keys() - plan.needs.shapes.keys())
 
@@ -364,6 +371,7 @@ class LiveProxy:
         return name, texts
 
     async def _load(self, plan: ConfigPlan) -> None:
+        # Before the attempt: one that fails is not repeated without a pause either.
         self._loaded_at, self.due = self._clock.monotonic(), None
         await self._file.accept(plan, self._loaded_at)
         try:

@@ -138,8 +138,10 @@ def _bind_fault(address: str, port: int, unit: ProxyUnit) -> str:
         with socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as probe:
             if family == socket.AF_INET6:
                 probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            # As HAProxy does: old connections that are about to end take no port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind((address, port))
+            # With this option two programs can bind one port, but only one can listen.
             probe.listen(1)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:

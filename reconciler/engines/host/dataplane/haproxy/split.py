@@ -54,6 +54,7 @@ def split_lines(name: str, cookie: str) -> Iterator[str]:
     for condition, more in (("!{ ssl_fc }", ""), ("{ ssl_fc }", "; secure")):
         value = f'"{cookie}=%[var(txn.answered)]; {attributes}{more}"'
         yield f"  http-response add-header set-cookie {value} {new} {condition}"
+    # A shared cache must not pass the cookie of one client on to others.
     yield f"  http-response add-header cache-control private {new}"
 
 

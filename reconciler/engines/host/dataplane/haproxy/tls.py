@@ -131,8 +131,10 @@ def read_live_tls(lists: str, certificates: str, authorities: str) -> LiveTls:
         if not path.startswith(f"./{FOLDER}/"):
             continue
         files.add(path[2:])
+        # A star marks a transaction without a commit.
         if line.startswith("*"):
             unfinished.append(path[2:])
+        # Authorities are listed with their number: 0 of them is a file without content.
         elif count and not count.startswith("0 "):
             filled.add(path[2:])
     return LiveTls(listed, frozenset(files), frozenset(filled), tuple(unfinished))
@@ -152,6 +154,7 @@ def tls_commands(tls_entries: Iterable[TlsEntry], live: LiveTls) -> Iterator[str
     for key, listed in names.items():
         if key not in live.entries:
             yield f"@1 add ssl crt-list ./{LIST} <<\n{listed.line}\n"
+    # Entries leave before files: HAProxy deletes no file that an entry uses.
     for key in live.entries.keys() - names.keys():
         yield f"@1 del ssl crt-list ./{LIST} ./{key[0]}:{live.entries[key]}"
     for path in sorted(live.files - files.keys(), key=_get_load_order, reverse=True):

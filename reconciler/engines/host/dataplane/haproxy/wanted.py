@@ -231,10 +231,12 @@ class WantedState:
             for key, service in self.services.items()
             if service.hold_until > monotonic
         }
+        # Whole seconds, rounded up: a hold never ends before its time.
         return {name: str(ceil(epoch + left)) for key, left in ends.items() for name in self.names(key)}
 
     def _backend(self, name: str, live: LiveBackend | None, now: float) -> Backend | None:
         """The backend ``name``: the same object until it changes. None if it cannot be served."""
+        # One that the process lacks is made anew: another program may have its port by now.
         if live is not None and (built := self._built.get(name)) is not None:
             return built
         key = self._names[name]

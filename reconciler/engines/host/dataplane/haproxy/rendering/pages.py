@@ -39,6 +39,7 @@ def render_pages() -> dict[str, str]:
 def _render_page(status: int, message: str) -> str:
     start = f'{{"status":{status},"message":"{message}","id":"'.replace('"', '\\"')
     plain = f"{status}: {message} (request "
+    # A client chooses the id, and must not end the string with it.
     return f'%[var(txn.json),iif("{start}","{plain}")]%[var(txn.id),json(utf8s)]%[var(txn.json),iif("\\"}}",")")]\n'
 
 

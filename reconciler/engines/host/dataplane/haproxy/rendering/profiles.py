@@ -102,6 +102,7 @@ def _common_lines(options: ProxyOptions, mode: str) -> list[str]:
         f"mode {mode}",
         "balance leastconn",
         "option abortonclose",
+        # Each retry chooses a replica anew.
         "option redispatch 1",
         f"timeout connect {CONNECT}",
         f"timeout queue {round(1000 * options.hold.seconds)}ms",
@@ -119,6 +120,7 @@ def _http_lines(options: ProxyOptions, service: Service) -> list[str]:
         *(text.strip() for text in (outside_lines(outside) if outside is not None else ())),
         *_hold_lines(options),
         *_of_requests(options, service),
+        # A replica must not change the type of its response by it: it marks pages of HAProxy.
         "http-response del-header x-reconciler-json",
     ]
 
@@ -127,6 +129,7 @@ def _tcp_lines(options: ProxyOptions) -> list[str]:
     return [
         *_common_lines(options, TCP),
         f"timeout server {TUNNEL}",
+        # HAProxy repeats only the connection here, before it sends a byte.
         "retries 2",
     ]
 
@@ -207,6 +210,7 @@ def _of_requests(options: ProxyOptions, service: Service) -> list[str]:
     if words:
         lines.append(f"retry-on {' '.join(words)}")
     if service.debug:
+        # A request that waited passes here twice, and only its last passage knows the replica.
         shown = f"if {{ var(txn.debug) -m bool }} !{{ srv_name {SELF} {WAIT} }}"
         lines += [
             "http-request set-var(txn.debug) bool(true) if { req.hdr(x-platform-debug) -m str true }",

@@ -157,6 +157,7 @@ def read_digest(config: str) -> str:
 def read_shapes(config: str) -> dict[str, Shape]:
     """The shapes of the backends in a file that ``render_config`` made."""
     return {
+        # Before HAProxy 3.4, all backends have these lines, and `shape_of` leaves them out.
         name: Shape(profile, server, lines.replace(_PASS_ON + _HOLD, "").replace(_PASS_ON, ""))
         for name, profile, lines, server, _ in _BACKEND.findall(config)
     }
@@ -233,6 +234,7 @@ def _render_ports(layout: FileLayout, mode: str) -> str:
     lines = [
         f"frontend _ports:{mode} from {mode}-frontend",
         *(f"  bind {ADDRESS}:{port}" for port in sorted(layout.loaded.ports[mode])),
+        # A spare port is open before it has a workload.
         f"  tcp-request connection reject if !{_KNOWN_PORT}",
         *(_http_lines(layout.frontends) if mode == HTTP else ()),
         *(_lead_to_queue(mode) if layout.options.lua else ()),

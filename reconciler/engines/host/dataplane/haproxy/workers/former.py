@@ -43,6 +43,7 @@ class FormerWorkers:
             del self._live[worker]
         self._readers = {text: reader for text, reader in self._readers.items() if text in former}
         for worker in self._due(former):
+            # It may have ended since; `known` shows whether one was never read.
             with suppress(EngineError):
                 await self._read(worker)
         self.known = self._live.keys() == set(former)
@@ -75,11 +76,13 @@ class FormerWorkers:
 
     async def _read(self, worker: str) -> None:
         before, reader = self._live.get(worker, {}), self._readers.setdefault(worker, StatReader())
+        # After `@!` comes the number of a process, after `@` the rank of a current worker.
         backends = reader.read(await self._master.ask(f"@!{worker} show stat -1 6 -1"))
         # It goes to the end, so that each has its turn.
         self._live.pop(worker, None)
         self._live[worker] = backends
         for name, live_backend in backends.items():
+            # The counts of a worker end with it, so what is new is added to a sum.
             previous = before.get(name)
             self._arrived[name] += live_backend.traffic().arrived - (
                 previous.traffic().arrived if previous is not None else 0

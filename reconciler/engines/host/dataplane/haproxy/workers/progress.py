@@ -39,6 +39,7 @@ class _Silence:
     def note(self, processes: Sequence[int], now: float) -> float:
         """The seconds until ``now`` in which they have not worked, as far as that shows."""
         work = _read_work(processes)
+        # One that waits for the processor does not hang: other programs are in its way.
         if self._since is None or work.waits or work.seconds != self._work.seconds:
             self._since, self._work = now, work
         return now - self._since
