@@ -116,6 +116,7 @@ async def discover_capabilities(client: PodmanClient, path: Path, root: Path) ->
         raise EngineError(message, reason=Reason.RUNTIME_UNAVAILABLE)
     rootless = host.security.rootless
     direct = not rootless and await asyncio.to_thread(_may_be_direct, Path(host.oci_runtime.path))
+    # Without root, Podman can limit only with control groups of version 2.
     limited = not rootless or host.cgroup_version == "v2"
     return Capabilities(
         info.version.version,
@@ -168,6 +169,7 @@ def _read_ulimits(path: Path) -> Ulimits:
         "processes": resource.getrlimit(resource.RLIMIT_NPROC)[1],
     }
     most = {"open files": _MOST_FILES, "processes": _MOST_PROCESSES}
+    # Python shows a missing limit as -1.
     bounded = {name: most[name] if limit < 0 else min(limit, most[name]) for name, limit in limits.items()}
     with suppress(OSError):
         for name, text in _LIMIT.findall(Path(f"/proc/{_get_peer_pid(path)}/limits").read_text(encoding="ascii")):
@@ -211,6 +213,7 @@ def may_lead_ports(service: int) -> bool:
         same = os.stat(f"/proc/{service}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino
     except OSError:
         return False
+    # A confined service may see /proc/sys read-only.
     return same and os.access(answers_to_localhost("all"), os.W_OK)
 
 

@@ -24,6 +24,7 @@ _PATIENCE = 10.0
 """Seconds until Podman must have noticed the end of a container."""
 _PAUSE, _LONG_PAUSE = 0.02, 1.0
 _KERNEL_LOG = Path("/dev/kmsg")
+# The kernel refuses to read a record into a smaller buffer than it needs.
 _RECORD_BYTES = 8192
 
 
@@ -103,6 +104,7 @@ def was_out_of_memory(container: str, log: Path = _KERNEL_LOG) -> bool:
     """Whether the kernel has killed a process of a container for its memory, as its log says. Blocks."""
     words = f"libpod-{container}".encode()
     try:
+        # With O_NONBLOCK, a read after the last record fails; otherwise it would wait for the next one.
         file = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False

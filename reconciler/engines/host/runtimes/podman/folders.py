@@ -88,6 +88,7 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         container_id = tracked.labelled.place
         record = ContainerRecord(container_id, tracked.id, tracked.program, tracked.groups, oci)
         with suppress(OSError):
+            # Each start of a daemon records all containers again, and few records change.
             if self.record(container_id) != record:
                 make_directory(self._of(container_id))
                 (self._of(container_id) / _RECORD).write_bytes(msgspec.json.encode(record))
@@ -116,11 +117,13 @@ class ContainerFolders(msgspec.Struct, frozen=True):
         """Delete the directories of a replica, and of its workload and GVC if they are empty. Raises OSError."""
         folder = self.top / key.gvc / key.name / replica
         if folder.exists():
+            # Mounts below would make the deletion fail.
             if any(list_paths(folder, f"*/{_STORES}")):
                 unmount_below(folder)
             shutil.rmtree(folder)
         for parent in (folder.parent, folder.parent.parent, self.top):
             with suppress(OSError):
+                # This fails for one that is not empty.
                 parent.rmdir()
 
     def replicas(self) -> list[tuple[Key, str]]:
@@ -153,6 +156,7 @@ def give_mounts(mounts: Iterable[Mount], user: int, ids: IdRange | None) -> None
 
     ``ids`` are those of its user namespace. A volume belongs on the disk to the user that it sees.
     """
+    # Only root may give files to others.
     for mount in mounts if os.geteuid() == 0 else ():
         if mount.read_only:
             chown_all(mount.source, ids.of(user) if ids is not None else user)

@@ -130,6 +130,7 @@ class PodmanImages:
             with _add_subject(f"the image {reference}"):
                 async with asyncio.timeout(PULL_SECONDS), self._client.stream(request) as parts:
                     async for part in parts:
+                        # Only the last line has the result, and what comes before has no bound.
                         answer = (answer + part)[-_ANSWER_BYTES:]
         except TimeoutError:
             raise ImageError(f"the image {reference} was not pulled within {PULL_SECONDS / 60:.0f} minutes") from None
@@ -180,6 +181,7 @@ class PodmanImages:
             names = [name for listed in await self._all() for name in listed.all_names]
         for name in names:
             served = _SERVED.fullmatch(name)
+            # A daemon that is killed before it renames an image leaves the name of the pull.
             lost_pull = served is not None and served["owner"] == self.owner
             if lost_pull or (name.startswith(f"{self._claims}:") and name not in claims):
                 await self._untag(name, name)
@@ -195,6 +197,7 @@ class PodmanImages:
         if names is None or not {*self._without_claims(names)} <= {reference, *ours}:
             return True
         texts = [name for name in names if _full_name(name) == reference]
+        # A list: all names are removed, even if one of them is in use.
         return all([await self._untag(name, reference) for name in texts])
 
     @property

@@ -149,6 +149,7 @@ class PodmanLabels(msgspec.Struct, frozen=True):
 
 def labels_of(root: Path, location: str) -> PodmanLabels:
     """The labels of the location in the directory ``root``."""
+    # Daemons with different directories can use the same names of locations on one Podman.
     identity = os.fsencode(root.resolve()) + b"\0" + location.encode()
     return PodmanLabels(blake2b(identity, digest_size=6).hexdigest(), location)
 

@@ -69,6 +69,7 @@ class Launcher:
         sandbox = containers.get(container_id)
         if sandbox is not None and sandbox.running.alive:
             return sandbox
+        # Nothing comes back into the network of a sandbox that has ended.
         if containers.of_replica(container_id.key, container_id.replica):
             await self._service.sweeper.delete_replica(container_id.key, container_id.replica)
         tracked = await self._start_sandbox(launch)
@@ -92,6 +93,7 @@ class Launcher:
         try:
             await self._service.sandboxes.publish(launch, tracked.network.address)
         except EngineError:
+            # A sandbox without its ports or its firewall does not stay.
             self._service.ports.release(sandbox_place(launch))
             self._service.firewall.release(sandbox_place(launch))
             await self._service.sweeper.delete_wholly([inspected.id])
@@ -153,6 +155,7 @@ class Launcher:
     @asynccontextmanager
     async def _with_users(self, launch: ContainerStart, sandbox: Tracked) -> AsyncIterator[ContainerStart]:
         """``launch`` with mounts for the user namespace of ``sandbox``, if it has one. Raises EngineError."""
+        # Files of mounts that are read-only get their owner by a chown instead.
         if launch.ids is None or all(mount.read_only for mount in launch.mounts):
             yield launch
             return
@@ -185,6 +188,7 @@ class Launcher:
         try:
             await limit_cpu(service, tracked)
         except PodmanError as error:
+            # One that has ended cannot be limited, and needs no limit.
             if await self._ends(tracked.id):
                 return
             await service.sweeper.delete_wholly([tracked.id])

@@ -22,10 +22,12 @@ from reconciler.settings import Settings
 _ANSWER_SECONDS = 3.0
 """Seconds in which the service must answer; if systemd starts it on demand, this takes a moment."""
 _PING = b"GET /_ping HTTP/1.0\r\nHost: podman\r\n\r\n"
+# Distributions install helpers of Podman in directories that PATH lacks.
 _HELPERS = {
     "netavark": (Path("/usr/lib/podman/netavark"), Path("/usr/libexec/podman/netavark")),
     "conmon": (Path("/usr/bin/conmon"), Path("/usr/libexec/podman/conmon")),
 }
+# systemd mounts version 2 here, beside version 1.
 _HYBRID = Path("/sys/fs/cgroup/unified")
 
 

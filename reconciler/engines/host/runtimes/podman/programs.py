@@ -28,6 +28,7 @@ LACKING = frozenset({NOT_FOUND, NOT_PERMITTED})
 NAMESPACES = Path("/run/netns")
 """Where Podman of root has the network namespaces of containers."""
 INTERFACES = Path("/sys/class/net")
+# How the kernel shows an address of a network namespace in its fib_trie.
 _ADDRESS = re.compile(r"\|-- ([0-9.]+)\n\s+/32 host LOCAL")
 PLAIN_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 """What the OCI runtime itself gets; a program gets the environment of its container."""
@@ -59,6 +60,7 @@ def remove_old_folders() -> None:
     for path in list_paths(Path(tempfile.gettempdir()), f"{_FOLDERS}*"):
         match = _FOLDER.fullmatch(path.name)
         with suppress(OSError):
+            # Anybody can make such names in a directory for temporary files, and links too.
             stat_result = path.lstat()
             own = stat.S_ISDIR(stat_result.st_mode) and stat_result.st_uid == os.geteuid()
             alive = match is not None and match[1] and Path("/proc", match[1]).exists()
@@ -74,6 +76,7 @@ def oci_command(capabilities: Capabilities) -> tuple[str, ...]:
 def exit_code(code: int, output: str, *, started: bool) -> int:
     """The exit code of a program; those that never started have the codes that a shell gives them."""
     if started or code == 0:
+        # A negative code is the signal that ended the program; a shell adds it to 128.
         return code if code >= 0 else 128 - code
     if any(text in output for text in _MISSING):
         return NOT_FOUND

@@ -139,6 +139,7 @@ class PodmanRuntime:
             begun.push_async_callback(opened.stop)
             for tracked in adopted:
                 opened.containers.add(tracked)
+            # Nothing failed: ``close`` ends these parts from now on.
             begun.pop_all()
         self._open = opened
         opened.names.write()
@@ -202,6 +203,7 @@ class PodmanRuntime:
 
     async def start(self, launch: ContainerStart) -> None:
         """Start a container, and before the first one of a replica its sandbox. Raises EngineError."""
+        # A caller that is cancelled does not stop a start half-way.
         await asyncio.shield(self._connected.containers.run(self._start(launch)))
 
     async def resize(self, container_id: ContainerId, cpu: int, memory: int) -> None:
@@ -300,6 +302,7 @@ class PodmanRuntime:
         listed = await self._connected.service.sweeper.list_containers()
         labelled = [self._labels.read(entry.labels) for entry in listed]
         replica_ids = {(entry.place.key, entry.place.replica) for entry in labelled if entry is not None}
+        # A removal that failed half-way leaves a directory without containers.
         replica_ids.update(await asyncio.to_thread(self._folders.replicas))
         for key, replica in sorted(replica_ids):
             if (key, replica) not in replicas:
@@ -310,6 +313,7 @@ class PodmanRuntime:
 
     def _load(self) -> None:
         remove_old_folders()
+        # A daemon that was killed during a start leaves its mounts.
         unmount_mapped(self._folders.mapped, find_other_mounts(self._socket))
         self._firewall.load()
         self._names.load()

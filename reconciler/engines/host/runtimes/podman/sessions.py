@@ -64,6 +64,7 @@ def _start_exec(
             stdin=streams.child.stdin,
             stdout=streams.child.stdout,
             stderr=streams.child.stderr,
+            # With a terminal, setsid makes the session: as the leader of one it would have to fork first.
             start_new_session=terminal is None,
         )
     except BaseException:
@@ -108,6 +109,7 @@ class _Session:
         code = await self._inner.wait()
         if code != FAILED:
             return code
+        # The program can end with the same code: only one that began has a number.
         started = number_in(self._folder / "pid") > 0
         return exit_code(code, self._last.decode(errors="replace"), started=started)
 

@@ -224,9 +224,12 @@ def _build_common_fields(around: Surroundings) -> dict[str, Any]:
         "stop_timeout": 0,
         "healthconfig": _NO_HEALTH_CHECK,
         "sdnotifyMode": "ignore",
+        # Otherwise Podman adds mounts if a program is called like an init system.
         "systemd": "false",
         "image_volume_mode": "ignore",
+        # Otherwise Podman adds its user to the file passwd in the container.
         "manage_password": False,
+        # Otherwise Podman passes on the proxies of its own environment.
         "httpproxy": False,
         "init": False,
     }
@@ -237,6 +240,7 @@ def _build_resource_limits(cpu: int, memory: int, controllers: frozenset[str]) -
     memory = max(_LEAST_MEMORY, memory)
     limits: Mapping[str, Any] = {
         "cpu": {"shares": max(_LEAST_SHARES, cpu * 1024 // 1000)},
+        # The value of swap includes the memory, so none is left for swap.
         "memory": {"limit": memory, "swap": memory},
     }
     return {name: limit for name, limit in limits.items() if name in controllers}
@@ -262,6 +266,7 @@ def _writable_mounts(launch: ContainerStart) -> Iterator[dict[str, Any]]:
     taken = {mount.path for mount in launch.mounts}
     for path in _WRITABLE if launch.restriction.read_only else ():
         if path not in taken:
+            # With tmpcopyup, the files of the image stay visible.
             options = ["rw", "rprivate", "nosuid", "nodev", "tmpcopyup"]
             yield {"type": "tmpfs", "source": "tmpfs", "destination": path, "options": options}
 

@@ -29,7 +29,9 @@ _TRY_SECONDS, _MOUNT_SECONDS, _UNMOUNT_SECONDS = 15.0, 30.0, 10.0
 _LIMITS = ("--contimeout", "5s", "--timeout", "10s", "--retries", "1", "--low-level-retries", "2")
 _OPTIONS = ("--read-only", "--allow-other", "--umask", "022", "--file-perms", "0444", "--dir-perms", "0555")
 _TIME = re.compile(r"^[0-9/]+ [0-9:]+ (?:[A-Z]+ *: )?", re.MULTILINE)
+# The kernel writes blanks in paths as octal numbers.
 _ESCAPED = re.compile(r"\\([0-7]{3})")
+# Shorter values occur in ordinary words, which messages need.
 _SHORTEST_SECRET = 4
 _OPEN_OPTIONS = frozenset({"type", "provider", "env_auth", "bucket_policy_only", "account", "endpoint", "region"})
 
@@ -94,6 +96,7 @@ def _run_rclone(
     store: StoreMount, arguments: list[str], environment: dict[str, str], seconds: float, *, patient: bool = False
 ) -> None:
     """Run rclone; if ``patient``, no answer in time is no error: a bucket can be large. Raises EngineError."""
+    # Without a configuration of this host: the variables have everything.
     command = [_find_tool("rclone") or "rclone", "--config", "", *arguments]
     with tempfile.TemporaryFile() as errors:
         # The mount runs on with these streams, so none is a pipe.
@@ -152,6 +155,7 @@ def _is_mount_alive(at: Path) -> bool:
     if at not in _mount_points(at):
         return False
     try:
+        # If the rclone of a mount has ended, the kernel refuses this.
         os.statvfs(at)
     except OSError:
         return False

@@ -80,6 +80,7 @@ class Sweeper:
 
     async def delete(self, container: str) -> None:
         """Kill and delete a container by ID or name. Raises PodmanError."""
+        # With v, the anonymous volumes of the container go too.
         query = {"force": "true", "timeout": "0", "v": "true"}
         for attempt in range(_ATTEMPTS):
             try:
@@ -107,6 +108,7 @@ class Sweeper:
         running = next((listed for listed in listeds if listed.running and listed.pid), None) if lost else None
         if running is None:
             await self.delete_wholly([listed.id for listed in listeds])
+            # A container whose create was interrupted has no labels, but the name.
             await self.delete(name)
             if lost and self._capabilities.direct:
                 await self._delete_port_rules()
@@ -235,6 +237,7 @@ class Sweeper:
             paths = [str(group) for group in groups]
             deadline = time.monotonic() + _DYING_SECONDS
             while cgroups.list_members(paths) and time.monotonic() < deadline:
+                # A process that forks between the list and the signal needs another round.
                 cgroups.kill_members(paths)
                 time.sleep(0.005)
             self._run_oci("delete", "--force", container)

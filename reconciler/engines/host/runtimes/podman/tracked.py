@@ -101,6 +101,7 @@ def signal_program(container: str, pid: int, number: int) -> None:
     if pid <= 0:
         return
     with suppress(OSError):
+        # After the check, another process can have the number, but not the descriptor.
         descriptor = os.pidfd_open(pid)
         try:
             if _groups_of(container, pid):

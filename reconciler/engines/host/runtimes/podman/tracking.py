@@ -148,6 +148,7 @@ class TrackedContainers:
             self._again.discard(tracked.id)
         if outcome is None and again:
             self.suspect(tracked.id)
+        # Another start may have taken its place meanwhile.
         if outcome is None or self._by_place.get(tracked.running.place) is not tracked:
             return
         if tracked.running.place.container:
@@ -201,6 +202,7 @@ class TrackedContainers:
                     for list_container in await self._service.sweeper.list_containers()
                     if list_container.running
                 }
+                # One that started after the list is checked in vain, and stays.
                 for tracked in list(self._by_place.values()):
                     if tracked.running.alive and tracked.id not in running:
                         self.suspect(tracked.id)
@@ -242,5 +244,6 @@ class TrackedContainers:
             async for part in parts:
                 *lines, rest = (rest + part).split(b"\n")
                 for line in lines:
+                    # The next full list finds what an unreadable line was about.
                     with contextlib.suppress(msgspec.DecodeError):
                         self.suspect(msgspec.json.decode(line, type=ContainerEvent).actor.id)

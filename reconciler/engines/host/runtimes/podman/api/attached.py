@@ -188,6 +188,7 @@ class AttachedSession:
             if self._link.reader.at_eof() and asyncio.get_running_loop().time() > deadline:
                 raise EngineError("the connection to Podman is lost; the program goes on", reason=Reason.EXEC_FAILED)
             await asyncio.sleep(_PAUSE)
+        # When the first process of a container ends, the kernel kills all others.
         if session is None or (session.exit_code == _KILLED and await self._has_container_ended()):
             message = f"container {self._place.container} of {self._place.replica} has ended, and the program with it"
             raise EngineError(message, reason=Reason.NOT_RUNNING)

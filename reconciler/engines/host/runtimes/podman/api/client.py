@@ -75,6 +75,7 @@ class PodmanClient:
         limits = httpx2.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=8)
         # Without ``verify=False`` the transport loads all certificates of this host, for a socket without TLS.
         over = transport or httpx2.AsyncHTTPTransport(uds=str(socket), verify=False, limits=limits)
+        # Proxies of the environment are not meant for a socket, so it is not trusted.
         self._http = httpx2.AsyncClient(transport=over, timeout=httpx2.Timeout(_SECONDS, connect=5.0), trust_env=False)
 
     async def close(self) -> None:

@@ -85,6 +85,7 @@ def _parse_user_number(text: str) -> int | None:
     if not (text.isascii() and text.isdecimal()):
         return None
     digits = text.lstrip("0") or "0"
+    # The length first: Python refuses to convert very long numbers.
     if len(digits) > len(str(_MOST_USER)) or int(digits) > _MOST_USER:
         message = f"the image runs as user {text[:_SHOWN]}, and no user has a number above {_MOST_USER}"
         raise EngineError(message, reason=Reason.USER_NOT_FOUND)

@@ -13,6 +13,7 @@ from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key
 
+# The state of a socket that listens, as the kernel writes it.
 _LISTENING = b"0A"
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 
@@ -42,5 +43,6 @@ def _listened_everywhere() -> Iterator[int]:
             for line in procfs.read_kernel_file(table).splitlines()[1:]:
                 _, local, _, state, *_ = line.split()
                 address, _, port = local.partition(b":")
+                # Zeros alone are every address; what listens at 127.0.0.1 is out of reach of containers.
                 if state == _LISTENING and not address.strip(b"0"):
                     yield int(port, 16)

@@ -113,6 +113,7 @@ class LocationFirewall:
     def admit(self, sandbox: ContainerId, address: str) -> None:
         """Apply the policy of its workload to a sandbox, which before reaches nothing, after the next ``write``."""
         self._sandboxes[sandbox] = address
+        # Its port of the bridge is new, even if the rules are the same as before.
         self._isolated = False
 
     def release(self, sandbox: ContainerId) -> None:
@@ -126,6 +127,7 @@ class LocationFirewall:
                 return
             rules = table_rules(self._table, self._bridge, self._known())
             if rules != self._written or not self._isolated:
+                # Before the work, so that a sandbox that is admitted meanwhile can set it back.
                 self._written, self._isolated = None, True
                 await asyncio.to_thread(self._apply, rules)
                 self._written = rules
@@ -162,6 +164,7 @@ class LocationFirewall:
         for name in sorted(name for name in names if self._due[name] <= self._clock.monotonic()):
             resolved = {address for address in await resolve_host_name(name) if not is_internal(address)}
             now = self._clock.monotonic()
+            # While name servers do not answer, the last addresses stay.
             valid = {address: until for address, until in self._hosts[name].items() if until > now or not resolved}
             self._hosts[name] = valid | dict.fromkeys(resolved, now + _EXPIRY_SECONDS)
             self._due[name] = now + CHECK_SECONDS
@@ -179,6 +182,7 @@ class LocationFirewall:
             return False
         until = self._clock.monotonic() + min(max(answer.seconds, _EXPIRY_SECONDS), _MOST_SECONDS)
         caches = [self._hosts.setdefault(name, {}) for name in answer.patterns]
+        # The owner of a name could otherwise open internal addresses by what he answers.
         addresses = [address for address in answer.addresses if not is_internal(address)]
         fresh = any(address not in cache for cache in caches for address in addresses)
         for cache in caches:
@@ -227,6 +231,7 @@ class LocationFirewall:
             done = subprocess.run(command, capture_output=True, check=False, timeout=_SECONDS, text=True)
         except (OSError, subprocess.TimeoutExpired):
             return None
+        # Any other failure proves nothing about the table.
         if done.returncode:
             return "" if os.strerror(errno.ENOENT) in done.stderr else None
         return done.stdout

@@ -92,6 +92,7 @@ class HostNames:
         lines = self.lines(container_id.key.gvc)
         with self._files:
             path.write_text(_with_lines(own, lines, container_id), encoding="utf-8")
+            # Users of the container read it, whatever the umask of the daemon is.
             path.chmod(0o644)
             self._written[container_id] = lines
 
@@ -111,6 +112,7 @@ def _with_lines(own: str, lines: Collection[HostName], container_id: ContainerId
     taken = {name for line in own.splitlines() for name in line.split()[1:]}
     entries = [(line.address, [name for name in line.names if name not in taken]) for line in lines]
     texts = [f"{address} {' '.join(names)}" for address, names in entries if names]
+    # Many programs connect to the first address only, so each replica has another one there.
     first = crc32(f"{container_id.key} {container_id.replica}".encode()) % max(1, len(texts))
     return "\n".join([own.rstrip("\n"), *([_MARK, *texts[first:], *texts[:first]] if texts else []), ""])
 
@@ -136,6 +138,7 @@ def _overwrite_file(path: Path, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         before = os.fstat(descriptor).st_size
+        # Empty lines cover the old end until the file is cut.
         os.pwrite(descriptor, content.ljust(before, b"\n"), 0)
         os.ftruncate(descriptor, len(content))
     finally:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from dns.name import Name
 
+# With systemd-resolved, the first file names only its local server, and the second those behind it.
 _CONFIGURATIONS = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
 _EVERY_PROTOCOL, _ATTACH_FILTER = 3, 26
 _MOST_BYTES = 1 << 16
@@ -61,6 +62,7 @@ def read_answer(packet: bytes, servers: Collection[str], patterns: Collection[st
     from dns.rdatatype import A
 
     start = (packet[0] & 0x0F) * 4 if packet else 0
+    # The header of UDP has 8 bytes, that of IPv4 at least 20.
     if len(packet) < start + 8 or start < 20 or socket.inet_ntoa(packet[12:16]) not in servers:
         return None
     try:
@@ -127,6 +129,7 @@ def _packet_socket() -> socket.socket:
     """A socket for packets of all interfaces: the bridge comes and goes with its sandboxes. Raises OSError."""
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in _FILTER))
     program = struct.pack("HL", len(_FILTER), ctypes.addressof(code))
+    # With SOCK_DGRAM, packets begin with the header of IP, whatever the link is.
     kind = socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
     packet_socket = socket.socket(socket.AF_PACKET, kind, socket.htons(_EVERY_PROTOCOL))
     try:

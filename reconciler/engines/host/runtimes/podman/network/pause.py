@@ -72,6 +72,7 @@ def occupies_ports(architecture: str) -> bool:
 
 def _build_elf_program(ports: Iterable[int]) -> bytes:
     """A static program of one segment."""
+    # A port of zero ends the list.
     body = _CODE + b"".join(struct.pack("!H", port) for port in ports) + b"\0\0"
     size = _HEADERS + len(body)
     magic = b"\x7fELF\x02\x01\x01" + bytes(9)
@@ -100,10 +101,12 @@ def _build_pause_image(program: bytes, entrypoint: list[str], architecture: str)
         "schemaVersion": 2,
         "mediaType": f"{_OCI}.manifest.v1+json",
         "config": add(json.dumps(config).encode(), f"{_OCI}.config.v1+json"),
+        # A time in it would change the digests of the same content.
         "layers": [add(gzip.compress(layer, mtime=0), f"{_OCI}.layer.v1.tar+gzip")],
     }
     entry = add(json.dumps(manifest).encode(), f"{_OCI}.manifest.v1+json")
     reference = f"{REPOSITORY}:{entry['digest'].removeprefix('sha256:')[:16]}"
+    # Podman takes the name of an image that it loads from here.
     entry["annotations"] = {"org.opencontainers.image.ref.name": reference}
     index = {"schemaVersion": 2, "manifests": [entry]}
     files = {"oci-layout": b'{"imageLayoutVersion": "1.0.0"}', "index.json": json.dumps(index).encode()}

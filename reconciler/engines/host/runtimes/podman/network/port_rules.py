@@ -28,6 +28,7 @@ def port_rules() -> list[str]:
     if iptables is None:
         return []
     with suppress(OSError, subprocess.TimeoutExpired):
+        # With -w it waits for others that change rules at this moment.
         return _run_command([iptables, "-w", "-t", "nat", "-S"]).splitlines()
     return []
 
@@ -73,6 +74,7 @@ def _list_owned_rules(listing: Collection[str], network: str) -> Iterator[tuple[
 
 def _get_chain_names(network: str) -> tuple[str, str]:
     """The names of the chains of a network: for what leaves it, and for ports that lead into it."""
+    # netavark makes the names of its chains like this.
     part = sha512(network.encode()).hexdigest().upper()[:_HASH_LENGTH]
     return f"NETAVARK-{part}", f"NETAVARK-DN-{part}"
 
@@ -84,6 +86,7 @@ def _delete_rules(rules: Collection[str]) -> None:
         return
     lines = [f"-D{rule[2:]}" if rule.startswith("-A ") else rule for rule in rules]
     with suppress(OSError, subprocess.TimeoutExpired):
+        # Without --noflush it would empty the whole table first.
         _run_command([restore, "-w", "--noflush"], "\n".join(["*nat", *lines, "COMMIT", ""]))
 
 

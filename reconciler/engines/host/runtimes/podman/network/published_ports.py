@@ -116,6 +116,7 @@ class PublishedPorts:
 
     def _apply(self, before: Mapping[int, str] | None, targets: Mapping[int, str]) -> None:
         if before is not None:
+            # A change fails if somebody has removed the table; then all of it is written.
             with suppress(EngineError):
                 lines = [*self._delete(before.items() - targets.items()), *self._add(targets.items() - before.items())]
                 run_nft(lines, _FAILURE)

@@ -141,7 +141,9 @@ class SandboxMaker:
         body: dict[str, Any] = {
             "name": self._labels.network,
             "driver": "bridge",
+            # Containers find names in their hosts files.
             "dns_enabled": False,
+            # Podman separates networks that have this option from each other.
             "options": {"isolate": "true"},
             "labels": {OWNER: self._labels.owner, LOCATION: self._labels.location},
         }
@@ -163,6 +165,7 @@ class SandboxMaker:
             try:
                 await self._client.post("networks/create", body | {"subnets": [{"subnet": wider}]})
             except PodmanError as error:
+                # Others use these addresses: until the next try, the network is the one that Podman chooses.
                 if _IN_USE not in str(error):
                     raise
                 await self._client.post("networks/create", body)

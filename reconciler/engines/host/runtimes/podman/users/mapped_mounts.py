@@ -149,6 +149,7 @@ def _mount_mapped_tree(source: Path, target: Path, namespace: int, podman: int) 
     tree = _clone_mount_tree(source, namespace)
     try:
         if podman:
+            # With -I and -S, Python runs nothing of its environment or its site there.
             _run_there(podman, [sys.executable, "-I", "-S", "-c", _MOVER, str(tree), str(target)], tree)
         else:
             _check_syscall_result(
@@ -169,6 +170,7 @@ def _clone_mount_tree(source: Path, namespace: int) -> int:
     )
     try:
         attributes = struct.pack("=4Q", _NOSUID_NODEV | _IDMAP, 0, _PRIVATE, namespace)
+        # ctypes passes a plain number as 32 bits, and the kernel expects a size of 64.
         done = _kernel.syscall(_MOUNT_SETATTR, tree, b"", _EMPTY_PATH, attributes, ctypes.c_size_t(len(attributes)))
         _check_syscall_result(done, source)
     except OSError:
@@ -198,12 +200,14 @@ def _create_trial_namespace() -> Iterator[int]:
         try:
             program.stdin.write(b"ready\n")
             program.stdin.flush()
+            # cat answers only after unshare has made the namespace.
             if program.stdout.readline() != b"ready\n":
                 raise subprocess.SubprocessError(program.communicate(timeout=_SECONDS)[1].decode().strip())
             for name in ("uid_map", "gid_map"):
                 Path(f"/proc/{program.pid}/{name}").write_text(f"0 {_TRIED.first} {_TRIED.count}\n", encoding="ascii")
             namespace = os.open(f"/proc/{program.pid}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
         finally:
+            # The descriptor preserves the namespace without a process.
             program.kill()
         try:
             yield namespace

@@ -23,6 +23,7 @@ FIRST = 0x7000_0000
 
 Those of useradd for /etc/subuid, of systemd's machines and of directories of users are all below.
 """
+# As many ranges as the unused ids have room for.
 _RANGES = 4094
 _FEW_INSTANCES, _ENOUGH_INSTANCES = 1024, 8192
 _RESERVED_FOR = "gitops-reconciler"
@@ -81,6 +82,7 @@ def _check_id_conflicts(location: str, ids: IdRange, etc: Path) -> Iterator[Host
         others = (name for name, own in lines if name != _RESERVED_FOR and ids.overlaps(own.first, own.count))
         names += [f"{name} in {path}" for name in others]
         reserved = any(own.first <= ids.first and ids.last <= own.last for _, own in lines)
+        # The ids from there on need no line: useradd leaves them alone.
         if ids.first < FIRST and not reserved:
             message = (
                 f"no line in {path} reserves the ids {ids} of containers at {location}: useradd may give them away"
