@@ -95,17 +95,19 @@ def _list_mounts(pid: str) -> Iterator[tuple[str, list[str]]]:
 def find_user(device: int) -> str:
     """Who keeps the file system of ``device`` mounted: the number and the name of a process; "" where none is seen.
 
-    It has a file or directory of it open, or a mount namespace of its own with a copy of the mount.
+    It has a file or directory of it open, or else a mount namespace of its own with a copy of the mount.
     """
     number, own = f" {os.major(device)}:{os.minor(device)} ", os.stat("/proc/self/ns/mnt").st_ino
+    # A copy in another namespace mostly goes with the mount, so who uses files is named first.
+    copy = ""
     for process in sorted(list_paths(Path("/proc"), "[0-9]*"), key=lambda path: int(path.name)):
         with suppress(OSError):  # it ends meanwhile, or is not for this user
             name = f"process {process.name} ({(process / 'comm').read_text().strip()})"
-            if os.stat(process / "ns/mnt").st_ino != own and number in (process / "mountinfo").read_text():
-                return f"{name} has it in a mount namespace of its own"
             if any(_is_on(path, device) for path in (process / "cwd", process / "root", *list_paths(process, "fd/*"))):
                 return f"{name} uses its files"
-    return ""
+            if not copy and os.stat(process / "ns/mnt").st_ino != own:
+                copy = name if number in (process / "mountinfo").read_text() else ""
+    return f"{copy} has it in a mount namespace of its own" if copy else ""
 
 
 def _is_on(path: Path, device: int) -> bool:

@@ -347,6 +347,20 @@ def test_something_else_in_place_of_the_mount_is_refused(disk: Disk) -> None:
     disk.attach()
 
 
+def test_who_uses_files_is_named_before_a_namespace_that_has_the_mount_too(disk: Disk) -> None:
+    path = disk.attach()
+    command = ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", "echo begun; exec sleep 1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"begun\n"
+        with subprocess.Popen(["sleep", "1000"], cwd=path) as user:
+            with pytest.raises(EngineError) as caught:
+                disk.store.detach(VOLUME, ONE)
+            user.kill()
+        other.kill()
+    refused(caught, Reason.VOLUME_IN_USE, f"process {user.pid} (sleep) uses its files: stop that first")
+
+
 def test_a_mount_namespace_that_keeps_a_volume_is_named(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reconciler.engines.host.volumes.image._LOOP_END", 0.1)
     disk.attach()
