@@ -111,9 +111,11 @@ def find_user(device: int) -> str:
 
 
 def _is_on(path: Path, device: int) -> bool:
-    with suppress(OSError):
+    try:
         return os.stat(path).st_dev == device
-    return False
+    except OSError as error:
+        # A file system that stopped does not say which one it is; a second one that stopped is unlikely.
+        return error.errno == errno.EIO
 
 
 def mount_device(device: str, path: Path, file_system: str, options: str) -> None:
