@@ -236,14 +236,18 @@ def _run_in_daemon(settings: Settings, wait: bool, deadline: float, plans: Plans
 
     with closing(Records.open(settings.state / FILE)) as records:
         mark = max((run.id for run in records.runs.list(1)), default=0)
-        reports, turns = run(plans), RunPacer(records)
-        while wait and _should_continue(records, reports, deadline):
-            time.sleep(SOON)
-            if turns.due():
-                reports = run()
-        if wait and time.monotonic() < deadline and any(report.outcome == "failed" for report in reports):
-            # A later run, which the daemon began itself, may have done what failed.
-            reports = run()
+        reports, turns, again = run(plans), RunPacer(records), True
+        while wait and time.monotonic() < deadline:
+            if _should_continue(records, reports, deadline):
+                time.sleep(SOON)
+                if turns.due():
+                    reports, again = run(), True
+                continue
+            # What the rest waits for may have become healthy since the last run, and the daemon may have done what
+            # failed: one more run shows it.
+            if not again or all(report.outcome not in ("failed", "waiting") for report in reports):
+                break
+            reports, again = run(), False
         return [with_history(report, records.runs.list(MAX_RUNS, report.source), mark) for report in reports]
 
 
