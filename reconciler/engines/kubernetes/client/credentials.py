@@ -89,12 +89,12 @@ def connect(config: SingleConfig) -> httpx2.AsyncClient:
     return client
 
 
-class _ExecStatus(msgspec.Struct, rename="camel"):
+class _ExecStatus(msgspec.Struct, rename="camel", frozen=True):
     token: str = ""
     expiration_timestamp: str = ""
 
 
-class _ExecCredential(msgspec.Struct, rename="camel"):
+class _ExecCredential(msgspec.Struct, rename="camel", frozen=True):
     status: _ExecStatus = _ExecStatus()
 
 
