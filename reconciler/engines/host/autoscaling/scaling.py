@@ -16,7 +16,6 @@ from reconciler.engines.host.autoscaling.capacity import (
     UsageHistory,
     recommend_amount,
     record_usage,
-    uses_capacity_ai,
 )
 from reconciler.engines.host.autoscaling.decide import (
     BRISK,
@@ -45,7 +44,7 @@ from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.signals import LocationSignals
-from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec, uses_capacity_ai
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
