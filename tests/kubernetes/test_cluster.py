@@ -1,0 +1,278 @@
+"""The cluster of the tests is a real one, and its kubelets report what their scripts ask for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.kubernetes.cluster.control_plane import Cluster
+from tests.kubernetes.cluster.kubelet import Kubelet
+from tests.kubernetes.cluster.metrics import register_metrics
+from tests.kubernetes.cluster.objects import (
+    STORAGE_CLASS,
+    describe_job,
+    describe_namespace,
+    describe_pod,
+    describe_template,
+    describe_workload,
+)
+from tests.kubernetes.cluster.scripts import Script
+from tests.support.programs import tool
+
+pytestmark = pytest.mark.cluster
+
+Object = dict[str, Any]
+
+
+@pytest.fixture
+def namespace(cluster: Cluster, kubelet: Kubelet, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace for one test."""
+    name = request.node.originalname.replace("_", "-")[:50].strip("-")
+    cluster.apply(describe_namespace(name))
+    cluster.wait_for(lambda: cluster.api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default").is_success)
+    yield name
+    cluster.api.delete(f"/api/v1/namespaces/{name}").raise_for_status()
+
+
+def read(cluster: Cluster, path: str) -> Object:
+    """An object, or nothing where it is not there."""
+    answer = cluster.api.get(path)
+    return answer.json() if answer.is_success else {}
+
+
+def pods(cluster: Cluster, namespace: str) -> list[Object]:
+    """All pods of a namespace."""
+    listed: list[Object] = read(cluster, f"/api/v1/namespaces/{namespace}/pods")["items"]
+    return listed
+
+
+def state(cluster: Cluster, namespace: str, name: str) -> Object:
+    """What its container ``main`` does: its entry among the statuses."""
+    status = read(cluster, f"/api/v1/namespaces/{namespace}/pods/{name}").get("status", {})
+    return next(iter(status.get("containerStatuses", ())), {})
+
+
+def wait_for_state(cluster: Cluster, namespace: str, name: str, kind: str, reason: str = "") -> Object:
+    """Return its entry among the statuses once its container is ``kind``, with ``reason`` if that is named."""
+
+    def find() -> Object | None:
+        entry = state(cluster, namespace, name)
+        inner = entry.get("state", {}).get(kind)
+        return entry if inner is not None and inner.get("reason", "") == (reason or inner.get("reason", "")) else None
+
+    found: Object = cluster.wait_for(find, f"{name} {kind} {reason}", seconds=20.0)
+    return found
+
+
+def kubectl(cluster: Cluster, *words: str, code: int = 0) -> str:
+    """What kubectl prints."""
+    command = [tool("kubectl", "kubernetes-client"), f"--kubeconfig={cluster.kubeconfig}", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
+    assert done.returncode == code, done.stderr
+    return done.stdout
+
+
+def test_kubectl_sees_the_version_and_the_nodes(cluster: Cluster, kubelet: Kubelet) -> None:
+    version = json.loads(kubectl(cluster, "version", "-o", "json"))["serverVersion"]
+    assert version["gitVersion"] == cluster.version
+    assert f"{version['major']}.{version['minor']}" == cluster.minor
+    assert kubectl(cluster, "get", "nodes", "-o", "name").split() == ["node/node-a", "node/node-b"]
+    kubectl(cluster, "wait", "--for=condition=Ready", "node", "--all", "--timeout=20s")
+
+
+def test_a_deployment_becomes_available(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(describe_workload("Deployment", namespace, "web", describe_template("web"), replicas=2))
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
+    cluster.wait_for(lambda: read(cluster, path)["status"].get("availableReplicas") == 2, seconds=20.0)
+    assert {pod["status"]["phase"] for pod in pods(cluster, namespace)} == {"Running"}
+    assert len({pod["status"]["podIP"] for pod in pods(cluster, namespace)}) == 2
+
+
+def test_a_pod_that_is_never_ready_holds_back_a_rollout(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
+    cluster.apply(describe_workload("Deployment", namespace, "web", describe_template("web"), replicas=1))
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
+    cluster.wait_for(lambda: read(cluster, path)["status"].get("availableReplicas") == 1, seconds=20.0)
+    changed = describe_template("web", "ready=false")
+    cluster.apply(describe_workload("Deployment", namespace, "web", changed, replicas=1))
+    cluster.wait_for(lambda: len(pods(cluster, namespace)) == 2, seconds=20.0)
+    assert read(cluster, path)["status"]["availableReplicas"] == 1
+    kubelet.set_script(f"{namespace}/*", Script())
+    cluster.wait_for(lambda: len(pods(cluster, namespace)) == 1, seconds=20.0)
+
+
+def test_a_job_completes_and_one_that_fails_fails(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(describe_job(namespace, "good"), describe_job(namespace, "bad", "exit=3", backoffLimit=0))
+    jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+    cluster.wait_for(lambda: read(cluster, f"{jobs}/good")["status"].get("succeeded") == 1, seconds=20.0)
+    cluster.wait_for(lambda: read(cluster, f"{jobs}/bad")["status"].get("failed") == 1, seconds=20.0)
+    [failed] = [pod for pod in pods(cluster, namespace) if pod["metadata"]["labels"]["app"] == "bad"]
+    assert failed["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
+
+
+def test_claims_of_a_stateful_set_are_bound_and_grow(cluster: Cluster, namespace: str) -> None:
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "test",
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+    template = describe_template("db")
+    template["spec"]["containers"][0]["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    spec = {"replicas": 2, "serviceName": "db", "volumeClaimTemplates": [claim]}
+    cluster.apply(STORAGE_CLASS, describe_workload("StatefulSet", namespace, "db", template, **spec))
+    path = f"/apis/apps/v1/namespaces/{namespace}/statefulsets/db"
+    cluster.wait_for(lambda: read(cluster, path)["status"].get("readyReplicas") == 2, seconds=20.0)
+    claims = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
+    assert {each["status"]["phase"] for each in read(cluster, claims)["items"]} == {"Bound"}
+    bigger = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+    headers = {"Content-Type": "application/merge-patch+json"}
+    cluster.api.patch(f"{claims}/data-db-0", json=bigger, headers=headers).raise_for_status()
+    cluster.wait_for(lambda: read(cluster, f"{claims}/data-db-0")["status"]["capacity"]["storage"] == "2Gi")
+    volume = read(cluster, f"{claims}/data-db-0")["spec"]["volumeName"]
+    assert read(cluster, f"/api/v1/persistentvolumes/{volume}")["spec"]["capacity"]["storage"] == "2Gi"
+
+
+def test_a_pod_that_crashes_backs_off(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(describe_pod(namespace, "crashing", "exit=1 exit_after=0.01"))
+    entry = wait_for_state(cluster, namespace, "crashing", "waiting", "CrashLoopBackOff")
+    assert entry["restartCount"] >= 1
+    assert entry["lastState"]["terminated"]["exitCode"] == 1
+    assert entry["lastState"]["terminated"]["reason"] == "Error"
+
+
+def test_an_image_that_cannot_be_pulled_is_reported_until_it_can(
+    cluster: Cluster, kubelet: Kubelet, namespace: str
+) -> None:
+    kubelet.set_script(f"{namespace}/denied", Script(pull="denied: requested access to the resource is denied"))
+    cluster.apply(describe_pod(namespace, "denied"))
+    entry = wait_for_state(cluster, namespace, "denied", "waiting", "ImagePullBackOff")
+    assert "denied" in entry["state"]["waiting"]["message"]
+    kubelet.set_script(f"{namespace}/denied", Script())
+    wait_for_state(cluster, namespace, "denied", "running")
+
+
+def test_a_container_that_runs_out_of_memory_starts_again(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
+    cluster.apply(describe_pod(namespace, "large"))
+    wait_for_state(cluster, namespace, "large", "running")
+    kubelet.end_container(namespace, "large", 137, "OOMKilled")
+    cluster.wait_for(lambda: state(cluster, namespace, "large").get("restartCount") == 1, seconds=20.0)
+    assert state(cluster, namespace, "large")["lastState"]["terminated"]["reason"] == "OOMKilled"
+
+
+def test_a_pod_ends_within_its_grace_period(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
+    cluster.apply(describe_pod(namespace, "slow", "stop_after=0.4"))
+    wait_for_state(cluster, namespace, "slow", "running")
+    path = f"/api/v1/namespaces/{namespace}/pods/slow"
+    cluster.api.delete(path).raise_for_status()
+    assert read(cluster, path)["metadata"]["deletionGracePeriodSeconds"] == 30
+    cluster.wait_for(lambda: not read(cluster, path), seconds=20.0)
+
+
+def test_containers_for_initialization_come_first(cluster: Cluster, namespace: str) -> None:
+    first = {"name": "first", "image": "example.test/init:1"}
+    beside = {"name": "beside", "image": "example.test/sidecar:1", "restartPolicy": "Always"}
+    cluster.apply(describe_pod(namespace, "staged", initContainers=[first, beside]))
+    wait_for_state(cluster, namespace, "staged", "running")
+    statuses = read(cluster, f"/api/v1/namespaces/{namespace}/pods/staged")["status"]["initContainerStatuses"]
+    assert [next(iter(entry["state"])) for entry in statuses] == ["terminated", "running"]
+    kubectl(cluster, "wait", "-n", namespace, "--for=condition=Ready", "pod/staged", "--timeout=20s")
+
+
+def test_kubectl_reads_logs_of_this_run_and_of_the_one_before(
+    cluster: Cluster, kubelet: Kubelet, namespace: str
+) -> None:
+    kubelet.set_script(f"{namespace}/chatty", Script(log="one\ntwo"))
+    cluster.apply(describe_pod(namespace, "chatty"))
+    wait_for_state(cluster, namespace, "chatty", "running")
+    assert kubectl(cluster, "logs", "-n", namespace, "chatty") == "one\ntwo\n"
+    assert kubectl(cluster, "logs", "-n", namespace, "chatty", "--tail=1") == "two\n"
+    kubelet.set_script(f"{namespace}/chatty", Script(log="three"))
+    kubelet.end_container(namespace, "chatty", 1)
+    cluster.wait_for(lambda: state(cluster, namespace, "chatty").get("restartCount") == 1, seconds=20.0)
+    assert kubectl(cluster, "logs", "-n", namespace, "chatty") == "three\n"
+    assert kubectl(cluster, "logs", "-n", namespace, "chatty", "--previous") == "one\ntwo\n"
+
+
+def test_kubectl_runs_commands_in_a_container(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(describe_pod(namespace, "shell"))
+    wait_for_state(cluster, namespace, "shell", "running")
+    assert kubectl(cluster, "exec", "-n", namespace, "shell", "--", "echo", "hello") == "hello\n"
+    kubectl(cluster, "exec", "-n", namespace, "shell", "--", "sh", "-c", "exit 7", code=7)
+
+
+def test_the_metrics_api_is_served_once_it_is_registered(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
+    kubelet.usage[f"{namespace}/*"] = ("250m", "64Mi")
+    cluster.apply(describe_pod(namespace, "busy"), *register_metrics(kubelet.port))
+    wait_for_state(cluster, namespace, "busy", "running")
+    path = f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods"
+    cluster.wait_for(lambda: read(cluster, path).get("items"), seconds=20.0)
+    assert read(cluster, path)["items"][0]["containers"][0]["usage"] == {"cpu": "250m", "memory": "64Mi"}
+
+
+def test_a_user_may_do_only_what_roles_grant(cluster: Cluster, namespace: str) -> None:
+    config = cluster.kubeconfig_of("somebody", "readers")
+    assert _can_list(config, namespace) == "no"
+    subject = {"kind": "Group", "name": "readers", "apiGroup": "rbac.authorization.k8s.io"}
+    cluster.apply(
+        {
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": "readers", "namespace": namespace},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+            "subjects": [subject],
+        }
+    )
+    cluster.wait_for(lambda: _can_list(config, namespace) == "yes", seconds=20.0)
+
+
+def _can_list(config: Path, namespace: str) -> str:
+    command = [tool("kubectl", "kubernetes-client"), f"--kubeconfig={config}", "auth", "can-i", "list", "pods"]
+    done = subprocess.run([*command, "-n", namespace], capture_output=True, text=True, check=False, timeout=60)
+    return done.stdout.strip()
+
+
+def test_a_token_of_a_service_account_expires(cluster: Cluster, namespace: str) -> None:
+    with httpx2.Client(base_url=cluster.url, verify=cluster.trust, trust_env=False) as client:
+
+        def ask(seconds: float) -> int:
+            token = cluster.token_of(namespace, "default", seconds)
+            path = f"/api/v1/namespaces/{namespace}/pods"
+            return client.get(path, headers={"Authorization": f"Bearer {token}"}).status_code
+
+        assert ask(60.0) == 403  # known, and without any role
+        assert ask(-60.0) == 401
+
+
+def test_old_versions_expire(cluster: Cluster, namespace: str) -> None:
+    for name in ("a", "b", "c"):
+        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}})
+    path = f"/api/v1/namespaces/{namespace}/configmaps"
+    more = cluster.api.get(path, params={"limit": 1}).json()["metadata"]["continue"]
+    cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d", "namespace": namespace}})
+    cluster.compact()
+    assert cluster.api.get(path, params={"limit": 1, "continue": more}).status_code == 410
+
+
+def test_a_paused_server_answers_after_the_pause_and_a_stopped_one_after_its_start(
+    cluster: Cluster, kubelet: Kubelet, namespace: str
+) -> None:
+    cluster.api_server.pause()
+    with pytest.raises(httpx2.ReadTimeout):
+        cluster.api.get("/readyz", timeout=0.3)
+    cluster.api_server.resume()
+    cluster.wait_until_ready()
+    cluster.api_server.stop()
+    with pytest.raises(httpx2.TransportError):
+        cluster.api.get("/readyz")
+    cluster.api_server.start()
+    cluster.wait_until_ready()
+    cluster.apply(describe_pod(namespace, "later"))
+    wait_for_state(cluster, namespace, "later", "running")
