@@ -9,9 +9,9 @@ import msgspec
 
 from reconciler.clock import Clock
 from reconciler.engines.host.signals import LocationSignals
-from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.protocol import VolumeId
 from reconciler.engines.protocol import Observation
+from reconciler.engines.workload.status import DeploymentCondition, with_condition
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import ConditionType, Reason

@@ -25,7 +25,6 @@ from reconciler.engines.host.decisions.volumes import (
     select_expired_snapshots,
 )
 from reconciler.engines.host.disk.atomic import write_durable, write_error
-from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumes.store import TRIM_PAUSE
@@ -34,6 +33,7 @@ from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.failures import Act, VolumeFailures
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
 from reconciler.engines.protocol import Observation
+from reconciler.engines.workload.status import DeploymentCondition, with_condition
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Snapshots, Specification

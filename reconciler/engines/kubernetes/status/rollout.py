@@ -1,0 +1,198 @@
+"""The progress of a workload on a cluster towards its desired state, from its object and its pods; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from reconciler.engines.kubernetes.status.events import EventIndex, find_event, index_events, list_events
+from reconciler.engines.kubernetes.status.fields import (
+    KubeObject,
+    find_condition,
+    is_true,
+    own_annotations,
+    read_mapping,
+    read_message,
+    read_number,
+    read_text,
+    shorten_text,
+)
+from reconciler.engines.kubernetes.status.pods import LogLines, PodContext, PodState, read_pod
+from reconciler.engines.kubernetes.status.readiness import Readiness, ReadinessState, compute_readiness
+from reconciler.engines.kubernetes.status.volumes import find_claim_faults
+from reconciler.engines.workload.spec import Type, WorkloadSpec
+from reconciler.engines.workload.status import describe_rollout
+from reconciler.model.record import Health
+from reconciler.reasons import Reason
+
+MISSING = Readiness(ReadinessState.IN_PROGRESS, "it does not exist yet")
+"""The readiness of the object of a workload that was not created yet."""
+
+_CREATION_PREFIXES = (" failed error: ", "Error creating: ")
+"""What controllers write before the words of the API server that refuses a pod."""
+
+
+class LiveWorkload(msgspec.Struct, frozen=True):
+    """What a cluster has of one workload.
+
+    ``primary`` is its Deployment, StatefulSet, CronJob or Knative Service with its ``kind`` and ``apiVersion``; None if
+    there is none. ``pods`` are all of them, those of ``jobs`` included; ``claims`` are those of its volumes. ``events``
+    are warnings about any of these, and normal ones about claims, of v1 or of events.k8s.io. ``logs`` are last lines of
+    containers that ended.
+    """
+
+    spec: WorkloadSpec
+    primary: KubeObject | None = None
+    pods: tuple[KubeObject, ...] = ()
+    jobs: tuple[KubeObject, ...] = ()
+    claims: tuple[KubeObject, ...] = ()
+    autoscaler: KubeObject | None = None
+    events: tuple[KubeObject, ...] = ()
+    logs: LogLines = {}
+
+
+class Rollout(msgspec.Struct, frozen=True):
+    """Where a workload is on its way. ``wanted`` counts replicas, ``current`` are those of the newest version.
+
+    ``readiness`` is that of its object. ``pods`` are all that exist, ``old`` those of an older version that do not end.
+    ``creation_fault`` is why pods cannot be created, "" if they can. ``rolling``: there are old pods, or fewer or more
+    current ones than wanted.
+    """
+
+    wanted: int
+    readiness: Readiness
+    pods: tuple[PodState, ...]
+    current: tuple[PodState, ...]
+    old: tuple[PodState, ...]
+    available: int
+    old_available: int
+    creation_fault: str = ""
+
+    @property
+    def rolling(self) -> bool:
+        """Whether replicas are replaced, missing or too many."""
+        return bool(self.old) or len(self.current) != self.wanted
+
+    @property
+    def failing(self) -> tuple[PodState, ...]:
+        """The pods that keep the newest version from its work."""
+        return tuple(pod for pod in self.pods if pod.failing and pod not in self.old)
+
+
+def read_rollout(live: LiveWorkload, now: float) -> Rollout:
+    """The progress of a workload that has replicas at ``now``, in seconds since the epoch."""
+    spec, primary = live.spec, live.primary or {}
+    events = index_events(live.events)
+    readiness = compute_readiness(primary) if primary else MISSING
+    states = read_pods(live, events, now)
+    is_newest = {pod.name: _is_newest(pod, spec, primary) for pod in states}
+    live_pods = [pod for pod in states if not pod.ending]
+    current = tuple(pod for pod in live_pods if is_newest[pod.name])
+    count = _count_wanted(spec, primary, len(current))
+    # What has ended for good is shown for as long as nothing has taken its place.
+    there = [pod for pod in states if not pod.over or len(live_pods) < count]
+    fault = _find_creation_fault(primary, events) if len(current) < count else ""
+    least = spec.rollout.min_ready
+    old = tuple(pod for pod in live_pods if not is_newest[pod.name])
+    return Rollout(
+        count,
+        readiness,
+        tuple(_name_end(pod, spec, is_newest[pod.name], len(live_pods) >= count) for pod in there),
+        current,
+        old,
+        sum(_is_available(pod, least, now) for pod in current),
+        sum(_is_available(pod, least, now) for pod in old),
+        fault,
+    )
+
+
+def read_pods(live: LiveWorkload, events: EventIndex, now: float) -> list[PodState]:
+    """The pods of a workload, ordered by name."""
+    names = frozenset(container.name for container in live.spec.containers)
+    context = PodContext(now, names, events, find_claim_faults(live.claims, events), live.logs)
+    return sorted((read_pod(part, context) for part in live.pods), key=lambda pod: pod.name)
+
+
+def health_of(rollout: Rollout, stateful: bool, error: str) -> Health:
+    """Healthy once all is as wanted; Unhealthy if something fails; Loading before that, a slow start included."""
+    if rollout.readiness.state is ReadinessState.TERMINATING:
+        return Health.DELETING
+    complete = not rollout.rolling and rollout.available >= rollout.wanted and rollout.readiness.current
+    if not error and complete and len([pod for pod in rollout.pods if not pod.over]) <= rollout.wanted:
+        return Health.HEALTHY
+    # A stateful replica that ends on a lost node cannot be replaced; any other one already is.
+    failing = any(stateful or not pod.ending or pod.over for pod in rollout.failing)
+    failed = rollout.readiness.state is ReadinessState.FAILED
+    return Health.UNHEALTHY if error or failing or failed or rollout.creation_fault else Health.LOADING
+
+
+def describe_progress(rollout: Rollout, pending: str) -> str:
+    """The counts of a rollout with what fails or is waited for; "" if all is as wanted."""
+    readiness, failing = rollout.readiness, rollout.failing
+    counts = describe_rollout(rollout.wanted, len(rollout.current), rollout.available, rollout.old_available)
+    message = f"{pending}; {counts}" if pending else counts
+    waits = next((pod for pod in rollout.current if pod.fault), None)
+    cause = failing[0].fault if failing else rollout.creation_fault or (waits.fault if waits is not None else "")
+    failed = readiness.message if readiness.state is ReadinessState.FAILED else ""
+    if cause or failed:
+        stuck = rollout.rolling and rollout.old and (failing or rollout.creation_fault)
+        return f"{'rollout paused: ' if stuck else ''}{message}; {cause or failed}"
+    if rollout.rolling or rollout.available < rollout.wanted:
+        return message
+    return "" if readiness.current or readiness.state is ReadinessState.TERMINATING else readiness.message
+
+
+def _count_wanted(spec: WorkloadSpec, primary: KubeObject, current: int) -> int:
+    """The replicas that should exist: on the cluster, an autoscaler changes them."""
+    if spec.suspended or spec.type is Type.CRON:
+        return 0
+    if not primary:
+        return spec.replicas
+    if read_text(primary, "apiVersion").startswith("serving.knative.dev/"):
+        return max(spec.replicas, current)
+    return read_number(primary, "spec", "replicas", default=1)
+
+
+def _is_newest(pod: PodState, spec: WorkloadSpec, primary: KubeObject) -> bool:
+    """Whether a pod is of the wanted version, and made from the newest template."""
+    if pod.version != spec.version:
+        return False
+    revision = read_text(primary, "status", "updateRevision")
+    if revision and pod.revision and pod.revision != revision:
+        return False
+    template: Mapping[str, str] = own_annotations(read_mapping(primary, "spec", "template"))
+    return all(pod.annotations.get(name) == value for name, value in template.items())
+
+
+def _is_available(pod: PodState, least: float, now: float) -> bool:
+    return pod.ready and not pod.ending and pod.ready_since + least <= now
+
+
+def _name_end(pod: PodState, spec: WorkloadSpec, newest: bool, enough: bool) -> PodState:
+    """``pod`` with the reason why it ends, if the cluster does not know it."""
+    if pod.ending != Reason.TERMINATING:
+        return pod
+    scaled = Reason.SUSPENDED if spec.suspended else Reason.SCALED_DOWN
+    reason = scaled if spec.suspended or (newest and enough) else Reason.REPLACED
+    message = pod.message.replace(Reason.TERMINATING, reason, 1)
+    return msgspec.structs.replace(pod, ending=reason, message=message)
+
+
+def _find_creation_fault(primary: KubeObject, events: EventIndex) -> str:
+    """Why the controller of a workload cannot create pods: a quota, or a webhook that refuses them."""
+    failure = find_condition(primary, "ReplicaFailure")
+    words = read_message(failure, "message") if is_true(failure) else ""
+    if not words:
+        event = find_event(list_events(events, primary), "FailedCreate")
+        words = event.message if event is not None else ""
+    return f"replicas cannot be created: {strip_creation_prefix(words)}" if words else ""
+
+
+def strip_creation_prefix(words: str) -> str:
+    """The words of the API server in those of a controller that could not create a pod."""
+    for prefix in _CREATION_PREFIXES:
+        _, separator, rest = words.partition(prefix)
+        if separator:
+            return shorten_text(rest)
+    return words
