@@ -87,3 +87,6 @@ BUILT_IN_RESOURCES = frozenset(
     | {f"policy/{group}-{kind}" for group in _GROUPS for kind in Kind}
 )
 """Keys of the resources that exist in every org without a manifest (docs/platform/fields.md#group)."""
+
+ADOPT = "reconciler/adopt"
+"""The tag of a workload that takes over objects of its names that others made on a cluster."""

@@ -251,12 +251,15 @@ class KubeApi:
         )
         return _decode_object(answer)
 
-    async def delete(self, target: ObjectId, *, uid: str = "", grace_seconds: int | None = None) -> bool:
+    async def delete(
+        self, target: ObjectId, *, uid: str = "", grace_seconds: int | None = None, orphan: bool = False
+    ) -> bool:
         """Delete an object, and in the background what belongs to it; False if there is none.
 
-        With ``uid``, only this one is deleted, and none that was created in its place.
+        With ``uid``, only this one is deleted, and none that was created in its place. With ``orphan``, what belongs to
+        it stays, without an owner.
         """
-        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        options: dict[str, Any] = {"propagationPolicy": "Orphan" if orphan else "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
         if grace_seconds is not None:
