@@ -31,8 +31,10 @@ def fill(top: Path, *names: str) -> None:
 def test_paths_that_match_are_listed_in_order(tmp_path: Path) -> None:
     fill(tmp_path, "b/y.json", "b/x.json", "a/z.json", "a/z.txt", "a/deep/z.json", "c.json")
     assert [str(path.relative_to(tmp_path)) for path in list_paths(tmp_path, "*/*.json")] == [
-        "a/z.json", "b/x.json", "b/y.json",
-    ]  # fmt: skip
+        "a/z.json",
+        "b/x.json",
+        "b/y.json",
+    ]
     assert list(list_paths(tmp_path, "*/deep/*")) == [tmp_path / "a" / "deep" / "z.json"]
 
 

@@ -20,8 +20,15 @@ USERS = {
     f"user/{name}@example.com": {"kind": "user", "name": f"{name}@example.com", "tags": {"team": tag}}
     for name, tag in (("ann", "red"), ("bob", "blue"))
 }
-PRINCIPALS = (*USERS, "serviceaccount/ci", "identity/shop/web", "group/ops", "group/red",
-              "/org/other/serviceaccount/ci", "/org/other/group/ops")  # fmt: skip
+PRINCIPALS = (
+    *USERS,
+    "serviceaccount/ci",
+    "identity/shop/web",
+    "group/ops",
+    "group/red",
+    "/org/other/serviceaccount/ci",
+    "/org/other/group/ops",
+)
 TARGETS = {
     Key(kind, gvc, name): {"kind": str(kind), "name": name, "tags": {"team": tag}}
     for kind, gvc in ((Kind.WORKLOAD, "shop"), (Kind.WORKLOAD, "depot"), (Kind.SECRET, ""), (Kind.GVC, ""))

@@ -52,8 +52,11 @@ def test_a_new_agent_gets_a_bootstrap_file_and_reports(site: ApiSite) -> None:
     assert report(site, token, "edge").status_code == 503
     assert site.run("apply").returncode == 0
     assert site.client().get(f"{AGENTS}/edge/-info") == {
-        "env": {}, "serviceCount": 0, "peerCount": 0, "lastActive": None
-    }  # fmt: skip
+        "env": {},
+        "serviceCount": 0,
+        "peerCount": 0,
+        "lastActive": None,
+    }
     assert report(site, token, "edge").status_code == 204
     expected = {"env": ENV, "serviceCount": 3, "peerCount": 1, "lastActive": format_iso_time(site.clock.now())}
     assert site.client(READER_PEER).get(f"{AGENTS}/edge/-info") == expected

@@ -44,11 +44,10 @@ def history(site: ApiSite) -> list[str]:
 def app(name: str = "newapp") -> list[dict[str, Any]]:
     """A GVC, an identity and a workload that uses it."""
     return [
-        {"kind": "workload", "name": "web", "gvc": name,
-         "spec": spec(identityLink=f"//gvc/{name}/identity/web")},
+        {"kind": "workload", "name": "web", "gvc": name, "spec": spec(identityLink=f"//gvc/{name}/identity/web")},
         {"kind": "identity", "name": "web", "gvc": name},
         {"kind": "gvc", "name": name, "spec": {"staticPlacement": {"locationLinks": ["//location/here"]}}},
-    ]  # fmt: skip
+    ]
 
 
 def actions(answer: Any) -> dict[str, str]:

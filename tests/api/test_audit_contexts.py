@@ -90,8 +90,9 @@ def test_a_context_with_records_is_not_deleted(site: ApiSite) -> None:
     assert send(site, "writer", "DELETE", EMPTY).status_code == 403
     answer = send(site, "owner", "DELETE", TRAIL)
     assert (answer.status_code, answer.json()["message"]) == (
-        400, "auditctx/trail has records, which are never deleted"
-    )  # fmt: skip
+        400,
+        "auditctx/trail has records, which are never deleted",
+    )
     assert send(site, "owner", "DELETE", EMPTY).status_code == 202
 
 

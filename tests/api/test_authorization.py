@@ -249,10 +249,17 @@ def test_only_who_may_make_a_command_may_cancel_it(site: ApiSite) -> None:
         }
     # A command that one account has cancelled is still there for the next one to be refused or not.
     asked = [
-        Question(account, "DELETE", f"{ORG}/gvc/shop/{kind}/{NAMES[kind]}/-command/{ids[kind, each]}", None,
-                 {"view", permission_for(each)} <= account.granted)
-        for account, _ in accounts() for kind, each in types if kind is account.kind
-    ]  # fmt: skip
+        Question(
+            account,
+            "DELETE",
+            f"{ORG}/gvc/shop/{kind}/{NAMES[kind]}/-command/{ids[kind, each]}",
+            None,
+            {"view", permission_for(each)} <= account.granted,
+        )
+        for account, _ in accounts()
+        for kind, each in types
+        if kind is account.kind
+    ]
     found = answers(site, asked)
     assert {response.status_code for response in found} == {200, 403}
     assert [each for each, response in zip(asked, found, strict=True) if refused(response) is each.allowed] == []

@@ -217,8 +217,13 @@ def test_a_change_is_pushed_to_a_remote_source(tmp_path: Path, monkeypatch: pyte
     with HttpsServer(tmp_path / "site", tmp_path, "token-of-the-forge") as server:
         monkeypatch.setenv("GIT_SSL_CAINFO", str(server.certificate))
         (tmp_path / "token").write_text("token-of-the-forge")
-        source = {"name": "main", "url": server.url("main.git"), "branch": "main", "status": {"push": False},
-                  "credentials": {"tokenFile": str(tmp_path / "token")}}  # fmt: skip
+        source = {
+            "name": "main",
+            "url": server.url("main.git"),
+            "branch": "main",
+            "status": {"push": False},
+            "credentials": {"tokenFile": str(tmp_path / "token")},
+        }
         with api_site(tmp_path / "site", FILES, sources=[source]) as site:
             code, answer = send(site, "PATCH", WEB, {"tags": {"a": "1"}})
             assert code == 200, answer
@@ -355,9 +360,11 @@ def test_the_members_of_a_built_in_group_change_as_its_manifest_does(site: ApiSi
     assert (code, answer["memberLinks"]) == (200, [])
     assert send(site, "PUT", f"{ORG}/group/viewers", {"memberLinks": [link]})[0] == 200
     for method, path in (
-        ("DELETE", "group/viewers"), ("PATCH", "policy/superusers-gvc"), ("PUT", "auditctx/platform"),
+        ("DELETE", "group/viewers"),
+        ("PATCH", "policy/superusers-gvc"),
+        ("PUT", "auditctx/platform"),
         ("DELETE", "policy/viewers-gvc"),
-    ):  # fmt: skip
+    ):
         code, answer = send(site, method, f"{ORG}/{path}", None if method == "DELETE" else {"description": "x"})
         assert (code, "is built in" in answer["message"]) == (400, True), path
 

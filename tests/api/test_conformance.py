@@ -24,12 +24,26 @@ from tests.api.conftest import FILES
 from tests.support.processes import free_ports
 from tests.support.sandbox import Site, eventually
 
-CHECKS = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
-          checks.response_headers_conformance, checks.response_schema_conformance]  # fmt: skip
+CHECKS = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
 SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "900"))
 """How long the long form takes for each of two callers; 15 minutes."""
-NAMES = {"workload": "web", "secret": "db", "user": "ann@example.com", "group": "web", "serviceaccount": "ci",
-         "policy": "web-edits", "gvc": "shop", "source": "main", "webhook": "main"}  # fmt: skip
+NAMES = {
+    "workload": "web",
+    "secret": "db",
+    "user": "ann@example.com",
+    "group": "web",
+    "serviceaccount": "ci",
+    "policy": "web-edits",
+    "gvc": "shop",
+    "source": "main",
+    "webhook": "main",
+}
 
 
 class Served:

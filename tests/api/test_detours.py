@@ -23,7 +23,9 @@ MORE = (
     + account("granter", "serviceaccount", "view")
     + account("granter", "secret", "use")
     + account(
-        "makers", "workload", "create",
+        "makers",
+        "workload",
+        "create",
         target='targetQuery: {kind: workload, spec: {terms: [{property: spec.type, op: "!=", value: serverless}]}}',
     )
     + account("runs", "workload", "exec.runCronWorkload")
@@ -32,7 +34,9 @@ MORE = (
     + account("applies", "identity", "create", "edit")
     + account("tagged", "identity", "create")
     + account(
-        "tagged", "identity", "edit",
+        "tagged",
+        "identity",
+        "edit",
         target='targetQuery: {kind: identity, spec: {terms: [{tag: mine, value: "yes"}]}}',
     ).replace("name: tagged-identity", "name: tagged-edit")
     + account("editors", "user", "edit")
@@ -42,7 +46,9 @@ MORE = (
     + "".join(account(f"tags-{kind}", kind, "edit") for kind in ("secret", "group", "policy", "workload"))
     + "".join(
         account(
-            f"tags-{kind}", kind, "manage",
+            f"tags-{kind}",
+            kind,
+            "manage",
             target=f'targetQuery: {{kind: {kind}, spec: {{terms: [{{tag: grab, value: "yes"}}]}}}}',
         ).replace(f"name: tags-{kind}-{kind}", f"name: grab-{kind}")
         for kind in ("secret", "group", "policy", "workload")
@@ -66,7 +72,7 @@ kind: org
 name: acme
 spec: {logging: {s3: {bucket: logs, region: us-east-1, prefix: /, credentials: //secret/keys}}}
 """
-)  # fmt: skip
+)
 CLOUDS = """---
 kind: identity
 name: cloudy

@@ -31,9 +31,12 @@ def site(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
     """A site with two rules."""
     rules = [
         {"claims": {"repository": "acme/shop", "ref": "refs/heads/release/*"}, "serviceAccount": "gone"},
-        {"claims": {"repository": "acme/shop", "ref_protected": "true", "environment": "production"},
-         "serviceAccount": "ci", "lasts": "5m"},
-    ]  # fmt: skip
+        {
+            "claims": {"repository": "acme/shop", "ref_protected": "true", "environment": "production"},
+            "serviceAccount": "ci",
+            "lasts": "5m",
+        },
+    ]
     every = [{"issuer": issuer.url, "audience": "reconciler", **rule} for rule in rules]
     with api_site(tmp_path_factory.mktemp("exchange"), FILES, api={"tokenExchange": every}) as made:
         yield made
@@ -100,9 +103,11 @@ REFUSED: dict[str, tuple[Change, int, str]] = {
     "no environment": (lambda of, now: of.token(now, **JOB | {"environment": None}), 403, "fit no rule"),
     "a list": (lambda of, now: of.token(now, **JOB | {"repository": ["acme/shop"]}), 403, "fit no rule"),
     "a deleted account": (
-        lambda of, now: of.token(now, **JOB | {"ref": "refs/heads/release/2"}), 403, "there is no serviceaccount/gone"
+        lambda of, now: of.token(now, **JOB | {"ref": "refs/heads/release/2"}),
+        403,
+        "there is no serviceaccount/gone",
     ),
-}  # fmt: skip
+}
 
 
 def _changed(token: str) -> str:

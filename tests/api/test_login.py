@@ -58,8 +58,12 @@ def site(provider: PeopleProvider, tmp_path_factory: pytest.TempPathFactory) -> 
     """A site whose people log in at the provider."""
     path = tmp_path_factory.mktemp("login")
     (path / "oidc-secret").write_text(f"{SECRET}\n")
-    oidc = {"issuer": provider.issuer, "clientId": "reconciler", "clientSecretFile": str(path / "oidc-secret"),
-            "groups": {"ops": "superusers"}}  # fmt: skip
+    oidc = {
+        "issuer": provider.issuer,
+        "clientId": "reconciler",
+        "clientSecretFile": str(path / "oidc-secret"),
+        "groups": {"ops": "superusers"},
+    }
     files = {**FILES, "org.yaml": ORG_MANIFEST, "members.yaml": QUERY}
     with api_site(path / "site", files, api={"address": "127.0.0.1:8080", "oidc": oidc}) as made:
         made.clock.jump(time.time() - made.clock.now())  # the provider has the time of this host
@@ -77,8 +81,12 @@ class Command:
 
     def begin(self, path: str = "/login", **query: str) -> httpx2.Response:
         """What the browser gets first."""
-        usual = {"redirect_uri": COMMAND, "code_challenge": challenge_of(self.verifier), "state": "mine",
-                 "code_challenge_method": "S256"}  # fmt: skip
+        usual = {
+            "redirect_uri": COMMAND,
+            "code_challenge": challenge_of(self.verifier),
+            "state": "mine",
+            "code_challenge_method": "S256",
+        }
         answer = self.site.client(None).request("GET", path, params={**usual, **query})
         self.cookie = answer.headers.get("set-cookie", "").partition(";")[0]
         return answer
@@ -138,8 +146,10 @@ def test_a_person_logs_in_and_is_the_user_whom_policies_name(command: Command, s
     made = session(command, "ann")
     assert (made["principal"], made["token_type"], made["expires_in"]) == ("user/ann@example.com", "Bearer", 900)
     assert get(site, made["access_token"], "/whoami").json() == {
-        "principal": "user/ann@example.com", "groups": ["group/web"], "org": "acme"
-    }  # fmt: skip
+        "principal": "user/ann@example.com",
+        "groups": ["group/web"],
+        "org": "acme",
+    }
     assert get(site, made["access_token"]).status_code == 200
     assert get(site, made["access_token"], f"{ORG}/secret/db").status_code == 403
     entries = site.client().get(f"{ORG}/-audit")["items"]
@@ -259,11 +269,19 @@ def test_a_code_works_once_for_its_own_command(command: Command) -> None:
 @pytest.mark.parametrize(
     "uri",
     [
-        "https://evil.example.com/", "http://127.0.0.1.evil.example.com:1/", "http://evil@127.0.0.1@evil.example.com:1/",
-        "http://127.0.0.1/", "http://[::1:8/", "http://127.0.0.1:99999/", "http://127.0.0.1:1/#x",
-        "javascript:alert(1)", "http://127.0.0.1:1/\r\nX: y", "//127.0.0.1:1/", "",
+        "https://evil.example.com/",
+        "http://127.0.0.1.evil.example.com:1/",
+        "http://evil@127.0.0.1@evil.example.com:1/",
+        "http://127.0.0.1/",
+        "http://[::1:8/",
+        "http://127.0.0.1:99999/",
+        "http://127.0.0.1:1/#x",
+        "javascript:alert(1)",
+        "http://127.0.0.1:1/\r\nX: y",
+        "//127.0.0.1:1/",
+        "",
     ],
-)  # fmt: skip
+)
 def test_a_login_returns_to_the_same_machine_only(uri: str, command: Command) -> None:
     answer = command.begin(redirect_uri=uri)
     assert answer.status_code == 400
@@ -453,8 +471,11 @@ def _hidden(page: str) -> str:
 
 def test_a_client_sends_its_secret_as_the_provider_wants(command: Command, provider: PeopleProvider) -> None:
     assert [client_auth(methods) for methods in ((BASIC, POST), (POST,), (), ("private_key_jwt",))] == [
-        BASIC, POST, BASIC, BASIC
-    ]  # fmt: skip
+        BASIC,
+        POST,
+        BASIC,
+        BASIC,
+    ]
     session(command, "ann")
     assert provider.clients[-1] == "header"
     public = PeopleLogin(OidcSettings(provider.issuer, "public"), f"{API}/login/callback", command.site.clock)
@@ -472,5 +493,6 @@ def test_without_a_provider_people_cannot_log_in(tmp_path_factory: pytest.TempPa
     with api_site(tmp_path_factory.mktemp("none"), FILES) as made:
         answer = made.client(None).request("POST", "/login/device")
         assert (answer.status_code, answer.json()["message"]) == (
-            404, "people cannot log in here: the settings have no `api.oidc`"
-        )  # fmt: skip
+            404,
+            "people cannot log in here: the settings have no `api.oidc`",
+        )

@@ -105,7 +105,7 @@ def test_listed_resources_have_metrics_of_their_own(tmp_path: Path) -> None:
             ("gvc/shop", "", "Healthy"): 1,
             ("workload/shop/web", "here", "Recorded"): 1,
             ("workload/shop/web", "there", "Recorded"): 1,
-        }  # fmt: skip
+        }
         records = Records.open(made.state / FILE, clock_now=made.clock.now)
         try:
             records.drifts.put_many([DriftRow("workload/shop/web", "here", "main", 1.0, b"{}")])

@@ -33,8 +33,15 @@ data: {{encoding: base64, payload: {ENCODED}}}
 """
 KEY = "?key=secret/planted"
 REVEAL = "/org/{org}/secret/{name}/-reveal"
-NAMES = {Kind.SECRET: "planted", Kind.WORKLOAD: "web", Kind.GVC: "shop", Kind.SERVICEACCOUNT: "ci",
-         Kind.USER: "ann@example.com", Kind.POLICY: "web-edits", Kind.GROUP: "web"}  # fmt: skip
+NAMES = {
+    Kind.SECRET: "planted",
+    Kind.WORKLOAD: "web",
+    Kind.GVC: "shop",
+    Kind.SERVICEACCOUNT: "ci",
+    Kind.USER: "ann@example.com",
+    Kind.POLICY: "web-edits",
+    Kind.GROUP: "web",
+}
 QUERIES = ("", "?fields=data", "?fields=data.password,name", "?query=data.password&limit=1000&last=1000")
 
 HOSTILE: dict[str, Any] = {
@@ -55,8 +62,11 @@ HOSTILE: dict[str, Any] = {
     "a link that is none": {"name": "planted", "type": "dictionary", "tags": {"a": []}, "data": {"password": CANARY}},
     "a valid one": {"name": "planted", "type": "dictionary", "data": {"password": f"{CANARY}-2"}},
 }
-CUT = (f'{{"name": "planted", "data": {{"password": "{CANARY}"', f'{{"data": {{"password": "{CANARY}\\x"}}}}',
-       f'{{"data": {{"password": "{CANARY}" "{CANARY}"}}}}')  # fmt: skip
+CUT = (
+    f'{{"name": "planted", "data": {{"password": "{CANARY}"',
+    f'{{"data": {{"password": "{CANARY}\\x"}}}}',
+    f'{{"data": {{"password": "{CANARY}" "{CANARY}"}}}}',
+)
 """Bodies that are no JSON, with the secret beside or at the fault."""
 
 
@@ -94,8 +104,15 @@ def reads() -> Iterator[str]:
         kinds = sorted(GVC_SCOPED if "{gvc}" in operation.path else Kind) if "{kind}" in operation.path else [""]
         for kind in kinds:
             in_path = next((each for each in NAMES if f"/{each}/{{name}}" in operation.path), kind)
-            values = {"org": "acme", "gvc": "shop", "kind": kind, "name": NAMES.get(in_path, "main"),
-                      "id": "1", "location": "here", "digest": "0"}  # fmt: skip
+            values = {
+                "org": "acme",
+                "gvc": "shop",
+                "kind": kind,
+                "name": NAMES.get(in_path, "main"),
+                "id": "1",
+                "location": "here",
+                "digest": "0",
+            }
             yield operation.path.format_map(values)
 
 

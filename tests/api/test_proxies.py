@@ -229,8 +229,10 @@ def test_the_documented_proxy_names_each_client(tmp_path: Path, passes_tls: bool
     api: dict[str, Any] = {"address": f"127.0.0.1:{behind}", "trustedProxies": ["127.0.0.1"]}
     replaced = {"bind :443": f"bind 127.0.0.1:{port}", "127.0.0.1:8080": f"127.0.0.1:{behind}"}
     if passes_tls:
-        api |= {"proxyProtocol": True, "tls": {name: str(tmp_path / f"api.{end}") for name, end in
-                                               (("certificate", "crt"), ("key", "key"))}}  # fmt: skip
+        api |= {
+            "proxyProtocol": True,
+            "tls": {name: str(tmp_path / f"api.{end}") for name, end in (("certificate", "crt"), ("key", "key"))},
+        }
     else:
         replaced["/etc/haproxy/reconciler.pem"] = str(tmp_path / "both.pem")
     site = Site(tmp_path / "site", FILES, api=api)

@@ -47,8 +47,10 @@ def site(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[A
 @pytest.fixture(scope="module")
 def former(site: ApiSite) -> dict[str, str]:
     """Credentials of an account that was deleted; both were valid before."""
-    made = {"key": site.api.store.add_key("former", "", "test", None)[1],
-            "session": site.api.store.add_session(Caller("serviceaccount/former"), 1e6)}  # fmt: skip
+    made = {
+        "key": site.api.store.add_key("former", "", "test", None)[1],
+        "session": site.api.store.add_session(Caller("serviceaccount/former"), 1e6),
+    }
     assert [status(site, each) for each in made.values()] == [200, 200]
     site.repo.commit({"former.yaml": None})
     done = site.run("apply")

@@ -82,8 +82,14 @@ def remote_site(path: Path, **settings: Any) -> Iterator[Forge]:
     with HttpsServer(path / "site", path, TOKEN) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_SSL_CAINFO", str(server.certificate))
         (path / "token").write_text(TOKEN)
-        source = {"name": "main", "url": server.url("main.git"), "branch": "main", "status": {"push": False},
-                  "credentials": {"tokenFile": str(path / "token")}, "timeout": "4s"}  # fmt: skip
+        source = {
+            "name": "main",
+            "url": server.url("main.git"),
+            "branch": "main",
+            "status": {"push": False},
+            "credentials": {"tokenFile": str(path / "token")},
+            "timeout": "4s",
+        }
         with api_site(path / "site", FILES, sources=[source], **settings) as site:
             yield Forge(site, server)
 

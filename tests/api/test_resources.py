@@ -280,8 +280,9 @@ def test_a_document_is_the_same_however_it_is_read(site: ApiSite) -> None:
         listed = site.client().get(f"{ORG}/{kind}")["items"]
         found = site.client().request("POST", f"{ORG}/{kind}/-query", json={"kind": kind}).json()["items"]
         assert listed == found != []
-    assert site.client().get(WEB) == next(each for each in site.client().get(f"{ORG}/workload")["items"]
-                                          if each["links"][0]["href"] == WEB)  # fmt: skip
+    assert site.client().get(WEB) == next(
+        each for each in site.client().get(f"{ORG}/workload")["items"] if each["links"][0]["href"] == WEB
+    )
 
 
 def test_the_id_is_a_uuid_of_the_url(site: ApiSite) -> None:

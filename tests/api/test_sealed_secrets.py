@@ -196,8 +196,9 @@ def test_values_that_others_change_meanwhile_stay(site: ApiSite) -> None:
 
 
 def test_a_rule_of_the_repository_counts_where_plain_secrets_are_accepted(tmp_path: Path) -> None:
-    with api_site(tmp_path / "site", files(**{"plain.yaml": PLAIN.replace("db", "plain")}),
-                  **settings(tmp_path, policy="any")) as site:  # fmt: skip
+    with api_site(
+        tmp_path / "site", files(**{"plain.yaml": PLAIN.replace("db", "plain")}), **settings(tmp_path, policy="any")
+    ) as site:
         body = {"name": "new", "type": "dictionary", "data": {"key": "planted-key"}}
         assert send(site, "POST", f"{ORG}/secret", body)[0] == 201
         assert "ENC[AES256_GCM" in file(site, "secret/new.yaml")

@@ -55,13 +55,16 @@ def test_a_source_that_verifies_signatures_accepts_a_signed_change(site: ApiSite
     signers = f"gpg.ssh.allowedSignersFile={keys.signers}"
     verified = subprocess.run(
         ["git", "-C", str(site.repo.path), "-c", signers, "verify-commit", "--raw", "main"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert 'Good "git" signature for api@example.com' in verified.stderr
     site.repo.git("fsck", "--strict")
     assert site.repo.git("log", "-1", "--format=%an %(trailers:key=Request-Id,valueonly)").split() == [
-        "root", answer.headers["X-Request-Id"],
-    ]  # fmt: skip
+        "root",
+        answer.headers["X-Request-Id"],
+    ]
     done = site.run("apply")
     assert done.returncode == 0, done.stdout + done.stderr
 

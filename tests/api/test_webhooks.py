@@ -112,9 +112,9 @@ def issuer() -> Iterator[Issuer]:
 def hooked(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
     """A site with a webhook for one sender."""
     sender = {"issuer": issuer.url, "audience": "reconciler", "claims": {"email": "push@example.com"}}
-    with api_site(tmp_path_factory.mktemp("sender"), api={
-        "webhooks": [{"source": "main", "forge": "generic", "oidc": sender}],
-    }) as made:  # fmt: skip
+    with api_site(
+        tmp_path_factory.mktemp("sender"), api={"webhooks": [{"source": "main", "forge": "generic", "oidc": sender}]}
+    ) as made:
         yield made
 
 
@@ -128,10 +128,16 @@ def test_a_token_of_the_sender_signs_a_delivery(hooked: ApiSite, issuer: Issuer)
     assert send(hooked, issuer.token(hooked.clock.now(), email="push@example.com")) == 202
 
 
-@pytest.mark.parametrize("claims", [
-    {"email": "other@example.com"}, {}, {"email": "push@example.com", "aud": "another"},
-    {"email": "push@example.com", "exp": 1}, {"email": "push@example.com", "iss": "https://evil.example.com"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"email": "other@example.com"},
+        {},
+        {"email": "push@example.com", "aud": "another"},
+        {"email": "push@example.com", "exp": 1},
+        {"email": "push@example.com", "iss": "https://evil.example.com"},
+    ],
+)
 def test_other_tokens_sign_none(claims: dict[str, object], hooked: ApiSite, issuer: Issuer) -> None:
     hooked.clock.suspend(3600.0)
     assert send(hooked, issuer.token(hooked.clock.now(), **claims)) == 401

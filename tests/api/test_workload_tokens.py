@@ -97,8 +97,9 @@ def test_a_token_is_refused_outside_its_workload(site: HostSite) -> None:
     for credential in (token, f"Bearer {token}"):
         answer = httpx2.get(f"http://{site.settings['api']['address']}{PLAIN}", headers={"Authorization": credential})
         assert (answer.status_code, answer.json()["message"]) == (
-            403, "this token is valid for workload/shop/named alone, and another program sent the request"
-        )  # fmt: skip
+            403,
+            "this token is valid for workload/shop/named alone, and another program sent the request",
+        )
     assert ask(site, "named", PLAIN) == 200
 
 

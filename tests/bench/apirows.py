@@ -129,10 +129,17 @@ class Load(NamedTuple):
     def measured(self, ground: Ground) -> dict[str, Any]:
         """What ``tests.bench.load`` found, and the CPU seconds of the server for each request."""
         file = ground.scratch / "load.json"
-        file.write_text(json.dumps({
-            "socket": str(self.socket), "paths": self.paths, "seconds": 5.0, "connections": self.connections,
-            "key": self.key,
-        }))  # fmt: skip
+        file.write_text(
+            json.dumps(
+                {
+                    "socket": str(self.socket),
+                    "paths": self.paths,
+                    "seconds": 5.0,
+                    "connections": self.connections,
+                    "key": self.key,
+                }
+            )
+        )
         before = used(self.pid).cpu
         found: dict[str, Any] = json.loads(run([sys.executable, "-m", "tests.bench.load", file]).output)
         return {**found, "server": (used(self.pid).cpu - before) / found["count"]}

@@ -38,8 +38,18 @@ AT_ONCE = 6
 """Containers that Podman's own command starts at the same time, as the daemon does."""
 SERVE = ["-c", "httpd -f -p 8080 -h /etc"]
 PROBE = {"httpGet": {"path": "/passwd"}}
-LIMITS = ("--cpus", "0.05", "--memory", "128m", "--pids-limit", "2048", "--ulimit", "nofile=4096:4096",
-          "--ulimit", "nproc=4096:4096")  # fmt: skip
+LIMITS = (
+    "--cpus",
+    "0.05",
+    "--memory",
+    "128m",
+    "--pids-limit",
+    "2048",
+    "--ulimit",
+    "nofile=4096:4096",
+    "--ulimit",
+    "nproc=4096:4096",
+)
 
 
 def containers(ground: Ground) -> Iterator[Row]:
@@ -182,9 +192,13 @@ def _cpu_since(before: float) -> str:
 def _pod(number: int) -> dict[str, Any]:
     limits = {"cpu": "50m", "memory": "128Mi"}
     container = {
-        "name": "main", "image": IMAGE, "command": ["/bin/sh"], "args": SERVE, "resources": {"limits": limits},
+        "name": "main",
+        "image": IMAGE,
+        "command": ["/bin/sh"],
+        "args": SERVE,
+        "resources": {"limits": limits},
         "ports": [{"containerPort": 8080, "hostPort": 17000 + number, "hostIP": "127.0.0.1"}],
-    }  # fmt: skip
+    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -110,8 +110,23 @@ def _measure(ground: Ground, targets: dict[str, str]) -> dict[str, tuple[float, 
             log = ground.scratch / "requests.log"
             log.unlink(missing_ok=True)
             each = str(RATE // CONNECTIONS)
-            run(["taskset", "-c", "1", "h2load", "--h1", "-c", str(CONNECTIONS), "--rps", each, "-D", seconds,
-                 f"--log-file={log}", f"http://{address}/"])  # fmt: skip
+            run(
+                [
+                    "taskset",
+                    "-c",
+                    "1",
+                    "h2load",
+                    "--h1",
+                    "-c",
+                    str(CONNECTIONS),
+                    "--rps",
+                    each,
+                    "-D",
+                    seconds,
+                    f"--log-file={log}",
+                    f"http://{address}/",
+                ]
+            )
             lines = [line.split() for line in log.read_text().splitlines()]
             if not lines or any(status != "200" for _, status, _ in lines):
                 raise Failed(f"{name} did not answer all requests")

@@ -267,7 +267,7 @@ def added(repository: str, commits: Iterable[Callable[[], str]]) -> list[str]:
 
 NAMES: dict[str, Callable[..., Any]] = {
     each.__name__: each for each in (prepare, restart, poll, paths, commits, counts, growth, ingest)
-}  # fmt: skip
+}
 
 if __name__ == "__main__":
     print(json.dumps(NAMES[sys.argv[1]](**json.loads(sys.argv[2]))))

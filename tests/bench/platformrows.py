@@ -31,8 +31,12 @@ def platform(ground: Ground) -> Iterator[Row]:
     site = ground.applied(count, "crowd")
     name = crowd.workload_name(count // 2)
     with served(ground, site) as (_, socket):
-        env = {"PLATFORM_ENDPOINT": f"unix://{socket}", "PLATFORM_ORG": "acme", "PLATFORM_GVC": crowd.NAME,
-               "XDG_CONFIG_HOME": str(ground.scratch)}  # fmt: skip
+        env = {
+            "PLATFORM_ENDPOINT": f"unix://{socket}",
+            "PLATFORM_ORG": "acme",
+            "PLATFORM_GVC": crowd.NAME,
+            "XDG_CONFIG_HOME": str(ground.scratch),
+        }
         yield _row(
             f"platform workload get of one of {count:,}", middle([PLATFORM, "workload", "get", name], times, env), 0.15
         )

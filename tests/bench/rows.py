@@ -200,10 +200,35 @@ def others(ground: Ground) -> Iterator[Row]:
 
 
 _ALL = (
-    first, cold, warm, poll, paths, commit, push, many, large, thousands, asked, members, shared, documents, growth,
-    findings, series, validate, commands, logs, host, probes, volumes, api, platform, cron, containers,
+    first,
+    cold,
+    warm,
+    poll,
+    paths,
+    commit,
+    push,
+    many,
+    large,
+    thousands,
+    asked,
+    members,
+    shared,
+    documents,
+    growth,
+    findings,
+    series,
+    validate,
+    commands,
+    logs,
+    host,
+    probes,
+    volumes,
+    api,
+    platform,
+    cron,
+    containers,
     dataplane,
-)  # fmt: skip
+)
 ROWS: dict[str, Callable[[Ground], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 
 

@@ -34,9 +34,15 @@ def test_apply_ends_after_the_run_and_its_status_commit(tmp_path: Path) -> None:
     assert (result.code, result.err) == (0, "")
     golden("applied.txt", result.out)
     assert desk.recorded() == {
-        "gvc/shop", "identity/shop/api", "policy/reveal-db", "secret/db", "volumeset/shop/data",
-        "workload/shop/api", "workload/shop/db", "workload/shop/web",
-    }  # fmt: skip
+        "gvc/shop",
+        "identity/shop/api",
+        "policy/reveal-db",
+        "secret/db",
+        "volumeset/shop/data",
+        "workload/shop/api",
+        "workload/shop/db",
+        "workload/shop/web",
+    }
     run = yaml.safe_load(desk.status("reconciler.yaml"))
     assert desk.repo.git("rev-parse", "main") in json.dumps(run), "the status branch is written by then"
     assert "key: workload/shop/web" in desk.status("shop/workload/web.yaml")

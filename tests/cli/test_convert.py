@@ -61,8 +61,13 @@ def test_files_and_directories_are_read(tmp_path: Path) -> None:
 def test_standard_input_is_a_file_too(command: str, text: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "reconciler.cli", command, "-"],
-        input=text.replace("NAME", "piped"), capture_output=True, text=True, cwd=tmp_path, check=True, timeout=30,
-    )  # fmt: skip
+        input=text.replace("NAME", "piped"),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+        timeout=30,
+    )
     assert yaml.safe_load(ran.stdout)["name"] == "piped"
 
 
@@ -193,14 +198,17 @@ def test_a_destination_is_read_beside_its_file(deployment: Path, names: list[str
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["config/deploy.yml", "--destination", "other"], 1,
-         "config/deploy.other.yml, the file of the destination, cannot be read: no such file or directory"),
+        (
+            ["config/deploy.yml", "--destination", "other"],
+            1,
+            "config/deploy.other.yml, the file of the destination, cannot be read: no such file or directory",
+        ),
         (["config/deploy.yml", "--destination", "../other"], 2, "--destination ../other: a name is"),
         (["config/deploy.staging.yml", "--destination", "staging"], 2, "no FILE is one"),
         (["config"], 1, "config/deploy.staging.yml is a destination of Kamal"),
         (["-", "--destination", "staging"], 2, "standard input has no destination beside it"),
     ],
-)  # fmt: skip
+)
 def test_a_destination_that_is_none_is_an_error(
     deployment: Path, words: list[str], code: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,8 +145,12 @@ def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(desk: Desk) 
 def test_doctor_names_each_location_whose_volumes_may_outgrow_their_disk_once(desk: Desk) -> None:
     space = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"}
     names = ("extra", "more")
-    desk.commit({f"{name}.yaml": json.dumps({"kind": "volumeset", "name": name, "gvc": "shop", "spec": space}).encode()
-                 for name in names})  # fmt: skip
+    desk.commit(
+        {
+            f"{name}.yaml": json.dumps({"kind": "volumeset", "name": name, "gvc": "shop", "spec": space}).encode()
+            for name in names
+        }
+    )
     desk.applied()
     assert reported(desk, "volumes", "warning") == ""
     kind, reason = ConditionType.DISK_OVERCOMMITTED, Reason.DISK_OVERCOMMITTED

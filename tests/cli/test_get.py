@@ -143,8 +143,13 @@ def test_describe_shows_all_that_is_known(tmp_path: Path) -> None:
     assert result.code == 0, result.err
     sections = result.out.split("\n\n")
     assert [section.splitlines()[0] for section in sections] == [
-        "workload/shop/web", "Conditions", "Locations", "Failures", "Fields", "Events",
-    ]  # fmt: skip
+        "workload/shop/web",
+        "Conditions",
+        "Locations",
+        "Failures",
+        "Fields",
+        "Events",
+    ]
     assert "main (workload/shop/web.yaml)" in sections[0]
     assert "ProgramNotFound" in sections[1]
     assert "gcp-us-east1" in sections[2]

@@ -140,8 +140,12 @@ def test_errors_are_red_on_a_terminal_unless_it_wants_no_colour(tmp_path: Path) 
     def on_a_terminal(environment: str) -> str:
         ran = subprocess.run(
             ["script", "--quiet", "--command", f"env {environment} {script}", "/dev/null"],
-            cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
         return ran.stdout
 
     assert "\x1b[31merror: " in on_a_terminal("-u NO_COLOR")

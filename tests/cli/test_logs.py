@@ -78,9 +78,14 @@ def test_logs_shows_the_lines_that_a_query_selects(
 def test_programs_get_objects(location: Location, tmp_path: Path) -> None:
     result = here("logs", "workload/shop/api", "--limit", "1", "-o", "json", cwd=tmp_path)
     assert result.json == {
-        "time": "2026-01-01T00:00:01.250Z", "gvc": "shop", "workload": "api", "replica": "api-2", "container": "main",
-        "location": "here", "line": "error: no such table",
-    }  # fmt: skip
+        "time": "2026-01-01T00:00:01.250Z",
+        "gvc": "shop",
+        "workload": "api",
+        "replica": "api-2",
+        "container": "main",
+        "location": "here",
+        "line": "error: no such table",
+    }
 
 
 @pytest.mark.parametrize(
@@ -145,9 +150,13 @@ def test_a_terminal_gets_colours_of_ours_and_obeys_no_line(location: Location, t
     location.taken(WRITTEN, place("odd"))
     command = f"env {environ} {sys.executable} -m reconciler.cli logs workload/shop/odd"
     ran = subprocess.run(
-        ["script", "--quiet", "--command", command, "/dev/null"], cwd=tmp_path, capture_output=True, check=False,
-        stdin=subprocess.DEVNULL, env={**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")},
-    )  # fmt: skip
+        ["script", "--quiet", "--command", command, "/dev/null"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")},
+    )
     head, _, line = ran.stdout.decode().partition(" | ")
     assert line == "\\x1b[31mred\\x1b[0m\ttab \\\\xff ü \\u202e \\x07\r\n".replace("\\\\", "\\")
     assert ("\x1b[" in head) is (environ != "NO_COLOR=1")

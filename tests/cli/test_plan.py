@@ -73,10 +73,14 @@ def test_the_document_has_the_shape_that_scripts_rely_on(tmp_path: Path) -> None
         ("Ada", "shop/web.yaml", 3),
     ]
     assert web["changes"] == [
-        {"path": "spec.containers[main].image", "before": "/org/acme/image/web:1", "after": "/org/acme/image/web:2",
-         "class": "new-version"},
+        {
+            "path": "spec.containers[main].image",
+            "before": "/org/acme/image/web:1",
+            "after": "/org/acme/image/web:2",
+            "class": "new-version",
+        },
         {"path": "tags.tier", "before": None, "after": "front", "class": "in-place"},
-    ]  # fmt: skip
+    ]
     report = steps["create", "workload/shop/report", "here"]
     assert report["waits_for"] == ["gvc/shop"]
     assert {change["path"]: change["before"] for change in report["changes"]} == {

@@ -194,8 +194,10 @@ def test_the_log_of_the_daemon_reveals_no_secret(tmp_path: Path) -> None:
     with log.open("wb") as file:
         daemon = subprocess.Popen(
             [sys.executable, "-m", "reconciler.cli", "run", "--settings", str(desk.settings)],
-            stdout=file, stderr=file, env={**os.environ, "NOTIFY_SOCKET": ""},
-        )  # fmt: skip
+            stdout=file,
+            stderr=file,
+            env={**os.environ, "NOTIFY_SOCKET": ""},
+        )
     try:
         follow(desk, desk.repo.git("rev-parse", "main"), daemon)
         follow(desk, desk.commit({"secrets.yaml": SECRET.format(password=NEW)}), daemon)

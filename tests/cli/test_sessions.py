@@ -120,14 +120,27 @@ def test_a_session_of_commands_that_are_carried_out_or_refused(tmp_path: Path) -
     records = Records.open(desk.state / FILE)
     records.failures.put(Failure(Key.parse(WEB), "here", Reason.PROGRAM_NOT_FOUND, "no such image", 3, 1.8e9, 1.9e9))
     records.close()
-    golden("operators.txt", unknown + session(
-        desk,
-        ["get", "workload"], ["retry", WEB], ["retry", "workload/shop/api"], ["sync"],
-        ["suspend", "nobody"], ["suspend", WEB, "--until", "2h", "--reason", "a look inside"], ["get", "workload"],
-        ["suspend", "identity/shop/api"], ["describe", "identity/shop/api"], ["adopt", WEB], ["resume", "main"],
-        ["rollback", "main", "nowhere"],
-        ["rollback", "main", "main", "--reason", "broken release"], ["get", "workload"],
-    ))  # fmt: skip
+    golden(
+        "operators.txt",
+        unknown
+        + session(
+            desk,
+            ["get", "workload"],
+            ["retry", WEB],
+            ["retry", "workload/shop/api"],
+            ["sync"],
+            ["suspend", "nobody"],
+            ["suspend", WEB, "--until", "2h", "--reason", "a look inside"],
+            ["get", "workload"],
+            ["suspend", "identity/shop/api"],
+            ["describe", "identity/shop/api"],
+            ["adopt", WEB],
+            ["resume", "main"],
+            ["rollback", "main", "nowhere"],
+            ["rollback", "main", "main", "--reason", "broken release"],
+            ["get", "workload"],
+        ),
+    )
 
 
 def test_the_host_and_its_records(tmp_path: Path) -> None:
@@ -166,10 +179,13 @@ def test_secrets_and_what_is_brought_along(tmp_path: Path, monkeypatch: pytest.M
         ["secret", "encrypt", "db.yaml", "--in-place"],
         ["secret", "encrypt", "db.yaml", "--recipient", recipient, "--in-place"],
         ["secret", "encrypt", "db.yaml", "--recipient", recipient, "--in-place"],
-        ["secret", "edit", "db.yaml"], ["secret", "rotate", "db.yaml", "--add", fresh()[1]],
-        ["secret", "rotate", "db.yaml", "--remove", recipient], ["secret", "edit", "db.yaml"],
-        ["convert", "config.yaml"], ["import", "export.yaml"],
-    )  # fmt: skip
+        ["secret", "edit", "db.yaml"],
+        ["secret", "rotate", "db.yaml", "--add", fresh()[1]],
+        ["secret", "rotate", "db.yaml", "--remove", recipient],
+        ["secret", "edit", "db.yaml"],
+        ["convert", "config.yaml"],
+        ["import", "export.yaml"],
+    )
     assert "correct-" not in text
     golden("brought.txt", text)
 

@@ -126,8 +126,11 @@ def test_a_full_disk_on_stdout_ends_in_one_line(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         result = subprocess.run(
             [sys.executable, "-m", "reconciler.cli", "plan", "--settings", str(desk.settings)],
-            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert result.returncode == 1
     assert result.stderr == "error: the output could not be written: No space left on device\n"
 

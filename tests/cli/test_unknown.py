@@ -43,8 +43,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
         (("get", "workload", "--gvc", "shpo"), NO_GVC),
         (("get", "workload", "--gvc", "shpo", "-o", "json"), NO_GVC),
         (("top", "--gvc", "shpo"), NO_GVC),
-        (("describe", "workload/shop/data"), "there is no workload/shop/data, neither in Git nor in the records; "
-                                             "did you mean volumeset/shop/data?"),
+        (
+            ("describe", "workload/shop/data"),
+            "there is no workload/shop/data, neither in Git nor in the records; did you mean volumeset/shop/data?",
+        ),
         (("events", "source/mian"), NO_SOURCE),
         (("history", "mian"), NO_SOURCE),
         (("plan", "--source", "mian"), NO_SOURCE),
@@ -53,7 +55,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
         (("explain", "readines-missing"), "there is no rule 'readines-missing'; did you mean readiness-missing?"),
     ],
     ids=" ".join,
-)  # fmt: skip
+)
 def test_an_unknown_name_is_an_error(desk: Desk, words: tuple[str, ...], why: str) -> None:
     assert desk.run(*words) == (1, "", f"error: {why}\n")
 

@@ -74,8 +74,12 @@ BASES = {
         metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}}]}}""",
     "ServiceAccount": "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}",
 }
-NEEDED = {"Service": ("Deployment",), "Ingress": ("Service", "Deployment"), "HorizontalPodAutoscaler": ("Deployment",),
-          "ServiceAccount": ("Deployment",)}  # fmt: skip
+NEEDED = {
+    "Service": ("Deployment",),
+    "Ingress": ("Service", "Deployment"),
+    "HorizontalPodAutoscaler": ("Deployment",),
+    "ServiceAccount": ("Deployment",),
+}
 TEMPLATES = """
 [{metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}}]
 """

@@ -213,8 +213,23 @@ def is_a_name(word: str, text: str) -> bool:
     return any(key in line for key in NAMING)
 
 
-NAMING = ("service", "secret", "Secret=", "Volume=", "VolumeName", "volumes", "directories", "Name=", "primary_role",
-          "Mount=", "Pod=", "accessories", "servers", "local", "files")  # fmt: skip
+NAMING = (
+    "service",
+    "secret",
+    "Secret=",
+    "Volume=",
+    "VolumeName",
+    "volumes",
+    "directories",
+    "Name=",
+    "primary_role",
+    "Mount=",
+    "Pod=",
+    "accessories",
+    "servers",
+    "local",
+    "files",
+)
 """What stands on a line with a name that a remark may have."""
 
 

@@ -23,9 +23,20 @@ from tests.convert.test_cases import FILES, case_of
 INPUTS = [file for file in FILES if not case_of(file)["code"] and "input" in case_of(file)]
 
 OF_THE_USER = frozenset(
-    {"labels", "annotations", "data", "stringData", "binaryData", "selector", "matchLabels", "parameters", "metadata",
-     "status", "capacity"}
-)  # fmt: skip
+    {
+        "labels",
+        "annotations",
+        "data",
+        "stringData",
+        "binaryData",
+        "selector",
+        "matchLabels",
+        "parameters",
+        "metadata",
+        "status",
+        "capacity",
+    }
+)
 """Mappings with keys of the user's own choice, or of the cluster's."""
 ONLY_INFORM = frozenset({"PersistentVolume", "StorageClass", "List"})
 NOVEL = "novelField"
@@ -239,8 +250,14 @@ def test_no_value_of_a_secret_comes_out_as_a_message() -> None:
         "e": b64encode(f"{canary}\x01".encode()).decode(),
         "f": b64encode(f"{canary}\r\n".encode()).decode(),
     }
-    kinds = ["Opaque", "kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg", "kubernetes.io/basic-auth",
-             "kubernetes.io/tls", None]  # fmt: skip
+    kinds = [
+        "Opaque",
+        "kubernetes.io/dockerconfigjson",
+        "kubernetes.io/dockercfg",
+        "kubernetes.io/basic-auth",
+        "kubernetes.io/tls",
+        None,
+    ]
     for kind in kinds:
         for field in ("data", "stringData"):
             value = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": kind, field: values}

@@ -33,8 +33,17 @@ targetKind: workload
 targetLinks: [//gvc/shop/workload/w39]
 bindings: [{permissions: [view], principalLinks: [//serviceaccount/named]}]
 """
-LAZY = {"authlib", "cryptography", "html.entities", "httpx2", "prometheus_client", "pygit2", "structlog", "websockets",
-        "yaml"}  # fmt: skip
+LAZY = {
+    "authlib",
+    "cryptography",
+    "html.entities",
+    "httpx2",
+    "prometheus_client",
+    "pygit2",
+    "structlog",
+    "websockets",
+    "yaml",
+}
 """What takes a megabyte or so, and only some requests need."""
 
 

@@ -74,8 +74,15 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     path = tmp_path_factory.mktemp("kill")
     with HttpsServer(path / "site", path, TOKEN) as server:
         (path / "token").write_text(TOKEN)
-        source = {"name": "main", "url": server.url("main.git"), "branch": "main", "status": {"push": False},
-                  "interval": "2s", "timeout": "5s", "credentials": {"tokenFile": str(path / "token")}}  # fmt: skip
+        source = {
+            "name": "main",
+            "url": server.url("main.git"),
+            "branch": "main",
+            "status": {"push": False},
+            "interval": "2s",
+            "timeout": "5s",
+            "credentials": {"tokenFile": str(path / "token")},
+        }
         site = Site(path / "site", FILES, sources=[source], api={})
         with site.daemon(GIT_SSL_CAINFO=str(server.certificate)) as running:
             eventually(lambda: "gvc/shop" in site.recorded())

@@ -123,9 +123,11 @@ class World:
         if self.has_clock:
             command = ("-m", "tests.soak.daemon", str(self.site.path / "tasks"))
             environ = {
-                "LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(self._clock),
-                "FAKETIME_CACHE_DURATION": "1", "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-            }  # fmt: skip
+                "LD_PRELOAD": str(FAKETIME),
+                "FAKETIME_TIMESTAMP_FILE": str(self._clock),
+                "FAKETIME_CACHE_DURATION": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            }
         self._daemon = self._running.enter_context(self.site.daemon(*command, fresh=self.has_clock, **environ))
 
     def kill(self) -> None:
@@ -316,9 +318,12 @@ def open_world(path: Path, containers: Containers | None = None) -> Iterator[Wor
     state.mkdir(parents=True, mode=0o711)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=711", "tmpfs", str(state)], check=True)
     files: dict[str, File] = {
-        "shop/cold.yaml": sleeping(), "shop/data.yaml": VOLUMESET, "shop/db.yaml": database("db"),
-        "shop/tick.yaml": scheduled(), **{f"shop/{name}.yaml": quiet(name) for name in ("side", "named", "gone")},
-    }  # fmt: skip
+        "shop/cold.yaml": sleeping(),
+        "shop/data.yaml": VOLUMESET,
+        "shop/db.yaml": database("db"),
+        "shop/tick.yaml": scheduled(),
+        **{f"shop/{name}.yaml": quiet(name) for name in ("side", "named", "gone")},
+    }
     here = {"engine": "host", "dataplane": "haproxy", "runtime": "process"}
     settings: dict[str, Any] = {
         "host": {"terminationScale": 0.02, "logBudget": 16, "diskReserve": 0},

@@ -54,8 +54,9 @@ class Stage:
         return f"{str(found.status).lower()} {found.reason}: {found.message}" if found else ""
 
     def events(self, *reasons: str) -> list[str]:
-        return [f"{each.key} {each.reason}: {each.message}" for each in self.records.events.list()
-                if each.reason in reasons]  # fmt: skip
+        return [
+            f"{each.key} {each.reason}: {each.message}" for each in self.records.events.list() if each.reason in reasons
+        ]
 
     def recorded(self) -> dict[str, Record]:
         return {f"{each.key}@{each.location}": each for each in self.records.applied.items()}
@@ -203,7 +204,11 @@ def test_a_bug_in_another_part_of_a_round_leaves_the_sources_alone(
     with capture_logs() as logged:
         asyncio.run(turn.until_quiet())
     assert {each.split("@")[0] for each in stage.recorded()} == {
-        "gvc/shop", "workload/shop/api", "gvc/other", "workload/other/web"}  # fmt: skip
+        "gvc/shop",
+        "workload/shop/api",
+        "gvc/other",
+        "workload/other/web",
+    }
     bugs = [(each["part"], each["error"]) for each in logged if each["event"] == "bug"]
     assert {error for _, error in bugs} == {"KeyError"}
     assert len(set(bugs)) == len(bugs) == len(stage.events("InternalError")), "each is logged once"

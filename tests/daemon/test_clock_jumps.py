@@ -29,8 +29,13 @@ def memory(pid: int) -> int:
 
 def faked(clock: Path) -> dict[str, str]:
     """The environment of a program whose wall clock is set by the file ``clock``."""
-    return {"LD_PRELOAD": str(LIBRARY), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
-            "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_DISABLE_SHM": "1"}  # fmt: skip
+    return {
+        "LD_PRELOAD": str(LIBRARY),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        "FAKETIME_DISABLE_SHM": "1",
+    }
 
 
 @skip_unless(LIBRARY is not None, "libfaketime is not installed")

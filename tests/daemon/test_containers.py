@@ -50,8 +50,14 @@ def site(tmp_path: Path, service: PodmanService) -> Iterator[HostSite]:
 def manifest(name: str, version: int = 1) -> str:
     """A workload that serves; each version restarts all its replicas."""
     readiness = {"httpGet": {"path": "/passwd"}, "periodSeconds": 1}
-    plain = served(name, replicas=REPLICAS, command="/bin/sh", args=["-c", SERVE], readinessProbe=readiness,
-                   env={"VERSION": str(version)})  # fmt: skip
+    plain = served(
+        name,
+        replicas=REPLICAS,
+        command="/bin/sh",
+        args=["-c", SERVE],
+        readinessProbe=readiness,
+        env={"VERSION": str(version)},
+    )
     return plain.replace('"image": "none"', f'"image": "{IMAGE}"')
 
 

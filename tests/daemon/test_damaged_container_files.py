@@ -97,8 +97,12 @@ class ContainerSite:
 @contextmanager
 def container_site(path: Path) -> Iterator[ContainerSite]:
     """A site whose workloads run in real containers, with a volume in an image."""
-    data = {"kind": "volumeset", "name": "data", "gvc": "shop",
-            "spec": {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"}}  # fmt: skip
+    data = {
+        "kind": "volumeset",
+        "name": "data",
+        "gvc": "shop",
+        "spec": {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"},
+    }
     volume = {"uri": "platform://volumeset/data", "path": "/data"}
     files = {
         "shop/data.yaml": json.dumps(data),

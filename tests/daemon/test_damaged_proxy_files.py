@@ -100,8 +100,12 @@ def proxied_site(path: Path) -> Iterator[ProxiedSite]:
     (path / "certificates").mkdir()
     (path / "certificates" / "shop.pem").write_bytes(issue(SHARED).pem)
     http, https = free_ports(2)
-    ingress = {"certificates": str(path / "certificates"), "httpPort": http, "httpsPort": https,
-               "addresses": ["127.0.0.1"]}  # fmt: skip
+    ingress = {
+        "certificates": str(path / "certificates"),
+        "httpPort": http,
+        "httpsPort": https,
+        "addresses": ["127.0.0.1"],
+    }
     place = {"engine": "host", "dataplane": "haproxy", "ingress": ingress}
     firewall = {"external": {"inboundAllowCIDR": ["0.0.0.0/0"]}}
     web = served("web", replicas=1, env={"GREETING": "hello"}, firewallConfig=firewall)

@@ -74,8 +74,14 @@ def has_written(site: HostSite, name: str, users: list[int]) -> bool:
 
 
 SHORT = [("directory", "process"), ("image-ext4", "process")]
-LONG = [("image-xfs", "process"), ("btrfs", "process"), ("directory", "podman"), ("image-ext4", "podman"),
-        ("image-xfs", "podman"), ("btrfs", "podman")]  # fmt: skip
+LONG = [
+    ("image-xfs", "process"),
+    ("btrfs", "process"),
+    ("directory", "podman"),
+    ("image-ext4", "podman"),
+    ("image-xfs", "podman"),
+    ("btrfs", "podman"),
+]
 PAIRS = [*SHORT, *(pytest.param(*each, marks=pytest.mark.slow) for each in LONG)]
 
 
@@ -115,9 +121,15 @@ def test_a_daemon_of_a_service_user_runs_them_all_as_itself(tmp_path: Path) -> N
         give_away(site.path)
         with (site.path / "daemon.log").open("wb") as log:
             daemon = subprocess.Popen(
-                [*interpreter(), "-m", "reconciler.cli", "run"], cwd="/", env={**os.environ, **site.environ},
-                stdout=log, stderr=log, user=OWNER, group=OWNER, extra_groups=[],
-            )  # fmt: skip
+                [*interpreter(), "-m", "reconciler.cli", "run"],
+                cwd="/",
+                env={**os.environ, **site.environ},
+                stdout=log,
+                stderr=log,
+                user=OWNER,
+                group=OWNER,
+                extra_groups=[],
+            )
         try:
             check(site, dict.fromkeys(USERS, OWNER))
         finally:

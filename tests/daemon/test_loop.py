@@ -173,8 +173,11 @@ def test_approve_lets_deletes_go_while_a_daemon_runs(tmp_path: Path) -> None:
         assert "the daemon continues with it" in approved.stdout
         eventually(lambda: "workload/shop/w0@here" not in site.recorded(), "they go")
         assert sorted(key for key in site.recorded() if key.endswith("@here")) == [
-            "workload/shop/api@here", "workload/shop/w5@here", "workload/shop/w6@here", "workload/shop/w7@here",
-        ]  # fmt: skip
+            "workload/shop/api@here",
+            "workload/shop/w5@here",
+            "workload/shop/w6@here",
+            "workload/shop/w7@here",
+        ]
         eventually(lambda: not site.status("shop/workload/w0.yaml"), "their files go too")
         eventually(lambda: site.condition("Ready") == "true Applied", "all is well again")
 

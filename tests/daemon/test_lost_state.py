@@ -48,8 +48,10 @@ def test_the_daemon_stops_with_words(tmp_path: Path, lose: Callable[[Path], None
 
 
 def test_the_host_engine_makes_no_state_directory_anew() -> None:
-    files = {"shop/gvc.yaml": GVC, "shop/web.yaml": served(replicas=1, command="sleep", args=["1000"], ports=None,
-             readinessProbe=None)}  # fmt: skip
+    files = {
+        "shop/gvc.yaml": GVC,
+        "shop/web.yaml": served(replicas=1, command="sleep", args=["1000"], ports=None, readinessProbe=None),
+    }
     with open_place() as place, host_site(place, files) as site, site.daemon() as running:
         eventually(lambda: "workload/shop/web@here" in site.recorded(), "the workload is applied")
         site.state.rename(place / "moved")

@@ -51,8 +51,14 @@ def settings(path: Path, server: HttpsServer) -> Settings:
     """One source behind the server."""
     (path / "token").write_text(TOKEN)
     credentials = Credentials(username="reader", token_file=path / "token")
-    source = SourceSettings(name="main", url=server.url("main.git"), branch="main", interval=INTERVAL, read_only=True,
-                            credentials=credentials)  # fmt: skip
+    source = SourceSettings(
+        name="main",
+        url=server.url("main.git"),
+        branch="main",
+        interval=INTERVAL,
+        read_only=True,
+        credentials=credentials,
+    )
     places = {place: LocationSettings("recorded") for place in ("here", "there")}
     return Settings(org="acme", sources=(source,), locations=places, state=path, retry=RetrySettings(cap=CAP))
 
@@ -74,8 +80,13 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, log: io.StringIO) 
         await daemon.rests()
     during = [json.loads(line) for line in log.getvalue().splitlines()[before:]]
     retained = len(list(records.applied.items()))
-    seen = {"begun": begun, "polls": daemon.polls - before_loss, "log": during, "retained": retained,
-            "conditions": {each.type: each.status for each in records.conditions.get("main")}}  # fmt: skip
+    seen = {
+        "begun": begun,
+        "polls": daemon.polls - before_loss,
+        "log": during,
+        "retained": retained,
+        "conditions": {each.type: each.status for each in records.conditions.get("main")},
+    }
     server.token = TOKEN
     while records.sources.get("main").commit != commit:  # type: ignore[union-attr]
         await clock.advance(INTERVAL)

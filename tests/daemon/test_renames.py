@@ -60,8 +60,13 @@ def test_a_renamed_workload_serves_until_its_successor_is_healthy(tmp_path: Path
             wait(lambda: site.message("workload/shop/site@here"), "it is observed")
             wait(lambda: serves(site, address), "web is served")
             # Another run, and more looks at the location, change nothing.
-            site.repo.commit({"shop/other.yaml": served("other", command="sleep", args=["1000"], ports=None,
-                                                        readinessProbe=None, replicas=1)})  # fmt: skip
+            site.repo.commit(
+                {
+                    "shop/other.yaml": served(
+                        "other", command="sleep", args=["1000"], ports=None, readinessProbe=None, replicas=1
+                    )
+                }
+            )
             wait(lambda: site.healthy("workload/shop/other@here"), "another workload is applied meanwhile")
             assert serves(site, address)
             assert list(site.replicas("web")) == [former]

@@ -102,15 +102,22 @@ def test_a_run_is_a_trace_with_its_commit_phases_and_steps(site: Site, receiver:
         found = eventually(lambda: receiver.trace(first), "the first run is received")
         [root] = found["reconcile"]
         assert attributes(root) == {
-            "reconciler.source": "main", "reconciler.reason": "start", "reconciler.outcome": "applied",
-            "vcs.ref.head.revision": first, "reconciler.resources.created": 2,
-        }  # fmt: skip
+            "reconciler.source": "main",
+            "reconciler.reason": "start",
+            "reconciler.outcome": "applied",
+            "vcs.ref.head.revision": first,
+            "reconciler.resources.created": 2,
+        }
         steps = [attributes(each) for each in found["step"]]
         assert {each["reconciler.key"] for each in steps} == {"gvc/shop", "secret/db"}
         assert {each["reconciler.result"] for each in steps} == {"ok"}
         assert {name: len(spans) for name, spans in found.items()} == {
-            "load": 1, "plan": 1, "step": 2, "status": 1, "reconcile": 1,
-        }  # fmt: skip
+            "load": 1,
+            "plan": 1,
+            "step": 2,
+            "status": 1,
+            "reconcile": 1,
+        }
         below = [each for name, spans in found.items() if name != "reconcile" for each in spans]
         assert {each.parent_span_id for each in below} == {root.span_id}
         assert all(root.start_time_unix_nano <= each.start_time_unix_nano <= each.end_time_unix_nano for each in below)

@@ -147,8 +147,12 @@ def test_commands_on_a_volume_follow_one_another_and_other_volumes_do_not_wait(t
         await turns()
         assert world.engine.running == ["a", "c", "d"]
         assert [each.stage.value for each in world.records.commands.open()] == [
-            "running", "pending", "running", "running", "pending",
-        ]  # fmt: skip
+            "running",
+            "pending",
+            "running",
+            "running",
+            "pending",
+        ]
         world.engine.gate.set()
         await world.finish(queue)
         labels = [each["label"] for each in world.engine.done]
@@ -217,8 +221,11 @@ def test_a_failure_or_a_bug_ends_one_command_and_the_others_go_on(tmp_path: Path
             [text] = world.get(name).messages
             assert text.startswith(message.split(" at tests")[0])
         assert [world.get(name).stage.value for name in (*ids, good, nowhere)] == [
-            "failed", "failed", "completed", "failed",
-        ]  # fmt: skip
+            "failed",
+            "failed",
+            "completed",
+            "failed",
+        ]
         assert world.get(nowhere).messages == ("NotFound: this host does not bind mars",)
         assert SECRET not in str(world.events())
         assert [reason for reason, _ in world.events()].count("CommandFailed") == 3
@@ -261,8 +268,10 @@ def test_the_effect_and_the_end_of_a_recorded_command_are_one_transaction(tmp_pa
         name = world.snapshot("a")
         queue = world.queue()
         with closing(sqlite3.connect(tmp_path / FILE)) as other:
-            other.execute("CREATE TRIGGER full BEFORE UPDATE ON commands WHEN new.stage = 'completed' "
-                          "BEGIN SELECT RAISE(ABORT, 'no room'); END")  # fmt: skip
+            other.execute(
+                "CREATE TRIGGER full BEFORE UPDATE ON commands WHEN new.stage = 'completed' "
+                "BEGIN SELECT RAISE(ABORT, 'no room'); END"
+            )
             with pytest.raises(RecordsError, match="no room"):
                 await queue.advance()
             other.execute("DROP TRIGGER full")

@@ -67,7 +67,10 @@ def test_each_due_time_is_one_successful_execution_in_a_short_history(world: Sch
     assert KEY in world.records.status_queue.take("main").keys
     [execution] = world.state(KEY)["status"]["jobExecutions"]
     assert (execution["status"], execution["startTime"], execution["completionTime"]) == (
-        "Success", "2026-01-01T00:10:00Z", "2026-01-01T00:10:00Z")  # fmt: skip
+        "Success",
+        "2026-01-01T00:10:00Z",
+        "2026-01-01T00:10:00Z",
+    )
     assert world.at(10.5) == ["+10"]
     assert [world.at(20), world.at(30), world.at(40)][-1] == ["+20", "+30", "+40"]
     assert world.messages() == []

@@ -135,8 +135,16 @@ class Ground:
             f"-artifact_prefix={self.found / self.target}-",
             "-print_final_stats=1",
         ]
-        return [sys.executable, "-m", "tests.fuzz.child", self.target, str(self.current(seed)), *options,
-                str(self.home / "corpus"), str(self.seeds)]  # fmt: skip
+        return [
+            sys.executable,
+            "-m",
+            "tests.fuzz.child",
+            self.target,
+            str(self.current(seed)),
+            *options,
+            str(self.home / "corpus"),
+            str(self.seeds),
+        ]
 
 
 def fuzz(

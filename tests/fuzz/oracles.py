@@ -47,8 +47,19 @@ THEN = b'\n---\n"then"\n---\n'
 HEAD = 4
 """Bytes before a saved input that hold its length."""
 COMPOSE_FILE = "compose.yaml"
-UNITS = ("web.container", "db.container", "all.pod", "own.volume", "own.network", "own.image", "own.kube",
-         "web.timer", "web.container.d/1.conf", "container.d/2.conf", "named")  # fmt: skip
+UNITS = (
+    "web.container",
+    "db.container",
+    "all.pod",
+    "own.volume",
+    "own.network",
+    "own.image",
+    "own.kube",
+    "web.timer",
+    "web.container.d/1.conf",
+    "container.d/2.conf",
+    "named",
+)
 """Names of the quadlets of an input, in their order."""
 NAMED = "named"
 """What is read of every file of a project that others name."""
@@ -251,8 +262,9 @@ def stepping(raw: bytes) -> None:
     found = stepped(before, after)
     if found is None:
         return
-    step, fresh = ({(each.path, each.line, each.column, each.rule, each.severity, each.message) for each in one}
-                   for one in found)  # fmt: skip
+    step, fresh = (
+        {(each.path, each.line, each.column, each.rule, each.severity, each.message) for each in one} for one in found
+    )
     wrong = (step - fresh) | {one for one in fresh - step if one[4] is Severity.ERROR}
     if wrong:
         where = "on the way only" if min(wrong) in step else "by a fresh load only"

@@ -131,9 +131,12 @@ def test_a_fresh_process_holds_its_limits(name: str, form: str, tmp_path: Path) 
     limited += f"resource.setrlimit(resource.RLIMIT_CPU, ({seconds},) * 2)\n"
     ended = subprocess.run(
         [sys.executable, "-c", f"{limited}main()", "validate", str(bad), "--format", form],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
         env={"PATH": os.environ["PATH"], "RECONCILER_SETTINGS": "none"},
-    )  # fmt: skip
+    )
     assert ended.returncode in (0, 1), ended.stderr[-500:]
     assert not re.search(r"Traceback|this is a bug", ended.stderr + ended.stdout)
 

@@ -33,18 +33,36 @@ DIALECT = ManifestContext("acme", secret_key=b"k" * 32, keyring=keyring("identit
 AROUND = ExternalResources(external=frozenset({"gvc/shop"}), settings_unknown=True)
 
 DEAR = {
-    "many wide documents with sops", "many documents of many values", "many tags", "one long JSON",
-    "many encrypted documents", "many wide documents", "deep and wide", "a long dictionary", "many bindings",
-    "many unknown fields", "a wide list", "many wrong workloads of an unclear GVC", "several deep and wide documents",
-    "many keys", "one key again and again", "many ports", "many arguments", "many wrong documents",
-}  # fmt: skip
+    "many wide documents with sops",
+    "many documents of many values",
+    "many tags",
+    "one long JSON",
+    "many encrypted documents",
+    "many wide documents",
+    "deep and wide",
+    "a long dictionary",
+    "many bindings",
+    "many unknown fields",
+    "a wide list",
+    "many wrong workloads of an unclear GVC",
+    "several deep and wide documents",
+    "many keys",
+    "one key again and again",
+    "many ports",
+    "many arguments",
+    "many wrong documents",
+}
 """Bombs that take longest and are like another one: every run of the tests leaves them to the slow suites."""
 SHORT_HUGE = ("a hundred megabytes", "just within the size of a file", "fifteen megabytes of strings of one pair")
 SHORT_NEIGHBOURS = (
-    "variables that no GVC sets", "secrets of a GVC that nobody may reveal", "many faulty policies",
-    "circles whose names stand in reverse order", "circles of all with all", "a query of many stars",
+    "variables that no GVC sets",
+    "secrets of a GVC that nobody may reveal",
+    "many faulty policies",
+    "circles whose names stand in reverse order",
+    "circles of all with all",
+    "a query of many stars",
     "missing members of groups",
-)  # fmt: skip
+)
 
 FORMATS: dict[str, Callable[[FolderCheck], str]] = {
     "text": lambda one: findings_text(one.findings, Excerpts(one.read)),

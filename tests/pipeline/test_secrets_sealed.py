@@ -239,12 +239,20 @@ def test_a_missing_secret_file_is_reported_once_and_delays_nothing_else(tmp_path
 
 @pytest.mark.parametrize(
     ("name", "mode", "rule"),
-    [("db", 0o644, "secret-file-unsafe"), ("db", 0o620, "secret-file-unsafe"), ("gone", 0o600, "secret-file-missing"),
-     ("../records", 0o600, "secret-file-unsafe"), ("link", 0o600, "secret-file-unsafe"),
-     ("dir", 0o600, "secret-file-missing"), ("pipe", 0o600, "secret-file-missing"),
-     ("empty", 0o600, "secret-file-missing"), ("bytes", 0o600, "secret-file-missing"),
-     ("large", 0o600, "secret-file-missing"), ('"a\\tb"', 0o600, "secret-file-missing")],
-)  # fmt: skip
+    [
+        ("db", 0o644, "secret-file-unsafe"),
+        ("db", 0o620, "secret-file-unsafe"),
+        ("gone", 0o600, "secret-file-missing"),
+        ("../records", 0o600, "secret-file-unsafe"),
+        ("link", 0o600, "secret-file-unsafe"),
+        ("dir", 0o600, "secret-file-missing"),
+        ("pipe", 0o600, "secret-file-missing"),
+        ("empty", 0o600, "secret-file-missing"),
+        ("bytes", 0o600, "secret-file-missing"),
+        ("large", 0o600, "secret-file-missing"),
+        ('"a\\tb"', 0o600, "secret-file-missing"),
+    ],
+)
 def test_files_that_cannot_be_secrets_are_reported(tmp_path: Path, host: Path, name: str, mode: int, rule: str) -> None:
     (host / "db").chmod(mode)
     (host / "link").symlink_to("/etc/passwd")

@@ -71,8 +71,12 @@ def worlds(draw: st.DrawFn) -> World:
         places = draw(st.sampled_from([PLACES, PLACES, PLACES[:1], PLACES[1:], ("here", "afar"), ("afar",)]))
         links = [f"//location/{place}" for place in places]
         world[f"gvc/{gvc}"] = {"kind": "gvc", "name": gvc, "spec": {"staticPlacement": {"locationLinks": links}}}
-        own = {"identity": list(draw(identities)), "volumeset": list(draw(volumesets)), "secret": secrets,
-               "place": list(places)}  # fmt: skip
+        own = {
+            "identity": list(draw(identities)),
+            "volumeset": list(draw(volumesets)),
+            "secret": secrets,
+            "place": list(places),
+        }
         for name in [*own["identity"], READER]:
             world[f"identity/{gvc}/{name}"] = {"kind": "identity", "name": name}
         for name in own["volumeset"]:
@@ -85,8 +89,13 @@ def worlds(draw: st.DrawFn) -> World:
     if secrets:
         readers = [f"//gvc/{key.partition('/')[2]}/identity/{READER}" for key in world if key.startswith("gvc/")]
         reveal = {"permissions": ["reveal"], "principalLinks": readers}
-        world["policy/readers"] = {"kind": "policy", "name": "readers", "targetKind": "secret", "target": "all",
-                                   "bindings": [reveal]}  # fmt: skip
+        world["policy/readers"] = {
+            "kind": "policy",
+            "name": "readers",
+            "targetKind": "secret",
+            "target": "all",
+            "bindings": [reveal],
+        }
     return world
 
 

@@ -103,8 +103,16 @@ def test_the_document_has_what_scripts_rely_on(mixed: Plan) -> None:
         assert {"action", "key", "location", "changes", "waits_for"} <= step.keys()
         for change in step["changes"]:
             assert change.keys() == {"path", "before", "after", "class"}
-    assert shown["summary"] == {"create": 3, "update": 2, "replace": 1, "delete": 4, "waiting": 5, "suspended": 0,
-                                "blocked": 0, "retained": 1}  # fmt: skip
+    assert shown["summary"] == {
+        "create": 3,
+        "update": 2,
+        "replace": 1,
+        "delete": 4,
+        "waiting": 5,
+        "suspended": 0,
+        "blocked": 0,
+        "retained": 1,
+    }
 
 
 def test_an_empty_plan_is_shown_as_nothing_to_do(tmp_path: Path) -> None:

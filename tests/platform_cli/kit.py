@@ -119,10 +119,16 @@ class Desk:
         self.home = site.path / "home"
         self.home.mkdir()
         self.environ = {
-            "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / "config"), "PLATFORM_ORG": "acme",
-            "PLATFORM_ENDPOINT": f"unix://{relay.path}", "NO_COLOR": "", "EDITOR": "", "VISUAL": "", "TZ": "UTC",
+            "HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "PLATFORM_ORG": "acme",
+            "PLATFORM_ENDPOINT": f"unix://{relay.path}",
+            "NO_COLOR": "",
+            "EDITOR": "",
+            "VISUAL": "",
+            "TZ": "UTC",
             "DBUS_SESSION_BUS_ADDRESS": "",
-        }  # fmt: skip
+        }
 
     def run(
         self, *words: str, text: str = "", environ: Mapping[str, str] | None = None

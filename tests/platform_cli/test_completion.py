@@ -49,9 +49,12 @@ def completed(shop: Desk, words: str, **environ: str) -> list[str]:
         COMPLETE_VARIABLE: "bash_complete",
     }
     done = subprocess.run(
-        [BIN / "platform"], env={**os.environ, **shop.environ, **asked, COMPLETE_VARIABLE: "bash_complete", **environ},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [BIN / "platform"],
+        env={**os.environ, **shop.environ, **asked, COMPLETE_VARIABLE: "bash_complete", **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stderr == ""
     return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
 

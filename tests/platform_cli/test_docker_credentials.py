@@ -95,7 +95,7 @@ def test_logins_are_in_a_file_of_this_user_alone(home: Home) -> None:
         (("guess",), "", "docker-credential-platform: unknown action: guess\n"),
         ((), "", "Usage: docker-credential-platform <store|get|erase|list|version>\n"),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_is_a_line_on_stdout_and_the_code_1(
     home: Home, words: tuple[str, ...], text: str | bytes, printed: str
 ) -> None:
@@ -166,17 +166,26 @@ def test_podman_logs_in_pulls_and_pushes_with_the_helper(home: Home, registry: D
     logins = home.path / "config.json"
     logins.write_text('{"experimental": "enabled"}')
     environ = {
-        **os.environ, "XDG_CONFIG_HOME": str(home.path), "REGISTRY_AUTH_FILE": str(logins),
-        "DOCKER_CONFIG": str(home.path), "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
-    }  # fmt: skip
+        **os.environ,
+        "XDG_CONFIG_HOME": str(home.path),
+        "REGISTRY_AUTH_FILE": str(logins),
+        "DOCKER_CONFIG": str(home.path),
+        "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
+    }
     prepare = [sys.executable, "-m", "reconciler.platform_cli", "image", "docker-login", "--registry", registry.host]
     prepared = subprocess.run(prepare, env=environ, capture_output=True, text=True, check=True)
     assert prepared.stderr == f"next: docker login {registry.host}\n"
     assert json.loads(logins.read_text()) == {"experimental": "enabled", "credHelpers": {registry.host: "platform"}}
     storage = (
-        "--root", str(home.path / "root"), "--runroot", f"{short_path}/run", "--tmpdir", f"{short_path}/tmp",
-        "--storage-driver", "vfs",
-    )  # fmt: skip
+        "--root",
+        str(home.path / "root"),
+        "--runroot",
+        f"{short_path}/run",
+        "--tmpdir",
+        f"{short_path}/tmp",
+        "--storage-driver",
+        "vfs",
+    )
 
     def run(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         command = [podman, *storage, *words]
@@ -208,9 +217,22 @@ def docker_daemon(path: Path) -> Iterator[str]:
         pytest.skip("the daemon of Docker needs root")
     address = f"unix://{path}/d"
     settings = (
-        "--data-root", f"{path}/data", "--exec-root", f"{path}/exec", "--pidfile", f"{path}/pid", "--host", address,
-        "--bridge", "none", "--ip-forward=false", "--iptables=false", "--ip6tables=false", "--storage-driver", "vfs",
-    )  # fmt: skip
+        "--data-root",
+        f"{path}/data",
+        "--exec-root",
+        f"{path}/exec",
+        "--pidfile",
+        f"{path}/pid",
+        "--host",
+        address,
+        "--bridge",
+        "none",
+        "--ip-forward=false",
+        "--iptables=false",
+        "--ip6tables=false",
+        "--storage-driver",
+        "vfs",
+    )
     with (path / "log").open("wb") as log, subprocess.Popen([program, *settings], stdout=log, stderr=log) as daemon:
         try:
             asking = [tool("docker", "docker.io"), "--host", address, "version"]
@@ -228,9 +250,13 @@ class Docker:
     def __init__(self, home: Home, registry: DockerRegistry, address: str) -> None:
         self.logins = home.path / "config.json"
         self.environ = {
-            **os.environ, "HOME": str(home.path), "XDG_CONFIG_HOME": str(home.path), "DOCKER_CONFIG": str(home.path),
-            "DOCKER_HOST": address, "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
-        }  # fmt: skip
+            **os.environ,
+            "HOME": str(home.path),
+            "XDG_CONFIG_HOME": str(home.path),
+            "DOCKER_CONFIG": str(home.path),
+            "DOCKER_HOST": address,
+            "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
+        }
         self._program = tool("docker", "docker.io")
         prepare = [sys.executable, "-m", "reconciler.platform_cli", "image", "docker-login", "--registry"]
         subprocess.run([*prepare, registry.host], env=self.environ, capture_output=True, check=True)

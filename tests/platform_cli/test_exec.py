@@ -59,9 +59,12 @@ class Place:
         self.port = int(site.settings["api"]["address"].partition(":")[2])
         self.command = [*COMMAND, "workload"]
         self.environ = {
-            "HOME": str(site.path), "XDG_CONFIG_HOME": str(site.path / "config"), "PLATFORM_ORG": "acme",
-            "PLATFORM_GVC": "shop", "PLATFORM_ENDPOINT": f"unix://{relay.path}",
-        }  # fmt: skip
+            "HOME": str(site.path),
+            "XDG_CONFIG_HOME": str(site.path / "config"),
+            "PLATFORM_ORG": "acme",
+            "PLATFORM_GVC": "shop",
+            "PLATFORM_ENDPOINT": f"unix://{relay.path}",
+        }
 
     def run(
         self, *words: str, content: bytes = b"", group: str = "workload", **environ: str
@@ -275,9 +278,11 @@ def test_a_program_is_reached_through_a_proxy(place: Place) -> None:
     proxy = PassingProxy(place.port)
     with serving(proxy):
         environ = {
-            "PLATFORM_ENDPOINT": "https://api.example.test", "HTTPS_PROXY": f"ann:p%40ss@127.0.0.1:{proxy.server_port}",
-            "NO_PROXY": "", "PLATFORM_TOKEN": key_of(place, "ci"),
-        }  # fmt: skip
+            "PLATFORM_ENDPOINT": "https://api.example.test",
+            "HTTPS_PROXY": f"ann:p%40ss@127.0.0.1:{proxy.server_port}",
+            "NO_PROXY": "",
+            "PLATFORM_TOKEN": key_of(place, "ci"),
+        }
         found = place.run("exec", "web", "--insecure", "-q", "--", "sh", "-c", "echo $GREETING", **environ)
     assert (found.returncode, found.stdout, found.stderr) == (0, b"hello\n", b"")
     assert proxy.asked == [("CONNECT api.example.test:443", "Basic YW5uOnBAc3M=")]

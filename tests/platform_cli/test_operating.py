@@ -163,8 +163,13 @@ def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: Desk) -> Non
 def test_programs_get_all_records_and_people_a_page(shop: Desk) -> None:
     for form, count in (("json", 62), ("json-slim", 62), ("yaml-slim", 62), ("tf", 62), ("text", 51)):
         done = shop.run("group", "get", "-o", form)
-        separator = {"json": '"kind": "group"', "json-slim": '"kind": "group"', "yaml-slim": "kind: group",
-                     "tf": "resource ", "text": "\n"}[form]  # fmt: skip
+        separator = {
+            "json": '"kind": "group"',
+            "json-slim": '"kind": "group"',
+            "yaml-slim": "kind: group",
+            "tf": "resource ",
+            "text": "\n",
+        }[form]
         assert done.stdout.count(separator) == count, form
         assert bool(done.stderr) == (form == "text")
     assert len(json.loads(shop.run("group", "get", "-o", "json", "--max", "3").stdout)["items"]) == 3
@@ -296,13 +301,18 @@ def test_an_agent_runs_in_a_container_and_its_token_is_in_no_command_line(
     assert ("podman ended with exit code 7" in shown.err) == bool(code)
 
 
-CRON = json.dumps({
-    "kind": "workload", "name": "job", "gvc": "shop",
-    "spec": {
-        "type": "cron", "job": {"schedule": "0 0 29 2 *"},
-        "containers": [{"name": "main", "image": "none", "command": "sh", "args": ["-c", "exit 0"]}],
-    },
-})  # fmt: skip
+CRON = json.dumps(
+    {
+        "kind": "workload",
+        "name": "job",
+        "gvc": "shop",
+        "spec": {
+            "type": "cron",
+            "job": {"schedule": "0 0 29 2 *"},
+            "containers": [{"name": "main", "image": "none", "command": "sh", "args": ["-c", "exit 0"]}],
+        },
+    }
+)
 GUEST = """kind: serviceaccount
 name: runner
 ---
@@ -325,9 +335,11 @@ class Host:
         """One command to its end."""
         endpoint = f"unix://{self.site.state / SOCKET}"
         return Desk.run(
-            self, *words, text=text,  # type: ignore[arg-type]
+            self,
+            *words,
+            text=text,  # type: ignore[arg-type]
             environ={"PLATFORM_ENDPOINT": endpoint, "PLATFORM_ORG": "acme", "PLATFORM_GVC": "shop", **environ},
-        )  # fmt: skip
+        )
 
     @property
     def environ(self) -> dict[str, str]:

@@ -21,15 +21,29 @@ from tests.support.processes import ROOT
 
 PAGE = (ROOT / "docs" / "platform" / "cli.md").read_text()
 SECTIONS = {
-    "Agent": "agent", "Cloud account": "cloudaccount", "Group": "group", "GVC": "gvc",
+    "Agent": "agent",
+    "Cloud account": "cloudaccount",
+    "Group": "group",
+    "GVC": "gvc",
     "Workload": "workload cron start",
-    "Apply": "apply", "Convert": "convert", "Query": "agent query",
-}  # fmt: skip
+    "Apply": "apply",
+    "Convert": "convert",
+    "Query": "agent query",
+}
 """Sections with a table of commands or of options, and the words that they are about."""
 SIZES = {
-    "Commands": 30, "Common options": 12, "Common subcommands": 13, "Query": 4, "Agent": 4, "Cloud account": 4,
-    "Group": 3, "GVC": 5, "Workload": 3, "Apply": 4, "Convert": 3,
-}  # fmt: skip
+    "Commands": 30,
+    "Common options": 12,
+    "Common subcommands": 13,
+    "Query": 4,
+    "Agent": 4,
+    "Cloud account": 4,
+    "Group": 3,
+    "GVC": 5,
+    "Workload": 3,
+    "Apply": 4,
+    "Convert": 3,
+}
 """How many commands or options the platform describes in each section; a row less would be one that no test has."""
 PROSE = {
     "Audit context": ("auditctx create", {"--name", "--description", "--tag"}),
@@ -197,11 +211,16 @@ def test_the_version_is_printed_behind_every_command(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "near"),
     [
-        ("get", "workload get"), ("add-member", "group add-member"), ("wrkload", "workload"), ("sceret get", "secret"),
-        ("workload gett", "get"), ("compos manifest", "compose"), ("volumeset snapshots get", "snapshot"),
+        ("get", "workload get"),
+        ("add-member", "group add-member"),
+        ("wrkload", "workload"),
+        ("sceret get", "secret"),
+        ("workload gett", "get"),
+        ("compos manifest", "compose"),
+        ("volumeset snapshots get", "snapshot"),
         ("snapshot create", "volumeset snapshot"),
     ],
-)  # fmt: skip
+)
 def test_a_word_that_is_none_names_the_nearest(words: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(words.split()) == 2
     assert f"; did you mean '{near}'?" in capsys.readouterr().err

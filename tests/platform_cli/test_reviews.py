@@ -47,17 +47,29 @@ def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "hold", "keys", "note"),
     [
-        ("gvc delete shop", "deletes-volumes", ["gvc/shop", "volumeset/shop/data", "volumeset/shop/data", "gvc/old"],
-         "delete gvc/shop, delete volumeset/shop/data wait for an approval: platform approve d1\n"),
-        ("gvc delete shop", "prune-budget", [f"workload/shop/w{number}" for number in range(7)],
-         "delete workload/shop/w0, delete workload/shop/w1, delete workload/shop/w2, delete workload/shop/w3, "
-         "delete workload/shop/w4 and 2 more wait for an approval: platform approve d1\n"),
-        ("workload delete api --gvc shop", "suspended", ["workload/shop/api", "workload/shop/api-2", "gvc/shop"],
-         "delete workload/shop/api waits until the source is resumed: platform resume main\n"),
+        (
+            "gvc delete shop",
+            "deletes-volumes",
+            ["gvc/shop", "volumeset/shop/data", "volumeset/shop/data", "gvc/old"],
+            "delete gvc/shop, delete volumeset/shop/data wait for an approval: platform approve d1\n",
+        ),
+        (
+            "gvc delete shop",
+            "prune-budget",
+            [f"workload/shop/w{number}" for number in range(7)],
+            "delete workload/shop/w0, delete workload/shop/w1, delete workload/shop/w2, delete workload/shop/w3, "
+            "delete workload/shop/w4 and 2 more wait for an approval: platform approve d1\n",
+        ),
+        (
+            "workload delete api --gvc shop",
+            "suspended",
+            ["workload/shop/api", "workload/shop/api-2", "gvc/shop"],
+            "delete workload/shop/api waits until the source is resumed: platform resume main\n",
+        ),
         ("org tag acme --tag a=b", "prune-budget", ["gvc/shop", "org/other"], ""),
         ("gvc delete shop", "", ["gvc/shop"], ""),
     ],
-)  # fmt: skip
+)
 def test_steps_that_wait_are_named_with_what_releases_them(
     words: str,
     hold: str,

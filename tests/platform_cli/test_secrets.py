@@ -23,11 +23,12 @@ from tests.support.terminal import terminal
 VALUE = f"planted-{secrets.token_hex(8)}"
 """The value of every secret, and every password."""
 FILES = {
-    "value.txt": VALUE, "key.json": json.dumps({"accessKey": "AKIAIOSFODNN7EXAMPLE", "secretKey": VALUE}),
+    "value.txt": VALUE,
+    "key.json": json.dumps({"accessKey": "AKIAIOSFODNN7EXAMPLE", "secretKey": VALUE}),
     "secret.yaml": f"kind: secret\nname: applied\ntype: opaque\ndata: {{payload: {VALUE}, encoding: plain}}\n",
     "broken.yaml": f"kind: secret\nname: broken\ntype: opaque\ndata: {{payload: [{VALUE}], encoding: plain}}\n",
     "torn.yaml": f"kind: secret\nname: torn\ndata: {{payload: '{VALUE}\n",
-}  # fmt: skip
+}
 SPY = """#!/bin/sh
 for each in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < "$each" >> "$SPY_FILE" 2>/dev/null; done
 echo >> "$SPY_FILE"
@@ -210,14 +211,21 @@ LOCAL = {"agent manifest", "agent up", "convert", "logout", "misc", "profile", "
 """Commands that ask no server, or none without a profile."""
 _MEMBER = ["--email", "x"]
 EXTRA = {
-    "add-binding": _MEMBER, "add-member": _MEMBER, "remove-binding": _MEMBER, "remove-member": _MEMBER,
+    "add-binding": _MEMBER,
+    "add-member": _MEMBER,
+    "remove-binding": _MEMBER,
+    "remove-member": _MEMBER,
     "cloudaccount create-aws": ["--name", "x", "--role-arn", "x"],
     "cloudaccount create-gcp": ["--name", "x", "--project-id", "x"],
     "cloudaccount create-azure": ["--name", "x", "--secret", "x", "--url", "x", "--code", "-"],
-    "policy create": ["--all"], "install-completion": ["--print", "--shell", "bash"],
-    "login": ["--bootstrap"], "tag": ["--tag", "x=y"], "hold": ["--for", "60s"], "rollback": ["--previous"],
+    "policy create": ["--all"],
+    "install-completion": ["--print", "--shell", "bash"],
+    "login": ["--bootstrap"],
+    "tag": ["--tag", "x=y"],
+    "hold": ["--for", "60s"],
+    "rollback": ["--previous"],
     "scale": ["3"],
-}  # fmt: skip
+}
 """Options of which a command needs some."""
 
 

@@ -48,9 +48,12 @@ def files(*folders: Path) -> dict[Path, bytes]:
 def endless_login() -> str:
     """The address of a server at which a login is never allowed."""
     begun = {
-        "verification_uri_complete": "https://login.example.com", "user_code": "WDJB", "expires_in": 600,
-        "device_code": "d", "interval": 1,
-    }  # fmt: skip
+        "verification_uri_complete": "https://login.example.com",
+        "user_code": "WDJB",
+        "expires_in": 600,
+        "device_code": "d",
+        "interval": 1,
+    }
     server = Scripted(answer(body=begun), answer(400, {"error": "authorization_pending", "message": "wait"}))
     return f"http://127.0.0.1:{server.server_port}"
 

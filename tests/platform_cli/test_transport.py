@@ -286,9 +286,7 @@ def test_an_answer_without_members_of_today_is_blamed_on_the_version(
     ):
         assert command(server, *words) == 1, words
         assert "so its version does not fit this command" in capsys.readouterr().err
-    begun = {
-        "verification_uri_complete": "x", "user_code": "y", "device_code": "z", "expires_in": 60, "interval": 0,
-    }  # fmt: skip
+    begun = {"verification_uri_complete": "x", "user_code": "y", "device_code": "z", "expires_in": 60, "interval": 0}
     assert command(Scripted(answer(body=begun), answer(body={"token": "x"})), "login", "new", "--device") == 1
     assert "the answer of the server has no 'access_token', so its version does not fit" in capsys.readouterr().err
     for status, body in ((404, b"Not Found"), (405, b"")):

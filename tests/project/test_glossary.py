@@ -21,10 +21,30 @@ EXPLAINED = ("reconciler/model/", "reconciler/planning/", "reconciler/engines/pr
 VIEWS = ("reconciler/model/kinds/", "reconciler/model/query.py")
 """Classes here are also made of the words of the fields that they stand for, which docs/manifests.md explains."""
 
-PLAIN = frozenset({
-    "certificate", "class", "count", "file", "growth", "id", "ignore", "input", "lifecycle",
-    "observed", "place", "planner", "policy", "privacy", "registration", "request", "state", "support", "term", "watch",
-})  # fmt: skip
+PLAIN = frozenset(
+    {
+        "certificate",
+        "class",
+        "count",
+        "file",
+        "growth",
+        "id",
+        "ignore",
+        "input",
+        "lifecycle",
+        "observed",
+        "place",
+        "planner",
+        "policy",
+        "privacy",
+        "registration",
+        "request",
+        "state",
+        "support",
+        "term",
+        "watch",
+    }
+)
 """Words of a compound that mean what any dictionary has."""
 
 

@@ -16,8 +16,17 @@ from tests.support.desk import SHOP, here, workload
 from tests.support.git import ENVIRONMENT, GitRepo, git
 from tests.support.trust import machine_environ
 
-NEEDED = (".ci", ".pre-commit-hooks.yaml", "LICENSE", "README.md", "pyproject.toml", "examples", "reconciler",
-          "schemas", "docs/rules.md")  # fmt: skip
+NEEDED = (
+    ".ci",
+    ".pre-commit-hooks.yaml",
+    "LICENSE",
+    "README.md",
+    "pyproject.toml",
+    "examples",
+    "reconciler",
+    "schemas",
+    "docs/rules.md",
+)
 """What the hook's repository must hold for a wheel to be built of it."""
 
 NO_REGISTRY = ("No matching distribution", "Failed to establish a new connection", "Could not find a version")
@@ -47,8 +56,13 @@ def pre_commit(place: Path, home: Path, *words: str) -> subprocess.CompletedProc
     """``pre-commit WORDS`` in ``place``, keeping what it installs below ``home``."""
     hidden = ("GIT_", "PYTHON", "VIRTUAL_ENV", "RECONCILER_")
     visible = {name: value for name, value in machine_environ().items() if not name.startswith(hidden)}
-    environ = {**visible, **ENVIRONMENT, "PRE_COMMIT_HOME": str(home),
-               "HOME": os.environ.get("HOME", "/nonexistent"), "PATH": os.environ["PATH"]}  # fmt: skip
+    environ = {
+        **visible,
+        **ENVIRONMENT,
+        "PRE_COMMIT_HOME": str(home),
+        "HOME": os.environ.get("HOME", "/nonexistent"),
+        "PATH": os.environ["PATH"],
+    }
     command = [sys.executable, "-m", "pre_commit", *words]
     return subprocess.run(command, cwd=place, env=environ, capture_output=True, text=True, timeout=300, check=False)
 

@@ -126,9 +126,11 @@ class Troubled:
 
     def _start(self) -> None:
         environ = {
-            "LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(self._clock), "FAKETIME_CACHE_DURATION": "1",
+            "LD_PRELOAD": str(FAKETIME),
+            "FAKETIME_TIMESTAMP_FILE": str(self._clock),
+            "FAKETIME_CACHE_DURATION": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        }  # fmt: skip
+        }
         command = ("-m", "tests.soak.daemon", str(self._tasks))
         self._daemon = self._running.enter_context(self.site.daemon(*command, fresh=True, **environ))
         self.samples.append([])

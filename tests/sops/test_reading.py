@@ -27,8 +27,12 @@ def plain_of(path: Path) -> list[dict[str, object]]:
     found = [document.value for document in parse_documents((CASES / f"{source}.yaml").read_bytes()).documents]
     for value in found:
         if "tags" in value:
-            value["tags"] |= {"version": "1.1", "since": "2020-01-02T00:00:00Z", "seen": "2020-01-02T03:04:05.12Z",
-                              "hex": "31"}  # fmt: skip
+            value["tags"] |= {
+                "version": "1.1",
+                "since": "2020-01-02T00:00:00Z",
+                "seen": "2020-01-02T03:04:05.12Z",
+                "hex": "31",
+            }
             value["tags"].pop("large")
     return found
 
@@ -95,9 +99,14 @@ def rules(raw: bytes, identity: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(b"name: db", b"name: dc"), (b"kind: secret\n", b""), (b"kind: secret\n", b"kind: secret\ngvc: x\n"),
-     (b"1.1\n", b"1.2\n"), (b"2020-01-02T00:00:00Z", b"2020-01-03T00:00:00Z")],
-)  # fmt: skip
+    [
+        (b"name: db", b"name: dc"),
+        (b"kind: secret\n", b""),
+        (b"kind: secret\n", b"kind: secret\ngvc: x\n"),
+        (b"1.1\n", b"1.2\n"),
+        (b"2020-01-02T00:00:00Z", b"2020-01-03T00:00:00Z"),
+    ],
+)
 def test_plain_values_are_under_the_mac_too(old: bytes, new: bytes) -> None:
     raw = (CASES / "files" / "data-only.yaml").read_bytes()
     assert old in raw
@@ -120,10 +129,16 @@ def test_the_mac_is_over_all_documents_of_a_file() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(rb"(?s)sops:.*", b"sops: 1\n"), (rb"lastmodified:.*", b"modified: x"), (rb"mac: .*", b"mac: 1"),
-     (rb"(encrypted_regex: ).*", rb"\1'('"), (rb"(encrypted_regex: .*)", rb"\1\n    encrypted_suffix: x"),
-     (rb"(encrypted_regex: .*)", rb"\1\n    key_groups: x"), (rb"recipient: ", b"for: ")],
-)  # fmt: skip
+    [
+        (rb"(?s)sops:.*", b"sops: 1\n"),
+        (rb"lastmodified:.*", b"modified: x"),
+        (rb"mac: .*", b"mac: 1"),
+        (rb"(encrypted_regex: ).*", rb"\1'('"),
+        (rb"(encrypted_regex: .*)", rb"\1\n    encrypted_suffix: x"),
+        (rb"(encrypted_regex: .*)", rb"\1\n    key_groups: x"),
+        (rb"recipient: ", b"for: "),
+    ],
+)
 def test_faulty_metadata_is_reported(old: bytes, new: bytes) -> None:
     raw = (CASES / "files" / "data-only.yaml").read_bytes()
     changed = re.sub(old, new, raw, count=1)

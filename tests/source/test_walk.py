@@ -331,9 +331,11 @@ def test_an_entry_that_ends_inside_of_another_one_is_no_entry() -> None:
     reader = TreeReader({b"1" * 20: old, b"2" * 20: new}.__getitem__)
     found = {each.path: each.after for each in Walk(reader).differences(b"1" * 20, b"2" * 20)}
     assert found == {
-        b"aaaaaaaaaaaaa1 b.yaml": None, b"v.yaml": None,
-        b"b.yaml": TreeEntry(b"1", b"2" * 20), b"w.yaml": TreeEntry(b"160000", tail[:20]),
-    }  # fmt: skip
+        b"aaaaaaaaaaaaa1 b.yaml": None,
+        b"v.yaml": None,
+        b"b.yaml": TreeEntry(b"1", b"2" * 20),
+        b"w.yaml": TreeEntry(b"160000", tail[:20]),
+    }
 
 
 def test_a_tree_is_malformed_also_where_another_is_known() -> None:

@@ -85,10 +85,17 @@ class ApiStream:
         self._rest = ""
         path, _, query = path.partition("?")
         scope = {
-            "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query.encode(),
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
             "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-            "state": {} if peer is None else {"peer": peer}, "client": None, "server": None, "root_path": "",
-        }  # fmt: skip
+            "state": {} if peer is None else {"peer": peer},
+            "client": None,
+            "server": None,
+            "root_path": "",
+        }
         self._task = asyncio.create_task(make_app(api)(scope, self._receive, self._send))
 
     async def _receive(self) -> Any:

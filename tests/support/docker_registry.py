@@ -63,10 +63,14 @@ def image(mark: str, architecture: str = "amd64", size: int = 0) -> Image:
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     layer = gzip.compress(raw.getvalue(), 1, mtime=0)
-    config = json.dumps({
-        "architecture": architecture, "os": "linux", "config": {"Cmd": ["/mark"]},
-        "rootfs": {"type": "layers", "diff_ids": [digest_of(raw.getvalue())]},
-    }).encode()  # fmt: skip
+    config = json.dumps(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "config": {"Cmd": ["/mark"]},
+            "rootfs": {"type": "layers", "diff_ids": [digest_of(raw.getvalue())]},
+        }
+    ).encode()
     listed = {
         "config": ("application/vnd.oci.image.config.v1+json", config),
         "layers": ("application/vnd.oci.image.layer.v1.tar+gzip", layer),
@@ -128,11 +132,13 @@ class DockerRegistry:
 def _index(images: tuple[Image, ...]) -> bytes:
     entries = [
         {
-            "mediaType": OCI_MANIFEST, "digest": each.digest, "size": len(each.manifest),
+            "mediaType": OCI_MANIFEST,
+            "digest": each.digest,
+            "size": len(each.manifest),
             "platform": {"os": "linux", "architecture": each.architecture},
         }
         for each in images
-    ]  # fmt: skip
+    ]
     return json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}).encode()
 
 

@@ -64,8 +64,12 @@ def run(place: Path, *options: str, **environ: str) -> str:
     inherited = {name: value for name, value in os.environ.items() if name not in {VARIABLE, "PYTEST_CURRENT_TEST"}}
     done = subprocess.run(
         [*command, "--rootdir", str(place), "-ra", f"--basetemp={place}/t", *options, "test_it.py"],
-        cwd=place, env={**inherited, "PYTHONPATH": str(ROOT), **environ}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=place,
+        env={**inherited, "PYTHONPATH": str(ROOT), **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
     return done.stdout
 

@@ -227,10 +227,10 @@ def test_a_value_of_an_env_file_or_secret_is_in_no_remark() -> None:
     files = {
         "compose.yaml": "services: {a: {image: a, env_file: [a.env, b.env], secrets: [s], environment: {X: $X, A: }}}\n"
         "secrets: {s: {file: s}}",
-        "a.env": f"A={CANARY}\nB=\"{CANARY}\x01\"\n",
+        "a.env": f'A={CANARY}\nB="{CANARY}\x01"\n',
         "b.env": f"not a line {CANARY}",
         "s": f"{CANARY}\x01",
-    }  # fmt: skip
+    }
     found = project(files, "compose.yaml", environ={"X": f"{CANARY}\x01", "A": CANARY})
     remarks = convert_project(found).remarks
     assert len(remarks) > 3
@@ -291,6 +291,9 @@ def test_a_key_with_dots_is_not_taken_for_a_field_in_another_one() -> None:
 
 def test_fields_that_are_carried_over_are_not_left_out_whatever_they_are() -> None:
     assert CARRIED.keys() & LEFT_OUT.keys() <= {
-        "services.*.build", "services.*.deploy.resources.reservations.cpus", "services.*.restart",
-        "services.*.deploy.resources.reservations.memory", "services.*.deploy.restart_policy.condition",
-    }  # fmt: skip
+        "services.*.build",
+        "services.*.deploy.resources.reservations.cpus",
+        "services.*.restart",
+        "services.*.deploy.resources.reservations.memory",
+        "services.*.deploy.restart_policy.condition",
+    }

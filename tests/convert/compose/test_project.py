@@ -153,9 +153,16 @@ H=pa$5
 I=${NONE:-i}
 """
     assert parse_env_file(text.encode(), {"D": "d"}) == {
-        "A": "1", "B": "two 1 $A\n", "C": "$A # 3", "D": "d", "E": "first\nsecond", "F": "a#b", "G": "x", "H": "pa$5",
+        "A": "1",
+        "B": "two 1 $A\n",
+        "C": "$A # 3",
+        "D": "d",
+        "E": "first\nsecond",
+        "F": "a#b",
+        "G": "x",
+        "H": "pa$5",
         "I": "i",
-    }  # fmt: skip
+    }
     assert parse_env_file(b"A='1'\nB=$A", {}, plain=True) == {"A": "'1'", "B": "$A"}
 
 
@@ -178,7 +185,7 @@ HOSTILE = {
     "cycle": b"services: &a {web: *a}",
     "bytes": bytes(range(256)),
     "repeated": b"services: {a: {}, a: {}}",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -189,9 +196,28 @@ def test_a_hostile_file_is_a_fault_with_a_place(name: str) -> None:
 
 
 _WORDS = st.sampled_from(
-    ["services", "web", "ports", "volumes", "extends", "environment", "include", "depends_on", "build", "8080:80",
-     "a:/b", "x", "$X", "networks", "env_file", "secrets", "profiles", "labels", "name"]
-)  # fmt: skip
+    [
+        "services",
+        "web",
+        "ports",
+        "volumes",
+        "extends",
+        "environment",
+        "include",
+        "depends_on",
+        "build",
+        "8080:80",
+        "a:/b",
+        "x",
+        "$X",
+        "networks",
+        "env_file",
+        "secrets",
+        "profiles",
+        "labels",
+        "name",
+    ]
+)
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=3),

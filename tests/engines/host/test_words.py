@@ -179,8 +179,13 @@ class Script:
 def scaled_by_cpu() -> ReplicaTemplate:
     """A workload that is scaled to a cpu of 50 %."""
     scale = {"metric": "cpu", "target": 50, "minScale": 1, "maxScale": 3}
-    written = body({"type": "standard", "containers": [{"name": "main", "image": "a:1"}],
-                    "defaultOptions": {"autoscaling": scale, "capacityAI": False}})  # fmt: skip
+    written = body(
+        {
+            "type": "standard",
+            "containers": [{"name": "main", "image": "a:1"}],
+            "defaultOptions": {"autoscaling": scale, "capacityAI": False},
+        }
+    )
     spec = read_specification(written)
     applied = AppliedWorkload(KEY, "here", spec, 1, "digest")
     return ReplicaTemplate(workload_spec(applied, "hash"), spec, around())

@@ -140,8 +140,13 @@ def test_a_snapshot_of_a_host_that_did_not_know_the_time_stays() -> None:
 
 def test_durations_of_the_retention_and_names_of_scheduled_snapshots() -> None:
     assert [retention_seconds(text) for text in ("7d", "1.5h", "30m", "", "7", "xd")] == [
-        604800, 5400, 1800, None, None, None,
-    ]  # fmt: skip
+        604800,
+        5400,
+        1800,
+        None,
+        None,
+        None,
+    ]
     now = BEGIN * 60.0
     assert [compute_expiry(Snapshots(retention_duration=text), now) for text in ("1d", "")] == [
         "2026-01-02T00:00:00Z",

@@ -363,9 +363,13 @@ def test_a_registry_is_asked_once_for_a_version_and_its_image(
         digest = registry.push("whole", "1", one)
         clock = FakeClock()
         context = ImageContext(
-            tmp_path, "acme", ImageSettings(insecure=(registry.host,)), lambda key: pytest.fail("no secret"),
-            clock, random.Random(1),
-        )  # fmt: skip
+            tmp_path,
+            "acme",
+            ImageSettings(insecure=(registry.host,)),
+            lambda key: pytest.fail("no secret"),
+            clock,
+            random.Random(1),
+        )
         images = ImageService(context, two.ours, ImageEvents(lambda tag, new: None, lambda key, error: None, set))
         wanted = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 1, {"main": f"{registry.host}/whole:1"})
         layer = registry.blob(one.layer)
@@ -489,8 +493,10 @@ async def test_what_a_pull_sends_is_quoted_and_hides_the_login() -> None:
     store = answered(handle)
     await store.pull("r.example/a&policy=always@sha256:1", RegistryCredentials("ann", "secret"))
     assert dict(seen[0].url.params) == {
-        "reference": "r.example/a&policy=always@sha256:1", "policy": "missing", "quiet": "true",
-    }  # fmt: skip
+        "reference": "r.example/a&policy=always@sha256:1",
+        "policy": "missing",
+        "quiet": "true",
+    }
     assert "X-Registry-Auth" in seen[0].headers
     await store.close()
     assert "secret" not in repr(PodmanRequest("POST", "images/pull", headers={"X-Registry-Auth": "secret"}))
@@ -500,9 +506,12 @@ async def test_an_error_of_podman_names_the_image() -> None:
     cause = {"cause": "storage is locked", "message": "acquiring lock: storage is locked", "response": 500}
     store = answered(lambda request: httpx2.Response(500, json=cause))
     for work in (
-        store.pull("r/a@sha256:1", None), store.inspect("r/a@sha256:1"), store.claim("r/a@sha256:1"),
-        store.release("r/a@sha256:1"), store.remove("r/a@sha256:1", []),
-    ):  # fmt: skip
+        store.pull("r/a@sha256:1", None),
+        store.inspect("r/a@sha256:1"),
+        store.claim("r/a@sha256:1"),
+        store.release("r/a@sha256:1"),
+        store.remove("r/a@sha256:1", []),
+    ):
         with pytest.raises(ImageError, match="the image r/a@sha256:1: Podman: acquiring lock: storage is locked"):
             await work
     with pytest.raises(ImageError, match="storage is locked"):

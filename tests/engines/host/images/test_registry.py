@@ -91,9 +91,10 @@ def test_a_basic_login_is_sent_at_once() -> None:
         await client.resolve(image, USER)
         await client.resolve(image, USER)
         assert [(each.method, each.path, each.login) for each in registry.asked] == [
-            ("GET", "/v2/", ""), ("HEAD", "/v2/team/app/manifests/1", "ann:pass:word"),
+            ("GET", "/v2/", ""),
             ("HEAD", "/v2/team/app/manifests/1", "ann:pass:word"),
-        ]  # fmt: skip
+            ("HEAD", "/v2/team/app/manifests/1", "ann:pass:word"),
+        ]
 
     played(story, FakeRegistry(login="ann:pass:word"))
 
@@ -198,11 +199,19 @@ def test_without_a_body_there_is_at_least_the_status() -> None:
 
 @pytest.mark.parametrize(
     ("status", "asked", "wait"),
-    [(429, "30", 30.0), (503, "7", 7.0), (500, "5", 5.0), (429, "99999", 3600.0), (429, "-5", None),
-     (429, "soon", None), (429, "9" * 500, None), (404, "30", None),
-     (429, format_datetime(datetime.datetime.fromtimestamp(START + 90, datetime.UTC), usegmt=True), 90.0),
-     (429, format_datetime(datetime.datetime.fromtimestamp(START - 90, datetime.UTC), usegmt=True), 0.0)],
-)  # fmt: skip
+    [
+        (429, "30", 30.0),
+        (503, "7", 7.0),
+        (500, "5", 5.0),
+        (429, "99999", 3600.0),
+        (429, "-5", None),
+        (429, "soon", None),
+        (429, "9" * 500, None),
+        (404, "30", None),
+        (429, format_datetime(datetime.datetime.fromtimestamp(START + 90, datetime.UTC), usegmt=True), 90.0),
+        (429, format_datetime(datetime.datetime.fromtimestamp(START - 90, datetime.UTC), usegmt=True), 0.0),
+    ],
+)
 def test_a_registry_can_ask_to_wait(status: int, asked: str, wait: float | None) -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
         reply = Reply(status, {"Retry-After": asked})

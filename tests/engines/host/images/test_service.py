@@ -481,7 +481,8 @@ def test_a_registry_without_sockets_answers_as_one_with_them(tmp_path: Path) -> 
         assert isinstance(stage.registry, FakeRegistry)
         await stage.ensure()
         assert [(each.method, each.path) for each in stage.registry.asked] == [
-            ("GET", "/v2/"), ("HEAD", "/v2/team/app/manifests/1"),
-        ]  # fmt: skip
+            ("GET", "/v2/"),
+            ("HEAD", "/v2/team/app/manifests/1"),
+        ]
 
     played(tmp_path, story)

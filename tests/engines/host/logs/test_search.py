@@ -169,8 +169,12 @@ def test_other_files_among_the_logs_are_ignored(location: Location) -> None:
 
 blocks = st.builds(
     make_block,
-    st.integers(0, 2**50), st.integers(0, 2**64 - 1), st.integers(0, 2**63), st.binary(max_size=500), st.booleans(),
-)  # fmt: skip
+    st.integers(0, 2**50),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**63),
+    st.binary(max_size=500),
+    st.booleans(),
+)
 
 
 @given(st.lists(blocks, max_size=5), st.binary(max_size=20))

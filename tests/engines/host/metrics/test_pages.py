@@ -85,10 +85,21 @@ def test_a_failed_scrape_is_a_series_too() -> None:
 
 LINES = st.sampled_from(
     [
-        "# TYPE a gauge", "# TYPE a histogram", "# TYPE a_sum counter", "# HELP a x", "a 1", 'a{org="x"} 2', "a_sum 3",
-        'a_bucket{le="1"} 4', "a_count 5", 'a{x="\\q}"} 6 7', "# HELP a_sum y", 'a{quantile="0.5"} 1', "platform_a 1",
+        "# TYPE a gauge",
+        "# TYPE a histogram",
+        "# TYPE a_sum counter",
+        "# HELP a x",
+        "a 1",
+        'a{org="x"} 2',
+        "a_sum 3",
+        'a_bucket{le="1"} 4',
+        "a_count 5",
+        'a{x="\\q}"} 6 7',
+        "# HELP a_sum y",
+        'a{quantile="0.5"} 1',
+        "platform_a 1",
     ]
-)  # fmt: skip
+)
 
 
 @given(st.lists(st.lists(LINES, max_size=8), max_size=3))

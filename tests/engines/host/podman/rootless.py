@@ -36,9 +36,14 @@ async def life(service: PodmanService, root: Path) -> dict[str, Any]:
         await host.runtime.start(shell(SCRIPT, ports=ports, replica_ports=ports))
         found["output"] = (await host.wrote("ready")).split()
         fetched = await asyncio.create_subprocess_exec(
-            "curl", "-sS", "--retry", "5", "--retry-connrefused", f"http://127.0.0.1:{ports[8080]}/",
+            "curl",
+            "-sS",
+            "--retry",
+            "5",
+            "--retry-connrefused",
+            f"http://127.0.0.1:{ports[8080]}/",
             stdout=subprocess.PIPE,
-        )  # fmt: skip
+        )
         found["page"] = (await fetched.communicate())[0].decode()
         found["exec"] = (await host.runtime.exec(place(), ["sh", "-c", "echo inside; exit 4"], 10)).code
     async with opened(root, service.socket) as second:

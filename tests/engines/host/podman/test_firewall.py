@@ -42,9 +42,9 @@ from tests.support.waiting import PATIENCE, until
 
 T = TypeVar("T")
 BRIDGE = "test0"
-WEB, API, DB, FAR = (Key(Kind.WORKLOAD, gvc, name) for gvc, name in (
-    ("shop", "web"), ("shop", "api"), ("shop", "db"), ("pay", "far"),
-))  # fmt: skip
+WEB, API, DB, FAR = (
+    Key(Kind.WORKLOAD, gvc, name) for gvc, name in (("shop", "web"), ("shop", "api"), ("shop", "db"), ("pay", "far"))
+)
 ADDRESSES = {WEB: "10.9.0.2", API: "10.9.0.3", FAR: "10.9.0.4"}
 GATEWAY, OUTSIDE, OTHER = "10.9.0.1", "10.8.0.2", "10.8.0.3"
 SIXTH = "fd00:9::"
@@ -59,9 +59,13 @@ def owner() -> str:
 
 _SPACES = {"web": "0", "api": "1", "far": "2", "outside": "o", "gateway": "h"}
 _PLACES = {
-    "web": ADDRESSES[WEB], "api": ADDRESSES[API], "far": ADDRESSES[FAR],
-    "gateway": GATEWAY, "outside": OUTSIDE, "other": OTHER,
-}  # fmt: skip
+    "web": ADDRESSES[WEB],
+    "api": ADDRESSES[API],
+    "far": ADDRESSES[FAR],
+    "gateway": GATEWAY,
+    "outside": OUTSIDE,
+    "other": OTHER,
+}
 _ERROR = (socket.SOL_SOCKET, socket.SO_ERROR)
 _ISOLATE = f"import sys; from {isolate_sandboxes.__module__} import isolate_sandboxes as go; go(sys.argv[1])"
 

@@ -42,8 +42,11 @@ def test_ids_overlap_where_one_is_in_both() -> None:
     ids = IdRange(100_000)
     assert str(ids) == "100000:65536"
     assert [ids.overlaps(99_999, 1), ids.overlaps(99_999, 2), ids.overlaps(165_535, 9), ids.overlaps(165_536, 9)] == [
-        False, True, True, False,
-    ]  # fmt: skip
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

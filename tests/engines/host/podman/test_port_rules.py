@@ -45,8 +45,15 @@ def test_the_kit_removes_what_a_killed_run_left_and_nothing_else() -> None:
     lines = ["# saved", "*filter", ":FORWARD ACCEPT [0:0]", "-A FORWARD -j NETAVARK_FORWARD", forward, "COMMIT"]
     saved = "\n".join([*lines, "*nat", *theirs, *ours, *inner, "COMMIT", ""])
     assert left_rules(saved).splitlines() == [
-        "*filter", forward.replace("-A", "-D", 1), "COMMIT",
-        "*nat", *(each.replace("-A", "-D", 1) for each in ours),
-        f"-F {leaving}", f"-F {CHAIN}", f"-X {leaving}", f"-X {CHAIN}", "COMMIT",
-    ]  # fmt: skip
+        "*filter",
+        forward.replace("-A", "-D", 1),
+        "COMMIT",
+        "*nat",
+        *(each.replace("-A", "-D", 1) for each in ours),
+        f"-F {leaving}",
+        f"-F {CHAIN}",
+        f"-X {leaving}",
+        f"-X {CHAIN}",
+        "COMMIT",
+    ]
     assert left_rules("\n".join([*lines[:4], "COMMIT", "*nat", *theirs, "COMMIT"])) == ""

@@ -28,10 +28,15 @@ from tests.support.clock import FakeClock
 from tests.support.waiting import until
 
 STEPS = [
-    "GET images/[^/]+/exists", "POST images/load", "GET networks/[^/]+/exists", "POST networks/create",
-    "POST containers/create", "POST containers/[^/]+/start", "GET containers/[^/]+/json",
+    "GET images/[^/]+/exists",
+    "POST images/load",
+    "GET networks/[^/]+/exists",
+    "POST networks/create",
+    "POST containers/create",
+    "POST containers/[^/]+/start",
+    "GET containers/[^/]+/json",
     "POST containers/[^/]+/update",
-]  # fmt: skip
+]
 
 
 def host(root: Path, service: Libpod, **how: Any) -> Any:

@@ -150,10 +150,19 @@ def test_labels_carry_everything_that_an_adoption_needs() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"owner": "another"}, {"gvc": ".."}, {"replica": "a/b"}, {"container": "a\nb"}, {"version": "x"},
-        {"index": ""}, {"cpu": "x"}, {"ids": "1"}, {"ids": "0:-1"}, {"ports": "no"}, {"workload": ""},
+        {"owner": "another"},
+        {"gvc": ".."},
+        {"replica": "a/b"},
+        {"container": "a\nb"},
+        {"version": "x"},
+        {"index": ""},
+        {"cpu": "x"},
+        {"ids": "1"},
+        {"ids": "0:-1"},
+        {"ports": "no"},
+        {"workload": ""},
     ],
-)  # fmt: skip
+)
 def test_labels_that_we_did_not_write_mean_nothing(change: dict[str, str]) -> None:
     labels = LABELS.container(launch(), "n1")
     (prefix,) = {name.rpartition(".")[0] for name in labels}

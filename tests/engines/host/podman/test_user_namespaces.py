@@ -427,9 +427,8 @@ def test_a_daemon_whose_directory_podman_does_not_see_gives_a_namespace_only_to_
     assert found[0] == ""
     capable = [sys.executable, "-c", SEES, str(inner), str(service.socket)]
     done = subprocess.run(
-        [*OWN_MOUNTS, "sh", "-c", f'{hides} && exec "$@"', "sh", *capable],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [*OWN_MOUNTS, "sh", "-c", f'{hides} && exec "$@"', "sh", *capable], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "this daemon cannot mount them where Podman sees them\n"
 
 

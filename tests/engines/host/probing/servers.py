@@ -61,10 +61,15 @@ def certificate(folder: Path) -> Path:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "elsewhere.example.com")])
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=365)
     made = (
-        x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
-        .serial_number(1).not_valid_before(then - datetime.timedelta(days=1)).not_valid_after(then)
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(then - datetime.timedelta(days=1))
+        .not_valid_after(then)
         .sign(key, hashes.SHA256())
-    )  # fmt: skip
+    )
     plain = serialization.NoEncryption()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     path = folder / "server.pem"

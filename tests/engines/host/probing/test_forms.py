@@ -218,11 +218,13 @@ def test_grpc_is_well_where_the_server_serves(status: Any, message: str) -> None
         (b"", "connection closed before an answer"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "connection closed before an answer"),
         (b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + b"\x00" * 9, "no HTTP/2 answer"),
-        (b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + b"\x00\x00\x04\x03\x00\x00\x00\x00\x01" + b"\x00\x00\x00\x07",
-         "connection closed before an answer"),
+        (
+            b"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + b"\x00\x00\x04\x03\x00\x00\x00\x00\x01" + b"\x00\x00\x00\x07",
+            "connection closed before an answer",
+        ),
     ],
     ids=["nothing", "HTTP/1", "a frame at the wrong place", "stream refused"],
-)  # fmt: skip
+)
 def test_grpc_reports_a_server_without_grpc(sends: bytes, message: str) -> None:
     with speaker(sends) as port:
         assert answer({"grpc": {}}, port, timeoutSeconds=30) == ProbeResult(False, message)

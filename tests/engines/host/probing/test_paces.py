@@ -217,9 +217,12 @@ async def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
 
 PROBES = st.builds(
     Probe,
-    initial_delay_seconds=st.integers(0, 120), period_seconds=st.integers(1, 60), timeout_seconds=st.just(1),
-    success_threshold=st.integers(1, 20), failure_threshold=st.integers(1, 20),
-)  # fmt: skip
+    initial_delay_seconds=st.integers(0, 120),
+    period_seconds=st.integers(1, 60),
+    timeout_seconds=st.just(1),
+    success_threshold=st.integers(1, 20),
+    failure_threshold=st.integers(1, 20),
+)
 
 
 @given(PROBES, st.sampled_from(ProbeKind), st.booleans(), st.lists(st.booleans(), max_size=60), st.floats(0, 1))

@@ -124,8 +124,13 @@ def test_containers_of_a_replica_share_scratch_by_address_and_path(tmp_path: Pat
     first = give(files, {"uri": "scratch://a", "path": "/a"})
     (first.volumes / "a" / "file").write_text("x")
     side = ContainerId(WEB, "web-1", "side")
-    other = give(files, {"uri": "scratch://a", "path": "/a"}, {"uri": "scratch://a", "path": "/b"},
-                 {"uri": "scratch://b", "path": "/c"}, place=side)  # fmt: skip
+    other = give(
+        files,
+        {"uri": "scratch://a", "path": "/a"},
+        {"uri": "scratch://a", "path": "/b"},
+        {"uri": "scratch://b", "path": "/c"},
+        place=side,
+    )
     assert [[each.name for each in (other.volumes / name).iterdir()] for name in "abc"] == [["file"], [], []]
     stranger = give(files, {"uri": "scratch://a", "path": "/a"}, place=ContainerId(WEB, "web-2", "main"))
     assert list((stranger.volumes / "a").iterdir()) == []

@@ -173,9 +173,13 @@ BOUNDS = st.tuples(st.integers(0, 20), st.integers(0, 20)).map(sorted)
 
 
 @given(
-    COURSES, BOUNDS, TARGETS, st.sampled_from(["standard", "stateful", "serverless"]),
-    st.sampled_from(["cpu", "rps", "latency", "concurrency", "disabled"]), st.integers(0, 30),
-)  # fmt: skip
+    COURSES,
+    BOUNDS,
+    TARGETS,
+    st.sampled_from(["standard", "stateful", "serverless"]),
+    st.sampled_from(["cpu", "rps", "latency", "concurrency", "disabled"]),
+    st.integers(0, 30),
+)
 def test_whatever_comes_in_the_bounds_hold_and_down_is_slow(
     course: list[tuple[float, tuple[float, float] | None]],
     bounds: list[int],

@@ -70,8 +70,9 @@ def test_it_is_on_by_default_but_not_with_cpu_and_not_on_cron(
 
 @given(
     st.lists(st.tuples(st.floats(0, 1e4), st.floats(0, 64_000), st.integers(0, 2**36)), max_size=80),
-    st.integers(1, 64_000), st.integers(1, 2**36),
-)  # fmt: skip
+    st.integers(1, 64_000),
+    st.integers(1, 2**36),
+)
 def test_a_recommendation_keeps_the_bounds_of_the_document(
     course: list[tuple[float, float, int]], cpu: int, memory: int
 ) -> None:

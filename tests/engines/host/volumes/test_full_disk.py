@@ -128,9 +128,13 @@ def test_the_reserve_is_left_free_and_the_message_names_what_makes_room(tmp_path
             with pytest.raises(EngineError) as caught:
                 act()
             refused(
-                caught, Reason.HOST_DISK_LOW, "GiB are reserved", "MiB",
+                caught,
+                Reason.HOST_DISK_LOW,
+                "GiB are reserved",
+                "MiB",
                 "deleting the snapshot nightly of volume 0 of volumeset/shop/data frees up to",
-                "deleting the final snapshot 0-", "of volumeset/shop/former",
-            )  # fmt: skip
+                "deleting the final snapshot 0-",
+                "of volumeset/shop/former",
+            )
         assert (disk.names(), disk.volume.capacity) == (["nightly"], disk.capacity)
         assert disk.content() == {"a": "1"}

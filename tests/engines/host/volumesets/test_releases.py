@@ -63,8 +63,10 @@ def test_each_volume_is_snapshotted_before_its_replica_has_the_new_version(tmp_p
         [volume, _] = await host.volumes()
         snapshot = volume["volumeSnapshots"][0]
         assert snapshot["tags"] == TAG | {
-            "reconciler/workload": "db", "reconciler/version": "2", "reconciler/commit": "c2",
-        }  # fmt: skip
+            "reconciler/workload": "db",
+            "reconciler/version": "2",
+            "reconciler/commit": "c2",
+        }
         assert snapshot["expires"] > snapshot["created"]
 
     story_of(tmp_path, story)

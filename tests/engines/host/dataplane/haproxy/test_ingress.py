@@ -433,7 +433,7 @@ def test_what_haproxy_refuses_takes_nothing_else_down(path: Path) -> None:
         assert sorted(each.partition(" of ")[0] for each in problems["wrong.example"]) == [
             "CORS",
             *(f"route {number}" for number in range(1, 8)),
-        ]  # fmt: skip
+        ]
 
     play(lambda: outside.plane, story)
 

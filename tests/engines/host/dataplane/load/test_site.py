@@ -55,9 +55,15 @@ class BusySite(Shop):
         command, file = ("python3", PROGRAM) if self.in_containers else (sys.executable, program.__file__)
         everyone = {"external": {"inboundAllowCIDR": ["0.0.0.0/0"]}}
         text = served(
-            name, replicas=replicas, command=command, args=[file, name], firewallConfig=everyone,
-            ports=[{"number": 8080, "protocol": "http"}], securityOptions={"runAsUser": 0}, **more,
-        )  # fmt: skip
+            name,
+            replicas=replicas,
+            command=command,
+            args=[file, name],
+            firewallConfig=everyone,
+            ports=[{"number": 8080, "protocol": "http"}],
+            securityOptions={"runAsUser": 0},
+            **more,
+        )
         return self.with_image(text, cpu)
 
     def serverless(self, name: str) -> str:
@@ -145,8 +151,10 @@ def busy_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BusySi
     ingress = {"addresses": ["127.0.0.1"], "httpPort": http, "httpsPort": https, "certificates": str(folder)}
     here = {"engine": "host", "dataplane": "haproxy", "runtime": request.param, "ingress": ingress}
     settings: dict[str, Any] = {
-        "host": {"terminationScale": 0.05}, "prune": {"percent": 100, "count": 100}, "locations": {"here": here},
-    }  # fmt: skip
+        "host": {"terminationScale": 0.05},
+        "prune": {"percent": 100, "count": 100},
+        "locations": {"here": here},
+    }
     in_containers = request.param == "podman"
     with podman_service() if in_containers else nullcontext() as podman:
         if podman is not None:

@@ -234,9 +234,12 @@ class H2:
         self._context = context
         more = [("content-type", "application/grpc"), ("te", "trailers")] if grpc else []
         self._headers = [
-            (":method", "POST" if grpc else "GET"), (":path", "/"), (":scheme", "https" if context else "http"),
-            (":authority", host), *more,
-        ]  # fmt: skip
+            (":method", "POST" if grpc else "GET"),
+            (":path", "/"),
+            (":scheme", "https" if context else "http"),
+            (":authority", host),
+            *more,
+        ]
         self._grpc = grpc
         self._connection: _Connection | None = None
         self._former: list[_Connection] = []
