@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import mean
 
 from tests.bench.calibration import REFERENCE, Calibration
-from tests.bench.ground import Ground
 from tests.bench.measure import Crowd, Failed, disk_flush
 from tests.bench.rows import ROWS, others
 from tests.bench.table import HEADING, Machine, Row, cells, line
+from tests.bench.workspace import Ground
 
 SHORT = 0.1
 """Seconds in which nothing is measured."""

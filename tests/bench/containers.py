@@ -23,10 +23,10 @@ from reconciler.engines.host.engine import HostEngine
 from reconciler.engines.host.plugin import HostPlugin
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
-from tests.bench.ground import Ground
-from tests.bench.hostsite import PATIENCE, BenchSite, bench_site, manifest, share
+from tests.bench.host_sandbox import PATIENCE, BenchSite, bench_site, manifest, share
 from tests.bench.measure import Failed, machine_cpu
 from tests.bench.table import Row
+from tests.bench.workspace import Ground
 from tests.engines.host.provisioning.kit import vault
 from tests.support.podman import IMAGE, PodmanService, podman_service
 from tests.support.sandbox import eventually

@@ -19,10 +19,10 @@ import msgspec
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.model.key import Key
 from reconciler.settings import HoldSettings
-from tests.bench.ground import Ground
-from tests.bench.hostsite import used
+from tests.bench.host_sandbox import used
 from tests.bench.measure import Failed, percentile, run
 from tests.bench.table import Row
+from tests.bench.workspace import Ground
 from tests.engines.host.dataplane import test_builtin as builtin
 from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Plane, end, play
 from tests.engines.host.dataplane.kit import PORT, until

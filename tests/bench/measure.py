@@ -90,8 +90,8 @@ def in_turn(programs: Mapping[str, Callable[[], Measured]], times: int) -> dict[
 
 
 def inside(what: str, **arguments: Any) -> tuple[Any, Measured]:
-    """What ``tests.bench.inside`` found out in a process of its own, and what the process took."""
-    measured = run([sys.executable, "-m", "tests.bench.inside", what, json.dumps(arguments, default=str)])
+    """What ``tests.bench.measurements`` found out in a process of its own, and what the process took."""
+    measured = run([sys.executable, "-m", "tests.bench.measurements", what, json.dumps(arguments, default=str)])
     return json.loads(measured.output.splitlines()[-1]), measured
 
 

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from itertools import count as count_from
 from pathlib import Path
 
-from tests.bench.askrows import Asking, push
+from tests.bench.command_rows import Asking, push
 from tests.bench.generate import commit_change
-from tests.bench.ground import Ground, Site
 from tests.bench.measure import BIN, ROOT, Failed, Measured, in_turn, middle_of, run
 from tests.bench.push import daemon_on
 from tests.bench.table import Row
+from tests.bench.workspace import Ground, Site
 
 OURS, ANSWERED = "ours", "ours beside a daemon"
 FIRST, CHANGE = "first apply", "apply of one change"

@@ -12,10 +12,10 @@ from statistics import median
 import pygit2
 
 from tests.bench.generate import commit_change
-from tests.bench.ground import Ground, Site
-from tests.bench.hostsite import PATIENCE, share, used
+from tests.bench.host_sandbox import PATIENCE, share, used
 from tests.bench.measure import BIN, Failed, percentile
 from tests.bench.table import Row
+from tests.bench.workspace import Ground, Site
 
 STATUS = "refs/heads/reconciler/status"
 INTERVAL = 5

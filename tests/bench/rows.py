@@ -6,23 +6,23 @@ import sys
 from collections.abc import Callable, Iterator
 from statistics import median
 
-from tests.bench import crowd, peers
-from tests.bench.apirows import api
-from tests.bench.askrows import THOUSANDS, asked
+from tests.bench import large_gvc, peers
+from tests.bench.api_rows import api
+from tests.bench.command_rows import THOUSANDS, asked
 from tests.bench.containers import containers
-from tests.bench.cronrows import cron
+from tests.bench.cron_rows import cron
 from tests.bench.dataplane import dataplane
-from tests.bench.ground import Ground, Site
-from tests.bench.growthrows import findings, growth
-from tests.bench.hostrows import host
-from tests.bench.inside import Followed
+from tests.bench.growth_rows import findings, growth
+from tests.bench.host_rows import host
 from tests.bench.measure import BIN, Measured, inside, middle, middle_of, percentile, run
-from tests.bench.platformrows import platform
-from tests.bench.probing import probes
+from tests.bench.measurements import Followed
+from tests.bench.platform_rows import platform
+from tests.bench.probe_rows import probes
 from tests.bench.push import push
 from tests.bench.series import series
 from tests.bench.table import Row
-from tests.bench.volumerows import volumes
+from tests.bench.volume_rows import volumes
+from tests.bench.workspace import Ground, Site
 
 RECONCILER = BIN / "reconciler"
 SMALL = 1_000
@@ -136,20 +136,22 @@ commit_change(pathlib.Path(sys.argv[1]), 1, int(sys.argv[2]))
 
 def members(ground: Ground) -> Iterator[Row]:
     """Changes in and of a GVC that everything is a member of."""
-    site = ground.applied(ground.count, "crowd")
+    site = ground.applied(ground.count, "large-gvc")
     name = f"a GVC of {ground.count:,} workloads"
-    member = crowd.workload_file(ground.count // 2)
+    member = large_gvc.workload_file(ground.count // 2)
     yield from _change(ground, site, f"{name}: change of one of them", member, r"image: \S+:\d+\.\d+\.")
-    yield from _change(ground, site, f"{name}: change of its description", crowd.GVC_FILE, "description: Release ")
+    yield from _change(ground, site, f"{name}: change of its description", large_gvc.GVC_FILE, "description: Release ")
 
 
 def shared(ground: Ground) -> Iterator[Row]:
     """Changes of what many workloads read."""
     count = min(USERS, ground.count)
-    site = ground.applied(count, "crowd")
-    yield from _change(ground, site, f"a variable of a GVC of {count:,} workloads", crowd.GVC_FILE, "value: release-")
+    site = ground.applied(count, "large-gvc")
     yield from _change(
-        ground, site, f"a secret that {count:,} workloads use", crowd.SECRET_FILE, "not-a-real-password-"
+        ground, site, f"a variable of a GVC of {count:,} workloads", large_gvc.GVC_FILE, "value: release-"
+    )
+    yield from _change(
+        ground, site, f"a secret that {count:,} workloads use", large_gvc.SECRET_FILE, "not-a-real-password-"
     )
 
 
@@ -157,9 +159,9 @@ def documents(ground: Ground) -> Iterator[Row]:
     """A change of one document of a large file."""
     count = min(DOCUMENTS, ground.count)
     site = ground.applied(count, "documents")
-    name = crowd.workload_name(count // 2)
+    name = large_gvc.workload_name(count // 2)
     pattern = rf"name: {name}\n(?:.*\n)*?      image: \S+:\d+\.\d+\."
-    yield from _change(ground, site, f"a file of {count:,} documents: change of one", crowd.DOCUMENTS, pattern)
+    yield from _change(ground, site, f"a file of {count:,} documents: change of one", large_gvc.DOCUMENTS, pattern)
 
 
 def validate(ground: Ground) -> Iterator[Row]:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from reconciler.listing import list_paths
 from tests.bench.generate import commit_change
-from tests.bench.ground import Ground
-from tests.bench.hostsite import used
+from tests.bench.host_sandbox import used
 from tests.bench.measure import run
 from tests.bench.push import daemon_on, move, restart_next
 from tests.bench.table import Row
+from tests.bench.workspace import Ground
 
 COMMITS, PARTS = 10_000, 10
 TURNS = 10

@@ -17,7 +17,7 @@ from reconciler.clock import SystemClock
 from reconciler.errors import RecordsError, RefusedError
 from reconciler.model.key import Key
 from reconciler.settings import Settings, load_settings
-from tests.support.desk import Desk
+from tests.support.command_sandbox import Desk
 
 WEB = Key.parse("workload/shop/web")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.desk import SETTINGS, SHOP, Desk, golden, workload
+from tests.support.command_sandbox import SETTINGS, SHOP, Desk, golden, workload
 from tests.support.git import File, GitRepo
 
 WITHOUT_DB: dict[str, File] = {"shop/db.yaml": None, "shop/web.yaml": workload("web", "2")}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import Desk, workload
+from tests.support.command_sandbox import Desk, workload
 from tests.support.sandbox import Site, eventually
 
 PASSWORD = "not-a-real-password"

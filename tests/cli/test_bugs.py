@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.buggy import MARK, SECRET, raising_rule
-from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, Desk, here, workload
+from tests.support.command_sandbox import GVC, SETTINGS, SHOP, CommandResult, Desk, here, workload
 from tests.support.git import GitRepo
 
 SOURCES = SETTINGS.replace("locations:", "  - {name: other, url: ./other, branch: main}\nlocations:")

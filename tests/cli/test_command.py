@@ -13,7 +13,7 @@ import pytest
 from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.commands import NewCommand
-from tests.support.desk import SHOP, CommandResult, Desk, golden
+from tests.support.command_sandbox import SHOP, CommandResult, Desk, golden
 from tests.support.terminal import terminal
 
 DATA, JOB = "volumeset/shop/data", "workload/shop/job"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.desk import CommandResult, here
+from tests.support.command_sandbox import CommandResult, here
 
 CONFIG = """apiVersion: v1
 kind: ConfigMap

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.records.store import FILE
-from tests.support.desk import Desk
+from tests.support.command_sandbox import Desk
 
 KEY = "../../etc/passwd"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.records.store import FILE, Records
-from tests.support.desk import DB, SHOP, CommandResult, Desk, workload
+from tests.support.command_sandbox import DB, SHOP, CommandResult, Desk, workload
 
 DATA = "volumeset/shop/data"
 TAGGED = DB.replace("name: db\n", "name: db\ntags: {reconciler/snapshot-on: new-version}\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_plan import CHANGED
-from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, golden, here, workload
+from tests.support.command_sandbox import GVC, SETTINGS, SHOP, CommandResult, golden, here, workload
 from tests.support.git import File, GitRepo, git
 
 

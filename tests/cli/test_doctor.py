@@ -34,7 +34,7 @@ from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
 from reconciler.sops.encrypt import EncryptionRules, encrypt_secrets
 from tests.support.certificates import issue
-from tests.support.desk import SECRET, SETTINGS, Desk, workload
+from tests.support.command_sandbox import SECRET, SETTINGS, Desk, workload
 from tests.support.git import HttpsServer
 from tests.support.keys import Keys
 from tests.support.programs import only_root

@@ -17,7 +17,7 @@ from reconciler.pipeline.runner import Runner
 from reconciler.records.store import FILE, Records
 from reconciler.settings import load_settings
 from tests.support.clock import FakeClock
-from tests.support.desk import Desk, golden, workload
+from tests.support.command_sandbox import Desk, golden, workload
 from tests.support.engines import LedgerEngine
 
 API, WEB = "workload/shop/api", "workload/shop/web"

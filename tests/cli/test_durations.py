@@ -13,7 +13,7 @@ from reconciler.cli.options import Duration
 from reconciler.errors import UsageError
 from reconciler.platform_cli.durations import parse_length
 from reconciler.times import DURATIONS
-from tests.support.desk import Desk, here
+from tests.support.command_sandbox import Desk, here
 
 FORMS = "is not a duration such as 500ms, 20s or 1.5h, or a number of seconds"
 TIMED = (

@@ -21,9 +21,9 @@ from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaCon
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records
-from tests.engines.host.processes.kit import KEY, launch, marked, opened
+from tests.engines.host.runtimes.process.kit import KEY, launch, marked, opened
 from tests.support import processes
-from tests.support.desk import SETTINGS, golden, here
+from tests.support.command_sandbox import SETTINGS, golden, here
 from tests.support.programs import only_root
 from tests.support.records import record
 from tests.support.sandbox import eventually

@@ -15,7 +15,7 @@ from reconciler.render.gitlab import build_report
 from reconciler.render.sarif import build_sarif_run
 from reconciler.rulebook import load_rulebook
 from tests.cli.test_validate import FAULTY, lay
-from tests.support.desk import SETTINGS, CommandResult, Desk, here, workload
+from tests.support.command_sandbox import SETTINGS, CommandResult, Desk, here, workload
 from tests.support.rule_cases import Case, case_files, found_in
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-schema-2.1.0.json").read_bytes())

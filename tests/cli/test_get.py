@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from reconciler.records.store import FILE
-from tests.support.desk import alone, here
+from tests.support.command_sandbox import alone, here
 from tests.support.pace import on_quiet_machine
 from tests.support.records import REVISION, cpu_seconds, record, shop
 

@@ -14,8 +14,8 @@ import reconciler.cli.commands
 from reconciler import __version__
 from reconciler.cli import ORDER, read_commands
 from reconciler.overviews.table import OVERVIEWS
-from tests.support.desk import Desk
-from tests.support.desk import here as run
+from tests.support.command_sandbox import Desk
+from tests.support.command_sandbox import here as run
 from tests.support.pace import on_quiet_machine
 from tests.support.records import cpu_seconds
 

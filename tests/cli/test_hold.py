@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.records.store import FILE, Records
 from tests.cli.test_restart import API, workload
-from tests.support.desk import SETTINGS, Desk, golden, here
+from tests.support.command_sandbox import SETTINGS, Desk, golden, here
 
 WEB = "workload/shop/web"
 REFUSED = (

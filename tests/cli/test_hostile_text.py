@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from reconciler.printable import UNSAFE
-from tests.support.desk import Desk, workload
+from tests.support.command_sandbox import Desk, workload
 
 BAD = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
 VALUE = "a\x9b2Jb\u202ec\u2066d\re"

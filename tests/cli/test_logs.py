@@ -14,7 +14,7 @@ import pytest
 from tests.cli.test_readers import STRANGER, becoming_another, member, ready, site
 from tests.engines.host.logs.kit import Location, place
 from tests.support import processes
-from tests.support.desk import Desk, golden, here
+from tests.support.command_sandbox import Desk, golden, here
 from tests.support.records import SETTINGS, reconciler
 from tests.support.sandbox import Site
 from tests.support.terminal import heed_interrupts

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import SETTINGS, SHOP, Desk, golden
+from tests.support.command_sandbox import SETTINGS, SHOP, Desk, golden
 
 WEB = "workload/shop/web"
 FILE = "shop/web.yaml"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import DB, SETTINGS, SHOP, Desk, workload
+from tests.support.command_sandbox import DB, SETTINGS, SHOP, Desk, workload
 from tests.support.git import GitRepo
 
 WEB = "workload/shop/web"

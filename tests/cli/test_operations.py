@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import GVC, SECRET, SETTINGS, SHOP, Desk, golden, workload
+from tests.support.command_sandbox import GVC, SECRET, SETTINGS, SHOP, Desk, golden, workload
 
 WEB = "workload/shop/web"
 

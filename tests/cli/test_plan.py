@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import GVC, SECRET, SETTINGS, Desk, golden, workload
+from tests.support.command_sandbox import GVC, SECRET, SETTINGS, Desk, golden, workload
 from tests.support.git import File, GitRepo
 
 CHANGED: dict[str, File] = {

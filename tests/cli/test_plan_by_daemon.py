@@ -12,7 +12,7 @@ import pytest
 from reconciler import __version__
 from tests.cli.test_plan import CHANGED
 from tests.support import processes
-from tests.support.desk import SHOP, workload
+from tests.support.command_sandbox import SHOP, workload
 from tests.support.git import File
 from tests.support.sandbox import Site, eventually
 

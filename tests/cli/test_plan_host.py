@@ -15,7 +15,7 @@ from reconciler.planning.plan import Action, Step
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, Settings
 from tests.engines.host.provisioning.kit import body
-from tests.support.desk import SETTINGS, Desk, workload
+from tests.support.command_sandbox import SETTINGS, Desk, workload
 from tests.support.plans import step
 
 GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}\n"

@@ -22,7 +22,7 @@ from reconciler.cli.reader_requests import COMMANDS
 from reconciler.daemon.api_process import SOCKET
 from reconciler.records.store import FILE
 from tests.support import processes
-from tests.support.desk import SHOP, CommandResult, Desk, workload
+from tests.support.command_sandbox import SHOP, CommandResult, Desk, workload
 from tests.support.programs import only_root
 from tests.support.sandbox import Running, Site, eventually
 

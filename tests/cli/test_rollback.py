@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.records.store import FILE
-from tests.support.desk import Desk, workload
+from tests.support.command_sandbox import Desk, workload
 
 
 @pytest.fixture

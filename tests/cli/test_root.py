@@ -14,7 +14,7 @@ import pytest
 from reconciler.cli import commands
 from tests.project.tree import ROOT
 from tests.support import processes
-from tests.support.desk import CommandResult, alone
+from tests.support.command_sandbox import CommandResult, alone
 from tests.support.host_sandbox import open_place
 from tests.support.programs import OWNER, give_away, only_root
 from tests.support.sandbox import SHOP, Site, eventually

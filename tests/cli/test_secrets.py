@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.sops.encrypt import EncryptionRules, encrypt_secrets
 from tests.cli.test_plan import CHANGED
-from tests.support.desk import SECRET, SETTINGS, Desk
+from tests.support.command_sandbox import SECRET, SETTINGS, Desk
 from tests.support.git import File
 from tests.support.rule_cases import private
 from tests.support.sops import MOMENT, fresh

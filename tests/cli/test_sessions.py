@@ -18,7 +18,7 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from tests.cli.test_convert import CONFIG, EXPORTED
 from tests.support.cases import CASES
-from tests.support.desk import DB, SETTINGS, SHOP, Desk, golden, here, workload
+from tests.support.command_sandbox import DB, SETTINGS, SHOP, Desk, golden, here, workload
 from tests.support.sandbox import Site, eventually
 from tests.support.sops import fresh
 

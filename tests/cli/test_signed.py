@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import SETTINGS, Desk, workload
+from tests.support.command_sandbox import SETTINGS, Desk, workload
 from tests.support.keys import Keys
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.desk import SETTINGS, SHOP, Desk, workload
+from tests.support.command_sandbox import SETTINGS, SHOP, Desk, workload
 from tests.support.git import GitRepo
 
 BAD = "kind: workload\nname: bad\n"

@@ -17,7 +17,7 @@ from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.decisions.replica import Ended, Phase, Replica, ReplicaContainer
 from reconciler.model.key import Key
 from tests.cli.test_readers import GROUP, becoming_another, member
-from tests.support.desk import SETTINGS, golden, here
+from tests.support.command_sandbox import SETTINGS, golden, here
 from tests.support.host_sandbox import HostSite, host_site, served
 from tests.support.sandbox import eventually
 from tests.support.terminal import terminal

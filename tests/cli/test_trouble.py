@@ -17,7 +17,7 @@ import pytest
 from reconciler.cli.commands import apply
 from reconciler.daemon.lock import StateLock
 from reconciler.records.store import FILE
-from tests.support.desk import Desk
+from tests.support.command_sandbox import Desk
 
 STRANGER = 65534
 

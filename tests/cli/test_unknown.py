@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import Desk, workload
+from tests.support.command_sandbox import Desk, workload
 
 NO_KEY = "there is no workload/shop/wbe, neither in Git nor in the records; did you mean workload/shop/web?"
 NO_GVC = "there is no gvc 'shpo', neither in Git nor in the records; did you mean shop?"

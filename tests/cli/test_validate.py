@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reconciler.documents.schema.loader import find_shipped_path
-from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, Desk, golden, here, workload
+from tests.support.command_sandbox import GVC, SETTINGS, SHOP, CommandResult, Desk, golden, here, workload
 from tests.support.git import GitRepo
 
 FAULTY = {

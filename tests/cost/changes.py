@@ -19,8 +19,8 @@ from reconciler.engines.registry import engine_makers
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.settings import LocationSettings, SecretSettings
+from tests.cost.sandbox import CostSite
 from tests.cost.shop import FAR, NEAR, Files, gvc, identity, location, policy, reached_by_others, secret, shop, workload
-from tests.cost.site import CostSite
 from tests.support.engines import LedgerEngine
 from tests.support.rule_cases import private
 

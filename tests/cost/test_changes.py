@@ -11,8 +11,8 @@ import pytest
 from pygit2.repository import BaseRepository
 
 from tests.cost.changes import CHANGES
+from tests.cost.sandbox import Cost, CostSite
 from tests.cost.shop import Files, shop, workload
-from tests.cost.site import Cost, CostSite
 from tests.support.work import counted
 
 FEW, MANY = 40, 400

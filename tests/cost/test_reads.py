@@ -10,8 +10,8 @@ from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import findings_text
 from reconciler.review.compare import plan_between
 from reconciler.source.repository import Repository
+from tests.cost.sandbox import CostSite
 from tests.cost.shop import shop, workload
-from tests.cost.site import CostSite
 from tests.support.work import Work, counted
 
 FEW, MANY = 15, 150

@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.commands import NewCommand
-from tests.support.desk import DB
+from tests.support.command_sandbox import DB
 from tests.support.host_sandbox import host_site, shared_folder
 from tests.support.sandbox import GVC, Site, eventually
 

@@ -18,7 +18,7 @@ import yaml
 
 from reconciler.documents.writer import render_stream
 from reconciler.model.image_names import full_name
-from tests.engines.host.podman.serving import in_thread
+from tests.engines.host.runtimes.podman.serving import in_thread
 from tests.support import processes
 from tests.support.cases import CASES
 from tests.support.git import File

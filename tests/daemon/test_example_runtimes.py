@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.engines.host.podman.libpod import Libpod
-from tests.engines.host.podman.serving import in_thread, served
+from tests.engines.host.runtimes.podman.libpod import Libpod
+from tests.engines.host.runtimes.podman.serving import in_thread, served
 from tests.support.host_sandbox import HostSite, fetch, host_site
 from tests.support.podman import manifest_of, podman_service, python_image
 from tests.support.registry import FakeRegistry, manifest

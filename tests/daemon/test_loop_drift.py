@@ -21,7 +21,7 @@ class World:
     def __init__(self, path: Path, *words: str, **drift: object) -> None:
         self.site = Site(path / "site", drift=drift)
         self.ledger = LedgerEngine(path / "world", "there")
-        self._command = ["-m", "tests.daemon.daemon_with_world", str(path / "world"), *words]
+        self._command = ["-m", "tests.daemon.daemon_with_ledger", str(path / "world"), *words]
 
     def daemon(self) -> AbstractContextManager[Running]:
         """A daemon on that world."""

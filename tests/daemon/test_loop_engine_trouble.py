@@ -31,7 +31,7 @@ def site(tmp_path: Path) -> Site:
 
 def daemon(site: Site, **environ: str) -> AbstractContextManager[Running]:
     """A daemon with a troubled engine."""
-    return site.daemon("-m", "tests.daemon.daemon_with_trouble", str(site.path), **environ)
+    return site.daemon("-m", "tests.daemon.daemon_with_failures", str(site.path), **environ)
 
 
 def test_steps_that_fail_are_tried_again_until_they_work(site: Site) -> None:

@@ -21,7 +21,7 @@ from reconciler.engines.plugin import find_plugin, list_engines
 from reconciler.engines.recorded.plugin import RecordedReader
 from reconciler.settings import HostSettings, LocationSettings, Settings
 from tests.engines.contract import PROMISES, EnginePair, Factory, Subject, subject_of
-from tests.engines.host.podman.libpod import Libpod
+from tests.engines.host.runtimes.podman.libpod import Libpod
 from tests.support.clock import FakeClock
 from tests.support.draft import draft_engine
 from tests.support.engines import LedgerEngine

@@ -18,7 +18,7 @@ from reconciler.records.store import Records
 from reconciler.settings import load_settings
 from tests.support.api import ORG, ROOT_PEER, ApiClient
 from tests.support.clock import FakeClock
-from tests.support.desk import Desk, workload
+from tests.support.command_sandbox import Desk, workload
 from tests.support.draft import draft_engine
 
 KEY = Key.parse("workload/shop/api")

@@ -36,7 +36,7 @@ from reconciler.model.resource import GVC_PLACEHOLDER, Manifest
 from reconciler.printable import UNSAFE
 from reconciler.rulebook import load_rulebook
 from tests.fuzz.canary import CANARY, broken, is_only_secret
-from tests.fuzz.world import checked, shown, stepped
+from tests.fuzz.revisions import checked, shown, stepped
 from tests.support.mutations import places
 
 SECONDS = 1.0

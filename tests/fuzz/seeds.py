@@ -13,7 +13,7 @@ from reconciler.convert.quadlet.fields import CARRIED, LEFT_OUT
 from reconciler.documents.reader import parse_documents
 from tests.fuzz.canary import planted
 from tests.fuzz.oracles import BETWEEN, BYTES, THEN
-from tests.fuzz.world import stepped
+from tests.fuzz.revisions import stepped
 from tests.support.cases import CASES
 from tests.support.mutations import EXAMPLES, Pool, examples
 from tests.support.sops import FILES

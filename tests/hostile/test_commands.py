@@ -16,7 +16,7 @@ from reconciler.documents.limits import LIMITS
 from reconciler.source.file_filter import IGNORE_FILE
 from tests.hostile.corpus import HUGE, MIB, WIDE
 from tests.hostile.test_files import MEMORY, SECONDS, bounded_memory, sample
-from tests.support.desk import SETTINGS, CommandResult, Desk
+from tests.support.command_sandbox import SETTINGS, CommandResult, Desk
 from tests.support.pace import in_time, slowness
 from tests.support.pipeline import BASE, Way
 from tests.support.sops import CASES

@@ -14,7 +14,7 @@ from reconciler.planning.blame import format_blame, pointer_of
 from reconciler.render.plan.json import build_plan_document
 from reconciler.review import blame
 from reconciler.review.blame import add_blames
-from tests.pipeline.meddling import KEY, Meddled
+from tests.pipeline.drift_harness import KEY, Meddled
 from tests.support.git import GitRepo
 from tests.support.pace import in_time
 from tests.support.pipeline import BASE, Way, placed

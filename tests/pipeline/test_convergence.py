@@ -15,7 +15,7 @@ from reconciler.engines.protocol import Result
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Plan, Step, StepId
 from reconciler.records.store import Records
-from tests.pipeline.worlds import AFAR, World, files_of, worlds
+from tests.pipeline.random_repositories import AFAR, World, files_of, worlds
 from tests.project.tree import ROOT
 from tests.support.engines import LedgerEngine
 from tests.support.examples import examples

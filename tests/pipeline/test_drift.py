@@ -14,7 +14,7 @@ from reconciler.model.key import Key
 from reconciler.model.record import Failure
 from reconciler.reasons import Reason
 from reconciler.settings import LocationSettings
-from tests.pipeline.meddling import KEY, SHOP, WEB, Meddled
+from tests.pipeline.drift_harness import KEY, SHOP, WEB, Meddled
 from tests.support.pipeline import placed
 
 READY = "Ready True Recorded"

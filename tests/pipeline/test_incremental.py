@@ -22,8 +22,8 @@ from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
+from tests.pipeline.random_repositories import AFAR, World, files_of, worlds
 from tests.pipeline.test_convergence import few
-from tests.pipeline.worlds import AFAR, World, files_of, worlds
 from tests.support.examples import examples
 from tests.support.git import File, GitRepo
 from tests.support.pipeline import Way

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.key import PLACED, Kind
-from tests.support.desk import Desk
+from tests.support.command_sandbox import Desk
 from tests.support.kinds import KINDS
 from tests.support.pipeline import BASE, Way
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reconciler.engines.protocol import Observation
 from reconciler.model.key import Key
-from tests.pipeline.meddling import KEY, SHOP, WEB, Meddled
+from tests.pipeline.drift_harness import KEY, SHOP, WEB, Meddled
 from tests.support.engines import LedgerEngine
 
 API = "workload/shop/api"

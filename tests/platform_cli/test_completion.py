@@ -22,7 +22,7 @@ from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.transport import READ_SECONDS
 from tests.platform_cli.kit import Desk, desk
 from tests.platform_cli.test_client import Scripted, answer
-from tests.support.desk import workload
+from tests.support.command_sandbox import workload
 from tests.support.programs import tool
 from tests.support.sandbox import PATIENCE, eventually
 from tests.support.terminal import Terminal, terminal

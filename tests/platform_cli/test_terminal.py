@@ -14,7 +14,7 @@ import pytest
 from tests.engines.host.logs.kit import Location, place
 from tests.platform_cli.kit import Desk, desk
 from tests.platform_cli.test_client import Scripted, answer
-from tests.support.desk import workload
+from tests.support.command_sandbox import workload
 from tests.support.terminal import Terminal, terminal
 
 COMMAND = (sys.executable, "-m", "reconciler.platform_cli")

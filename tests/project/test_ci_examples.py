@@ -19,7 +19,7 @@ import yaml
 
 from tests.docs.shell import environment
 from tests.project.tree import ROOT
-from tests.support.desk import SHOP, workload
+from tests.support.command_sandbox import SHOP, workload
 from tests.support.git import File, GitRepo, git
 from tests.support.programs import tool
 from tests.support.waiting import serving

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from reconciler.settings import load_settings, types
-from tests.bench.hostsite import BenchSite
+from tests.bench.host_sandbox import BenchSite
 from tests.project.tree import ROOT, walk
 from tests.support.host_sandbox import HostSite
 from tests.support.sandbox import Site

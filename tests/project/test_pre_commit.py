@@ -12,7 +12,7 @@ import pytest
 from pre_commit.clientlib import load_manifest
 
 from tests.project.tree import ROOT
-from tests.support.desk import SHOP, here, workload
+from tests.support.command_sandbox import SHOP, here, workload
 from tests.support.git import ENVIRONMENT, GitRepo, git
 from tests.support.trust import machine_environ
 

@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from tests.soak.troubled import FAKETIME, Troubled, troubled
+from tests.soak.chaos_sandbox import FAKETIME, Troubled, troubled
 from tests.support.programs import only_root
 
 pytestmark = only_root("a disk of its own has to be mounted")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import processes
-from tests.support.desk import CommandResult, Desk, alone
+from tests.support.command_sandbox import CommandResult, Desk, alone
 from tests.support.programs import only_root
 
 WORDS = (

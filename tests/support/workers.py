@@ -1,7 +1,7 @@
 """Runs tests in several processes: `pytest --workers 4`.
 
 Modules are imported and tests are collected once. Each worker is forked from the process that did so: it begins at
-once, and shares its memory. A worker has a part of the tests (`lanes`); when that is done, it takes half of what is
+once, and shares its memory. A worker has a part of the tests (`scheduling`); when that is done, it takes half of what is
 left of the largest other part.
 
 pytest-xdist imports and collects in each worker, which takes 8 CPU seconds for all tests. On 2,700 of them, with five
@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.support.lanes import arranged
+from tests.support.scheduling import arranged
 
 VARIABLE = "TEST_WORKER"
 """Is set in a worker."""

@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.documents.reader import parse_documents
 from reconciler.model.finding import Pointer
 from tests.cost.growth import Shape
-from tests.fuzz.world import checked
+from tests.fuzz.revisions import checked
 from tests.support.mutations import FULL
 
 

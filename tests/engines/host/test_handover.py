@@ -22,9 +22,9 @@ from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, PodmanSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.kit import Host, played
-from tests.engines.host.podman.kit import KEY
-from tests.engines.host.podman.test_plugin import wanted
 from tests.engines.host.provisioning.kit import vault
+from tests.engines.host.runtimes.podman.kit import KEY
+from tests.engines.host.runtimes.podman.test_plugin import wanted
 
 
 class ImageRuntime(FakeRuntime):

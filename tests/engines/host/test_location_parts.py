@@ -19,7 +19,7 @@ from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
 from tests.engines.host.kit import Host
-from tests.engines.host.test_words import scaled_by_cpu
+from tests.engines.host.test_event_texts import scaled_by_cpu
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 OTHER = Key(Kind.WORKLOAD, "shop", "api")

@@ -21,7 +21,7 @@ from reconciler.model.kinds.workload import Autoscaling, Options
 from reconciler.model.no_wake import parse_no_wake
 from reconciler.settings import HoldSettings, HostSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, ask, until
-from tests.engines.host.signals_kit import RecordedSignals
+from tests.engines.host.signals import RecordedSignals
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 SERVICE = Service(KEY, PORT)

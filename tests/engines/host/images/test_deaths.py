@@ -18,7 +18,7 @@ from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.settings import ImageSettings
 from tests.engines.host.images.kit import API, HOST, WEB, pinned
-from tests.engines.host.podman.libpod import Libpod, Refusal
+from tests.engines.host.runtimes.podman.libpod import Libpod, Refusal
 from tests.support.clock import FakeClock
 from tests.support.registry import FakeRegistry, manifest
 from tests.support.threads import AtOnce, Life, live

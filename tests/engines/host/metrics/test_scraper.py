@@ -17,7 +17,7 @@ from reconciler.model.kinds.workload import Metrics, Options, Specification
 from reconciler.settings import MetricsSettings
 from tests.engines.host.metrics.kit import Requests, ok, serving
 from tests.engines.host.provisioning.kit import around
-from tests.engines.host.signals_kit import RecordedSignals
+from tests.engines.host.signals import RecordedSignals
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 

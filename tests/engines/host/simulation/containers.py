@@ -17,10 +17,10 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from tests.engines.host.fake import FakeRuntime, Program, Programs
-from tests.engines.host.podman.libpod import Box, Libpod, Refusal
+from tests.engines.host.runtimes.podman.libpod import Box, Libpod, Refusal
 from tests.engines.host.simulation.behaviour import BEHAVIOURS
+from tests.engines.host.simulation.controller_simulation import Stage
 from tests.engines.host.simulation.schedule import Schedule
-from tests.engines.host.simulation.stage import Stage
 from tests.support.threads import AtOnce
 
 

@@ -17,7 +17,7 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.workload.spec import RolloutBounds, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Options
 from tests.engines.host.simulation.behaviour import SOUND
-from tests.engines.host.simulation.world import KEY, World
+from tests.engines.host.simulation.decision_simulation import KEY, World
 
 QUIET = 20_000.0
 """Seconds in which everything comes to rest: many times the longest backoff, and all replicas one after another."""

@@ -10,8 +10,8 @@ import pytest
 
 from tests.engines.host.simulation.containers import ContainerStage
 from tests.engines.host.simulation.schedule import QUIET, Schedule
+from tests.engines.host.simulation.test_controller_simulation import carried_out, decided, played
 from tests.engines.host.simulation.test_schedules import DAY, KINDS, days_of
-from tests.engines.host.simulation.test_stage import carried_out, decided, played
 from tests.support.cases import cases
 
 CASES = [*cases("host/courses.yaml"), *cases("host/schedules.yaml")]

@@ -21,7 +21,7 @@ from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
 from reconciler.model.record import Health
 from reconciler.settings import ResticSettings
-from tests.engines.host.signals_kit import RecordedSignals
+from tests.engines.host.signals import RecordedSignals
 from tests.engines.host.volumes.kit import IMAGES, ONE, OURS, SET, VOLUME, Disk, mounted_disk
 from tests.support.programs import only_root, tool
 from tests.support.sandbox import eventually

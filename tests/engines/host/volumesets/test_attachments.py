@@ -12,7 +12,7 @@ from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import Attachments, holder_name
 from reconciler.planning.plan import Action
-from tests.engines.host.signals_kit import RecordedSignals
+from tests.engines.host.signals import RecordedSignals
 from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
 from tests.support.clock import FakeClock
 from tests.support.plans import step

@@ -26,7 +26,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings, HostSettings, IngressSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, until
-from tests.engines.host.signals_kit import RecordedSignals
+from tests.engines.host.signals import RecordedSignals
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 OTHER = Key(Kind.WORKLOAD, "shop", "api")

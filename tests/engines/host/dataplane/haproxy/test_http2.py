@@ -21,7 +21,7 @@ from tests.engines.host.dataplane.haproxy.test_secure_routes import Site
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
 from tests.engines.host.dataplane.load.program import Program
 from tests.engines.host.dataplane.load.traffic import H2, Tally
-from tests.engines.host.probing.servers import Status, health_server
+from tests.engines.host.probes.servers import Status, health_server
 from tests.support.certificates import authority, issue
 
 RPC = Key(KEY.kind, "shop", "rpc")

@@ -46,7 +46,7 @@ from tests.engines.host.dataplane.haproxy.kit import (
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, until
 from tests.engines.host.dataplane.load.program import Program
 from tests.engines.host.dataplane.load.traffic import Socket, Tally
-from tests.engines.host.probing.servers import Status, health_server
+from tests.engines.host.probes.servers import Status, health_server
 
 SOCKETS = Key(Kind.WORKLOAD, "shop", "sockets")
 """A workload of which former workers have nothing that other tests left."""

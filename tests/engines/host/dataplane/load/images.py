@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.engines.host.dataplane.load import program
-from tests.engines.host.podman.serving import in_thread
+from tests.engines.host.runtimes.podman.serving import in_thread
 from tests.support.podman import blobs_of, manifest_of, python_image
 from tests.support.registry import Asked, FakeRegistry, Reply, digest_of
 

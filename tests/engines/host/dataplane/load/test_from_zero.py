@@ -16,7 +16,7 @@ from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.dataplane.haproxy.facts import FLOOD
 from reconciler.settings import HoldSettings
-from tests.bench.hostsite import used
+from tests.bench.host_sandbox import used
 from tests.engines.host.dataplane import test_builtin as builtin
 from tests.engines.host.dataplane.haproxy import kit as haproxy
 from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, end, get

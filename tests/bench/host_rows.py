@@ -1,0 +1,108 @@
+"""Rows about the host engine, in daemons of their own whose programs really run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+
+from tests.bench.host_sandbox import PATIENCE, BenchSite, bench_site, manifest, server, share
+from tests.bench.measure import Failed
+from tests.bench.table import Row
+from tests.bench.workspace import Ground
+from tests.support.sandbox import Running, eventually
+
+REST_SECONDS = 4.0
+"""Seconds after a start in which a daemon is not idle yet."""
+NAMES = ("one", "two", "three", "four")
+EACH = (25, 75)
+"""Replicas of each of them: a hundred, and three hundred."""
+LIMIT = 0.3
+"""Seconds from a commit to a program's first words."""
+
+
+def host(ground: Ground) -> Iterator[Row]:
+    """Idle daemons, commits that start programs, and hundreds of replicas from their start to their end."""
+    with _explained():
+        yield from _idle(ground, "recorded engine")
+        yield from _idle(ground, "host engine without workloads", here={"engine": "host"})
+        yield from _busy(ground)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except AssertionError as error:
+        raise Failed("\n".join([str(error), *getattr(error, "__notes__", ())])) from None
+
+
+def _seconds(ground: Ground) -> float:
+    return 4.0 if ground.quick else 30.0
+
+
+def _idle(ground: Ground, what: str, **bound: object) -> Iterator[Row]:
+    places = {"here": {"engine": "recorded"}} | bound
+    with (
+        bench_site(ground.scratch / f"idle-{len(bound)}", {}, locations=places) as site,
+        site.daemon(fresh=True) as daemon,
+    ):
+        time.sleep(REST_SECONDS)
+        busy, resident = share(daemon.process.pid, _seconds(ground))
+    yield Row(f"idle daemon, {what}: of one core", busy, 0.5, "%")
+    yield Row("  resident memory", resident, 120, "MB")
+
+
+def _busy(ground: Ground) -> Iterator[Row]:
+    with bench_site(ground.scratch / "busy", {}) as site, site.watched() as daemon:
+        site.commit({"shop/web.yaml": _marking(site, "first")})
+        site.began("first")
+        yield from _started(site, "1 replica", ground.often(20))
+        for each in EACH[:1] if ground.quick else EACH:
+            yield from _beside(ground, site, daemon, each)
+
+
+def _beside(ground: Ground, site: BenchSite, daemon: Running, each: int) -> Iterator[Row]:
+    files = {f"shop/{name}.yaml": server(name, each) for name in NAMES}
+    replicas = len(NAMES) * each
+    with site.pauses(daemon) as pauses:
+        began = site.commit(files)
+        site.wait_healthy(*NAMES)
+        taken = time.perf_counter() - began
+    yield Row(f"{replicas} replicas from the commit to all healthy", taken, 0, note=_paused(pauses))
+    time.sleep(REST_SECONDS)
+    yield from _steady(ground, daemon, replicas)
+    yield from _started(site, f"{replicas} replicas besides", ground.often(20))
+    with site.pauses(daemon) as pauses:
+        began = site.commit(dict.fromkeys(files))
+        eventually(lambda: not any(site.replicas(name) for name in NAMES), "all are gone", PATIENCE)
+        taken = time.perf_counter() - began
+    yield Row(f"{replicas} replicas from the commit to the last one gone", taken, 0, note=_paused(pauses))
+
+
+def _steady(ground: Ground, daemon: Running, replicas: int) -> Iterator[Row]:
+    busy, resident = share(daemon.process.pid, _seconds(ground))
+    note = "readiness and liveness over HTTP, every 10 s each"
+    yield Row(f"{replicas} replicas that are well: of one core", busy, 5 * replicas / 100, "%", note=note)
+    yield Row("  resident memory", resident, 0, "MB")
+
+
+def _started(site: BenchSite, present: str, times: int) -> Iterator[Row]:
+    found = []
+    for number in range(times):
+        site.wait_healthy("web")
+        mark = f"{present.replace(' ', '-')}-{number}"
+        began = site.commit({"shop/web.yaml": _marking(site, mark)})
+        found.append(site.began(mark) - began)
+    note = f"the slowest {1000 * max(found):.0f} ms"
+    yield Row(f"commit to the new program's begin, {present}", median(found), LIMIT, note=note)
+
+
+def _marking(site: BenchSite, mark: str) -> str:
+    return manifest("web", {"command": "sh", "args": site.writing_mark(mark)})
+
+
+def _paused(pauses: list[float]) -> str:
+    longest, hardest = pauses
+    return f"the event loop paused for {1000 * longest:.0f} ms at most, computing for {1000 * hardest:.0f} ms"
