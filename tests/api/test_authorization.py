@@ -24,7 +24,7 @@ from reconciler.planning.drift import Drift, DriftKind, encode_drift
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.commands import NewCommand
 from reconciler.records.tables.drift import DriftRow
-from tests.support.api import ApiSite, api_site
+from tests.support.api import ApiSandbox, api_sandbox
 from tests.support.kinds import KINDS
 from tests.support.sandbox import GVC
 
@@ -101,12 +101,12 @@ def files() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
     """All kinds, applied; changes are refused after the decision on access, so that no question changes an answer."""
     path = tmp_path_factory.mktemp("authorization")
     others = [f"/org/other/serviceaccount/{kind}-nothing" for kind in Kind]
     settings = {"external": others, "locations": {"here": {"engine": "recorded"}}}
-    with api_site(path, files(), api={"writes": "refuse"}, **settings) as made:
+    with api_sandbox(path, files(), api={"writes": "refuse"}, **settings) as made:
         yield made
 
 
@@ -155,10 +155,12 @@ def question(operation: Operation, account: Account, path: str) -> Question:
     return Question(account, operation.method, path, body, needed in account.granted)
 
 
-def answers(site: ApiSite, asked: list[Question]) -> list[httpx2.Response]:
+def answers(sandbox: ApiSandbox, asked: list[Question]) -> list[httpx2.Response]:
     """The response to each question, one after the other."""
-    keys = {name: site.api.store.add_key(name, "", "test", None)[1] for name in {each.account.name for each in asked}}
-    app = make_app(site.api)
+    keys = {
+        name: sandbox.api.store.add_key(name, "", "test", None)[1] for name in {each.account.name for each in asked}
+    }
+    app = make_app(sandbox.api)
 
     async def ask() -> list[httpx2.Response]:
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://api") as client:
@@ -182,25 +184,25 @@ def refused(response: httpx2.Response) -> bool:
     return response.status_code == 403 and "has no permission" in response.json()["message"]
 
 
-def test_nothing_is_allowed_that_is_not_granted_and_nothing_refused_that_is(site: ApiSite) -> None:
+def test_nothing_is_allowed_that_is_not_granted_and_nothing_refused_that_is(sandbox: ApiSandbox) -> None:
     asked = list(questions())
     assert len({(each.method, each.path) for each in asked}) > 250
     wrong = [
         (each.account.name, each.method, each.path, response.status_code, response.text[:200])
-        for each, response in zip(asked, answers(site, asked), strict=True)
+        for each, response in zip(asked, answers(sandbox, asked), strict=True)
         if refused(response) is each.allowed or response.status_code in (401, 500)
     ]
     assert not wrong, msgspec.json.encode(wrong[:20]).decode()
 
 
-def test_a_list_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
+def test_a_list_shows_what_the_caller_may_view_and_nothing_else(sandbox: ApiSandbox) -> None:
     asked = [
         Question(account, method, path, body, "view" in account.granted)
         for account, _ in accounts()
         if account.kind is not Kind.ORG
         for method, path, body in lists_of(account.kind)
     ]
-    for each, response in zip(asked, answers(site, asked), strict=True):
+    for each, response in zip(asked, answers(sandbox, asked), strict=True):
         assert response.status_code == 200, response.text
         found = response.json()
         names = {item["name"] for item in found["items"]}
@@ -209,19 +211,19 @@ def test_a_list_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -
         assert not [link for link in found["links"] if link["rel"] == "next"], "no page shows that there is more"
 
 
-def test_a_missing_gvc_is_an_empty_one_for_callers_who_may_not_view_it(site: ApiSite) -> None:
+def test_a_missing_gvc_is_an_empty_one_for_callers_who_may_not_view_it(sandbox: ApiSandbox) -> None:
     asked = [
         Question(account, method, path.replace("/gvc/shop/", "/gvc/nope/"), body, allowed=True)
         for account, _ in accounts()
         if account.kind is Kind.WORKLOAD
         for method, path, body in lists_of(Kind.WORKLOAD)
     ]
-    assert [(response.status_code, response.json()["items"]) for response in answers(site, asked)] == [
+    assert [(response.status_code, response.json()["items"]) for response in answers(sandbox, asked)] == [
         (200, []) for _ in asked
     ]
 
 
-def test_a_permission_on_a_kind_is_none_on_another(site: ApiSite) -> None:
+def test_a_permission_on_a_kind_is_none_on_another(sandbox: ApiSandbox) -> None:
     managers = [account for account, _ in accounts() if account.name == f"{account.kind}-manage"]
     asked = [
         question(operation, owner, path)._replace(account=managers[number - 1], allowed=False)
@@ -234,15 +236,15 @@ def test_a_permission_on_a_kind_is_none_on_another(site: ApiSite) -> None:
     assert len({each.path for each in asked}) > 200
     allowed = [
         (each.account.name, each.method, each.path, response.status_code, response.text[:200])
-        for each, response in zip(asked, answers(site, asked), strict=True)
+        for each, response in zip(asked, answers(sandbox, asked), strict=True)
         if not refused(response)
     ]
     assert not allowed, msgspec.json.encode(allowed[:20]).decode()
 
 
-def test_only_who_may_make_a_command_may_cancel_it(site: ApiSite) -> None:
+def test_only_who_may_make_a_command_may_cancel_it(sandbox: ApiSandbox) -> None:
     types = [(kind, each) for kind, known in COMMANDS.items() for each in known]
-    with closing(Records.open(site.state / FILE)) as records:
+    with closing(Records.open(sandbox.state / FILE)) as records:
         ids = {
             (kind, each): records.commands.add(NewCommand(key_of(kind), "here", each, {}, "test"))
             for kind, each in types
@@ -260,43 +262,43 @@ def test_only_who_may_make_a_command_may_cancel_it(site: ApiSite) -> None:
         for kind, each in types
         if kind is account.kind
     ]
-    found = answers(site, asked)
+    found = answers(sandbox, asked)
     assert {response.status_code for response in found} == {200, 403}
     assert [each for each, response in zip(asked, found, strict=True) if refused(response) is each.allowed] == []
 
 
-def test_the_org_is_read_by_who_may_view_it(site: ApiSite) -> None:
+def test_the_org_is_read_by_who_may_view_it(sandbox: ApiSandbox) -> None:
     asked = [
         Question(each, "GET", ORG, None, each.kind is Kind.ORG and "view" in each.granted) for each, _ in accounts()
     ]
-    for each, response in zip(asked, answers(site, asked), strict=True):
+    for each, response in zip(asked, answers(sandbox, asked), strict=True):
         assert response.status_code == (200 if each.allowed else 403), each
 
 
-def test_drift_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
+def test_drift_shows_what_the_caller_may_view_and_nothing_else(sandbox: ApiSandbox) -> None:
     drifts = [Drift(key_of(kind), "here", DriftKind.MISSING) for kind in Kind]
-    with closing(Records.open(site.state / FILE)) as records:
+    with closing(Records.open(sandbox.state / FILE)) as records:
         records.drifts.put_many(DriftRow(str(each.key), "here", "main", 0.0, encode_drift(each)) for each in drifts)
     try:
         asked = [Question(each, "GET", f"{ORG}/-drift", None, "view" in each.granted) for each, _ in accounts()]
-        for each, response in zip(asked, answers(site, asked), strict=True):
+        for each, response in zip(asked, answers(sandbox, asked), strict=True):
             assert response.status_code == 200, response.text
             shown = [item["key"] for item in response.json()["items"]]
             assert shown == ([str(key_of(each.account.kind))] if each.allowed else []), each
     finally:
-        with closing(Records.open(site.state / FILE)) as records:
+        with closing(Records.open(sandbox.state / FILE)) as records:
             for drift in drifts:
                 records.drifts.remove(drift.key, "here")
 
 
-def test_a_watch_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
+def test_a_watch_shows_what_the_caller_may_view_and_nothing_else(sandbox: ApiSandbox) -> None:
     asked = [
         Question(account, "GET", f"{path}/-watch?after=0&timeoutSeconds=0", None, "view" in account.granted)
         for account, _ in accounts()
         if account.kind is not Kind.ORG
         for _, path, _ in list(lists_of(account.kind))[:1]
     ]
-    for each, response in zip(asked, answers(site, asked), strict=True):
+    for each, response in zip(asked, answers(sandbox, asked), strict=True):
         assert response.status_code == 200, response.text
         events = [dict(line.split(": ", 1) for line in part.split("\n")) for part in response.text.split("\n\n")[:-1]]
         names = [msgspec.json.decode(event["data"])["name"] for event in events if event["event"] != "bookmark"]
@@ -310,11 +312,11 @@ def lists_of(kind: Kind) -> Iterator[tuple[str, str, Any]]:
     yield "POST", f"{path}/-query", {"kind": str(kind), "spec": {"match": "all", "terms": []}}
 
 
-def test_a_change_of_many_needs_what_a_change_of_each_does(site: ApiSite) -> None:
+def test_a_change_of_many_needs_what_a_change_of_each_does(sandbox: ApiSandbox) -> None:
     asked = [each for account, _ in accounts() for each in changes_of_many(account)]
     wrong = [
         (each.account.name, each.body, response.status_code, response.text[:200])
-        for each, response in zip(asked, answers(site, asked), strict=True)
+        for each, response in zip(asked, answers(sandbox, asked), strict=True)
         if refused(response) is each.allowed or response.status_code in (401, 500)
     ]
     assert not wrong, msgspec.json.encode(wrong[:20]).decode()

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi import checks
 from reconciler.api.authentication import BOOTSTRAP_FILE
 from tests.api.conftest import FILES
 from tests.support.processes import free_ports
-from tests.support.sandbox import Site, eventually
+from tests.support.sandbox import DaemonSandbox, eventually
 
 CHECKS = [
     not_a_server_error,
@@ -49,10 +49,10 @@ NAMES = {
 class Served:
     """A daemon with the API at ``base``, and a credential of a superuser."""
 
-    def __init__(self, site: Site) -> None:
-        self.base = f"http://{site.settings['api']['address']}"
+    def __init__(self, sandbox: DaemonSandbox) -> None:
+        self.base = f"http://{sandbox.settings['api']['address']}"
         eventually(self.ready, "the API answers")
-        token = (site.state / BOOTSTRAP_FILE).read_text().strip()
+        token = (sandbox.state / BOOTSTRAP_FILE).read_text().strip()
         answer = httpx2.post(f"{self.base}/login/bootstrap", json={"token": token})
         self.headers = {"Authorization": answer.json()["token"]}
 
@@ -67,9 +67,9 @@ class Served:
 @contextlib.contextmanager
 def serving(path: Path) -> Iterator[Served]:
     """A daemon for generated requests of every kind."""
-    site = Site(path, FILES, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
-    with site.daemon():
-        yield Served(site)
+    sandbox = DaemonSandbox(path, FILES, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
+    with sandbox.daemon():
+        yield Served(sandbox)
 
 
 def requests(served: Served, headers: Mapping[str, str], examples: int) -> Counter[int]:

@@ -21,7 +21,7 @@ from reconciler.api.connections import BODY_SECONDS, MOST_CONNECTIONS
 from reconciler.daemon.api_process import SOCKET
 from tests.bench.measure import percentile
 from tests.support.processes import free_ports
-from tests.support.sandbox import Site, eventually, workload
+from tests.support.sandbox import DaemonSandbox, eventually, workload
 
 SMUGGLED = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 """A request inside another one: its answer shows that a proxy and this server may count differently."""
@@ -59,10 +59,10 @@ PAUSE = 0.01
 class Served:
     """A daemon with the API, over TCP and at its socket."""
 
-    def __init__(self, site: Site, running: Any) -> None:
-        self.site = site
+    def __init__(self, sandbox: DaemonSandbox, running: Any) -> None:
+        self.sandbox = sandbox
         self.running = running
-        host, _, port = site.settings["api"]["address"].rpartition(":")
+        host, _, port = sandbox.settings["api"]["address"].rpartition(":")
         self.address = (host, int(port))
 
     def connect(self) -> socket.socket:
@@ -71,7 +71,7 @@ class Served:
 
     def answers(self) -> bool:
         """Whether both a client over TCP and the operator at the socket get an answer."""
-        transport = httpx2.HTTPTransport(uds=str(self.site.state / SOCKET))
+        transport = httpx2.HTTPTransport(uds=str(self.sandbox.state / SOCKET))
         try:
             with httpx2.Client(transport=transport) as local:
                 own = local.get("http://api/org/acme/workload").status_code
@@ -83,7 +83,7 @@ class Served:
     def applies(self, number: int) -> bool:
         """Whether the daemon applies a new commit."""
         before = len(self.running.logged("reconciled"))
-        self.site.repo.commit({"shop/web.yaml": workload("web", more=f"tags: {{number: '{number}'}}\n")})
+        self.sandbox.repo.commit({"shop/web.yaml": workload("web", more=f"tags: {{number: '{number}'}}\n")})
         return bool(eventually(lambda: len(self.running.logged("reconciled")) > before, "the commit is applied"))
 
     def runs(self, first: int) -> list[float]:
@@ -98,9 +98,9 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A daemon that all hostile clients share."""
-    site = Site(tmp_path_factory.mktemp("hostile"), api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
-    with site.daemon() as running:
-        found = Served(site, running)
+    sandbox = DaemonSandbox(tmp_path_factory.mktemp("hostile"), api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
+    with sandbox.daemon() as running:
+        found = Served(sandbox, running)
         eventually(found.answers, "the API answers")
         yield found
 

@@ -20,38 +20,38 @@ from reconciler.records.store import FILE, Records
 from reconciler.records.tables.drift import DriftRow
 from reconciler.times import parse_time
 from tests.api.conftest import FILES
-from tests.support.api import READER_PEER, ApiSite, api_site
+from tests.support.api import READER_PEER, ApiSandbox, api_sandbox
 from tests.support.programs import tool
 
 LABELS = {"source", "location", "kind", "reason", "resource"}
 
 
-def page(site: ApiSite) -> str:
+def page(sandbox: ApiSandbox) -> str:
     """The page as root reads it."""
-    answer = site.client().request("GET", "/metrics")
+    answer = sandbox.client().request("GET", "/metrics")
     assert answer.status_code == 200, answer.text
     return answer.text
 
 
-def samples(site: ApiSite) -> dict[str, dict[tuple[str, ...], float]]:
+def samples(sandbox: ApiSandbox) -> dict[str, dict[tuple[str, ...], float]]:
     """The values of every metric by those of its labels, in the order of the table."""
     found: dict[str, dict[tuple[str, ...], float]] = {each.name: {} for each in METRICS}
     order = {each.name: each.labels for each in METRICS}
-    for family in text_string_to_metric_families(page(site)):
+    for family in text_string_to_metric_families(page(sandbox)):
         for name, labels, value, *_ in family.samples:
             assert set(labels) == set(order[name])
             found[name][tuple(labels[each] for each in order[name])] = value
     return found
 
 
-def test_every_metric_of_the_table_is_on_the_page(site: ApiSite) -> None:
-    families = {family.name for family in text_string_to_metric_families(page(site))}
+def test_every_metric_of_the_table_is_on_the_page(sandbox: ApiSandbox) -> None:
+    families = {family.name for family in text_string_to_metric_families(page(sandbox))}
     assert families == {each.name.removesuffix("_total") for each in METRICS}
     assert {name for each in METRICS for name in each.labels} <= LABELS
 
 
-def test_metrics_count_what_is_recorded(site: ApiSite) -> None:
-    found = samples(site)
+def test_metrics_count_what_is_recorded(sandbox: ApiSandbox) -> None:
+    found = samples(sandbox)
     assert found["reconciler_loop_alive"] == {(): 1}
     assert found["reconciler_runs_total"] == {(): 1}
     assert found["reconciler_resources"]["main", "workload", "Recorded"] == 2
@@ -60,36 +60,36 @@ def test_metrics_count_what_is_recorded(site: ApiSite) -> None:
     assert found["reconciler_drifts"] == {("main",): 0}
 
 
-def test_every_label_has_few_values(site: ApiSite) -> None:
+def test_every_label_has_few_values(sandbox: ApiSandbox) -> None:
     """Those of the table are names in the settings, or words of the program."""
     words = {*Kind, *Health, *ReplicaState, *Reason, *ConditionType, *Result}
     # Outcomes of runs, and results in their plans.
     outcomes = {"applied", "created", "failed", "running", "unchanged", "updated", "waiting"}
     allowed = {str(each) for each in words} | outcomes | {"main"}
-    for name, found in samples(site).items():
+    for name, found in samples(sandbox).items():
         assert {label for labels in found for label in labels} <= allowed, name
 
 
-def test_steps_without_an_approval_are_counted(site: ApiSite) -> None:
-    records = Records.open(site.state / FILE, clock_now=site.clock.now)
+def test_steps_without_an_approval_are_counted(sandbox: ApiSandbox) -> None:
+    records = Records.open(sandbox.state / FILE, clock_now=sandbox.clock.now)
     try:
-        assert samples(site)["reconciler_approvals_waiting"] == {("main",): 0}
+        assert samples(sandbox)["reconciler_approvals_waiting"] == {("main",): 0}
         records.approvals.remember_plan("plan", "main/steps")
         records.approvals.remember_plan("steps", "main/steps")
         records.approvals.remember_plan("other", "mainland/steps")
-        assert samples(site)["reconciler_approvals_waiting"] == {("main",): 1}
-        records.approvals.approve("main/steps", "ann", site.clock.now() + 10)
-        assert samples(site)["reconciler_approvals_waiting"] == {("main",): 0}
-        assert records.approvals.waiting("main", site.clock.now() + 11) == 1
+        assert samples(sandbox)["reconciler_approvals_waiting"] == {("main",): 1}
+        records.approvals.approve("main/steps", "ann", sandbox.clock.now() + 10)
+        assert samples(sandbox)["reconciler_approvals_waiting"] == {("main",): 0}
+        assert records.approvals.waiting("main", sandbox.clock.now() + 11) == 1
     finally:
         records.approvals.carry("main", "", ())
         records.approvals.carry("mainland", "", ())
         records.close()
 
 
-def test_replicas_are_counted_at_each_location_by_state(site: ApiSite) -> None:
+def test_replicas_are_counted_at_each_location_by_state(sandbox: ApiSandbox) -> None:
     row = ReplicaRow(Key(Kind.WORKLOAD, "shop", "web"), "here", "r", 1, ReplicaState.READY)
-    scrape = Scrape(site.api.reader.records, (), True, 0.0, ("here", "there"), (row, row))
+    scrape = Scrape(sandbox.api.reader.records, (), True, 0.0, ("here", "there"), (row, row))
     metric = next(each for each in METRICS if each.name == "reconciler_replicas")
     found = dict(metric.samples(scrape))
     assert {labels for labels, value in found.items() if value} == {("here", "Ready")}
@@ -99,7 +99,7 @@ def test_replicas_are_counted_at_each_location_by_state(site: ApiSite) -> None:
 
 def test_listed_resources_have_metrics_of_their_own(tmp_path: Path) -> None:
     listed = ["workload/shop/web", "gvc/shop", "gvc/none"]
-    with api_site(tmp_path, FILES, api={"metrics": {"resources": listed}}) as made:
+    with api_sandbox(tmp_path, FILES, api={"metrics": {"resources": listed}}) as made:
         found = samples(made)
         assert found["reconciler_resource_health"] == {
             ("gvc/shop", "", "Healthy"): 1,
@@ -118,7 +118,7 @@ def test_listed_resources_have_metrics_of_their_own(tmp_path: Path) -> None:
 
 
 def test_listed_volume_sets_show_the_age_of_their_newest_copies(tmp_path: Path) -> None:
-    with api_site(tmp_path, FILES, api={"metrics": {"resources": ["volumeset/shop/data"]}}) as made:
+    with api_sandbox(tmp_path, FILES, api={"metrics": {"resources": ["volumeset/shop/data"]}}) as made:
         copies = [["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"], ["2026-01-01T12:00:00Z"], []]
         volumes = [
             {
@@ -143,31 +143,31 @@ def test_listed_volume_sets_show_the_age_of_their_newest_copies(tmp_path: Path) 
         assert found == {("volumeset/shop/data", "here"): parse_time("2026-01-01T12:00:00Z")}
 
 
-def test_replicas_of_listed_workloads_are_counted(site: ApiSite) -> None:
+def test_replicas_of_listed_workloads_are_counted(sandbox: ApiSandbox) -> None:
     rows = [
         ReplicaRow(Key(Kind.WORKLOAD, "shop", name), "here", "r", 1, ReplicaState.READY)
         for name in ("web", "web", "api")
     ]
-    scrape = Scrape(site.api.reader.records, (), True, 0.0, ("here",), rows, resources=("workload/shop/web",))
+    scrape = Scrape(sandbox.api.reader.records, (), True, 0.0, ("here",), rows, resources=("workload/shop/web",))
     metric = next(each for each in METRICS if each.name == "reconciler_resource_replicas")
     assert dict(metric.samples(scrape)) == {("workload/shop/web", "here", "Ready"): 2}
 
 
-def test_no_metric_names_a_resource_or_shows_a_secret(site: ApiSite) -> None:
-    text = page(site)
+def test_no_metric_names_a_resource_or_shows_a_secret(sandbox: ApiSandbox) -> None:
+    text = page(sandbox)
     assert not [each for each in ("hunter2", "shop", "web-edits", "ann@example.com", '"db"') if each in text]
 
 
-def test_viewers_read_metrics_and_callers_without_a_credential_do_not(site: ApiSite) -> None:
-    assert site.client(READER_PEER).request("GET", "/metrics").status_code == 200
-    assert site.client(None).request("GET", "/metrics").status_code == 401
+def test_viewers_read_metrics_and_callers_without_a_credential_do_not(sandbox: ApiSandbox) -> None:
+    assert sandbox.client(READER_PEER).request("GET", "/metrics").status_code == 200
+    assert sandbox.client(None).request("GET", "/metrics").status_code == 401
 
 
-def test_a_waiting_request_has_an_age(site: ApiSite) -> None:
-    records = Records.open(site.state / FILE, clock_now=lambda: site.clock.now() - 90)
+def test_a_waiting_request_has_an_age(sandbox: ApiSandbox) -> None:
+    records = Records.open(sandbox.state / FILE, clock_now=lambda: sandbox.clock.now() - 90)
     number = records.requests.add("sync", {}, "ann")
     try:
-        found = samples(site)
+        found = samples(sandbox)
     finally:
         records.requests.done(number, {})
         records.close()
@@ -175,7 +175,7 @@ def test_a_waiting_request_has_an_age(site: ApiSite) -> None:
     assert found["reconciler_request_oldest_age_seconds"] == {(): pytest.approx(90)}
 
 
-def test_promtool_accepts_the_page(site: ApiSite) -> None:
+def test_promtool_accepts_the_page(sandbox: ApiSandbox) -> None:
     command = [tool("promtool", "prometheus"), "check", "metrics"]
-    checked = subprocess.run(command, input=page(site), capture_output=True, text=True, check=False)
+    checked = subprocess.run(command, input=page(sandbox), capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr

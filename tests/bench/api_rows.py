@@ -26,7 +26,7 @@ from tests.bench.generate import commit_change, commit_file
 from tests.bench.host_sandbox import share, used
 from tests.bench.measure import BIN, Failed, run
 from tests.bench.table import Row
-from tests.bench.workspace import Ground, Site
+from tests.bench.workspace import Installation, Workspace
 from tests.support.sandbox import eventually
 
 CLIENTS = 8
@@ -37,51 +37,51 @@ ACCOUNTS = ("bench-query", "bench-names")
 """Service accounts that may view a part of the workloads."""
 
 
-def api(ground: Ground) -> Iterator[Row]:
+def api(workspace: Workspace) -> Iterator[Row]:
     """Reads of single resources and of pages, changes for many watchers, and the server at rest."""
-    site = ground.applied(ground.count)
-    seconds = 2.0 if ground.quick else 10.0
-    with served(ground, site) as (pid, socket):
+    installation = workspace.applied(workspace.count)
+    seconds = 2.0 if workspace.quick else 10.0
+    with served(workspace, installation) as (pid, socket):
         busy, _ = share(pid, seconds)
         yield Row("idle HTTP API: memory of its process", _proportional(pid), 27, "MB")
         yield Row("  of one core", busy, 0.2, "%")
-        named = _workloads(site)
+        named = _workloads(installation)
         paths = [f"/org/acme/gvc/{gvc}/workload/{name}" for gvc, name in named[::3]]
         stop = threading.Event()
-        pushing = threading.Thread(target=_push, args=(site.repository, stop))
+        pushing = threading.Thread(target=_push, args=(installation.repository, stop))
         pushing.start()
         try:
-            yield from _single_reads(ground, Load(pid, socket, paths))
+            yield from _single_reads(workspace, Load(pid, socket, paths))
         finally:
             stop.set()
             pushing.join()
         cursors = [_encoded(f"workload/{gvc}/{name}") for gvc, name in named[:: max(1, len(named) // 100)]]
         pages = [f"/org/acme/workload?cursor={each}" for each in cursors]
-        yield from _pages(ground, Load(pid, socket, pages, connections=1))
-        by_query, by_name = _grant(ground, site, socket, named)
+        yield from _pages(workspace, Load(pid, socket, pages, connections=1))
+        by_query, by_name = _grant(workspace, installation, socket, named)
         rare = Load(pid, socket, ["/org/acme/workload"], 1, by_query)
-        yield from _pages(ground, rare, " of what a policy selects by a tag")
-        yield from _pages(ground, Load(pid, socket, pages, 1, by_name), " of 200 that a policy names")
-        yield _deliveries(ground, socket)
+        yield from _pages(workspace, rare, " of what a policy selects by a tag")
+        yield from _pages(workspace, Load(pid, socket, pages, 1, by_name), " of 200 that a policy names")
+        yield _deliveries(workspace, socket)
         before = _proportional(pid)
-        taken, memory = asyncio.run(_watch(socket, pid, site.repository, ground.often(20)))
+        taken, memory = asyncio.run(_watch(socket, pid, installation.repository, workspace.often(20)))
         note = f"from the commit on, of {len(taken)}; with the run that applies it"
         yield Row(f"a change reaches all of {WATCHERS} watchers, at most", max(taken), 0.25, note=note)
         yield Row("  memory that they take", max(0.0, memory - before), 60, "MB")
 
 
 @contextmanager
-def served(ground: Ground, site: Site) -> Iterator[tuple[int, Path]]:
+def served(workspace: Workspace, installation: Installation) -> Iterator[tuple[int, Path]]:
     """A daemon with the API: the API's process, and its socket."""
-    settings = site.settings.with_name("api.yaml")
-    secret = site.settings.with_name("webhook")
+    settings = installation.settings.with_name("api.yaml")
+    secret = installation.settings.with_name("webhook")
     secret.write_bytes(SECRET)
     hook = {"source": "main", "forge": "generic", "secretFile": str(secret)}
     served = {"webhooks": [hook], "rateLimits": {"caller": 0}}
-    settings.write_text(f"{site.settings.read_text()}api: {json.dumps(served)}\n")
-    socket = site.settings.parent / "state" / SOCKET
+    settings.write_text(f"{installation.settings.read_text()}api: {json.dumps(served)}\n")
+    socket = installation.settings.parent / "state" / SOCKET
     with (
-        (ground.scratch / "api.log").open("ab") as log,
+        (workspace.scratch / "api.log").open("ab") as log,
         subprocess.Popen([BIN / "reconciler", "run", "--settings", settings], stdout=log, stderr=log) as daemon,
     ):
         try:
@@ -126,9 +126,9 @@ class Load(NamedTuple):
     connections: int = CLIENTS
     key: str = ""
 
-    def measured(self, ground: Ground) -> dict[str, Any]:
+    def measured(self, workspace: Workspace) -> dict[str, Any]:
         """What ``tests.bench.load`` found, and the CPU seconds of the server for each request."""
-        file = ground.scratch / "load.json"
+        file = workspace.scratch / "load.json"
         file.write_text(
             json.dumps(
                 {
@@ -145,30 +145,30 @@ class Load(NamedTuple):
         return {**found, "server": (used(self.pid).cpu - before) / found["count"]}
 
 
-def _single_reads(ground: Ground, load: Load) -> Iterator[Row]:
-    found = load.measured(ground)
+def _single_reads(workspace: Workspace, load: Load) -> Iterator[Row]:
+    found = load.measured(workspace)
     client = f"{1000 * found['cpu'] / found['count']:.2f} ms of CPU of the client for each"
     note = f"{found['rate']:,.0f} a second by {load.connections} connections; {client}"
-    name = f"2,000 reads of single resources of {ground.count:,} while commits are applied"
+    name = f"2,000 reads of single resources of {workspace.count:,} while commits are applied"
     yield Row(name, 2000 / found["rate"], 1, note=note)
     yield Row("  the same, p99", found["p99"], 0.02, note=f"p50 {1000 * found['p50']:.1f} ms")
     yield Row("  CPU of the server for each", found["server"], 0.0005)
 
 
-def _pages(ground: Ground, load: Load, which: str = "") -> Iterator[Row]:
-    load.measured(ground)  # the first page for a caller finds out what their policies select
-    found = load.measured(ground)
+def _pages(workspace: Workspace, load: Load, which: str = "") -> Iterator[Row]:
+    load.measured(workspace)  # the first page for a caller finds out what their policies select
+    found = load.measured(workspace)
     note = f"p99 {1000 * found['p99']:.1f} ms, CPU of the server {1000 * found['server']:.1f} ms"
     yield Row(f"a page of 50{which}, p50", found["p50"], 0.01, note=note)
 
 
-def _deliveries(ground: Ground, socket: Path) -> Row:
+def _deliveries(workspace: Workspace, socket: Path) -> Row:
     """Webhooks of forges, one after the other, with a body of the largest size."""
     body = b"x" * MOST_BODY
     signed = {"X-Signature-256": f"sha256={hmac.new(SECRET, body, hashlib.sha256).hexdigest()}"}
     taken = []
     with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(socket))) as client:
-        for number in range(ground.often(200)):
+        for number in range(workspace.often(200)):
             started = time.perf_counter()
             headers = {**signed, "X-Delivery-Id": str(number)}
             answer = client.post("http://api/webhook/main", content=body, headers=headers)
@@ -180,14 +180,14 @@ def _deliveries(ground: Ground, socket: Path) -> Row:
     return Row("a webhook is answered, p99", taken[int(0.99 * len(taken))], 0.1, note=note)
 
 
-def _workloads(site: Site) -> list[tuple[str, str]]:
+def _workloads(installation: Installation) -> list[tuple[str, str]]:
     """GVC and name of every workload."""
-    with closing(Records.open(site.settings.parent / "state" / FILE, read_only=True)) as records:
+    with closing(Records.open(installation.settings.parent / "state" / FILE, read_only=True)) as records:
         keys = records.applied.keys_after("workload/", "", 1_000_000)
     return [(key.gvc, key.name) for key in map(Key.parse, keys)]
 
 
-def _grant(ground: Ground, site: Site, socket: Path, named: list[tuple[str, str]]) -> list[str]:
+def _grant(workspace: Workspace, installation: Installation, socket: Path, named: list[tuple[str, str]]) -> list[str]:
     """Keys of two accounts that may view few workloads: those with a tag, and 200 by their names."""
     links = [f"//gvc/{gvc}/workload/{name}" for gvc, name in named[:: max(1, len(named) // 200)]][:200]
     query = {"kind": "workload", "spec": {"terms": [{"tag": "team", "value": "team-0501"}]}}
@@ -195,7 +195,7 @@ def _grant(ground: Ground, site: Site, socket: Path, named: list[tuple[str, str]
     for name, targets in zip(ACCOUNTS, ({"targetQuery": query}, {"targetLinks": links}), strict=True):
         binding = {"permissions": ["view"], "principalLinks": [f"//serviceaccount/{name}"]}
         manifests.append({"kind": "policy", "name": name, "targetKind": "workload", "bindings": [binding], **targets})
-    commit_file(site.repository, "bench.yaml", "\n---\n".join(map(json.dumps, manifests)).encode())
+    commit_file(installation.repository, "bench.yaml", "\n---\n".join(map(json.dumps, manifests)).encode())
     paths = [f"http://api/org/acme/serviceaccount/{name}/-key" for name in ACCOUNTS]
     with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(socket))) as client:
         for name in ACCOUNTS:

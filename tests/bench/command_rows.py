@@ -15,32 +15,34 @@ from tests.bench.host_sandbox import used
 from tests.bench.measure import BIN, Measured, middle_of, run
 from tests.bench.push import daemon_on, restart_next
 from tests.bench.table import Row
-from tests.bench.workspace import Ground, Site
+from tests.bench.workspace import Installation, Workspace
 
 THOUSANDS = 3_000
 
 
-def asked(ground: Ground) -> Iterator[Row]:
+def asked(workspace: Workspace) -> Iterator[Row]:
     """A plan without changes, and the apply of one change, as whole processes beside a daemon."""
-    site = ground.applied(THOUSANDS)
+    installation = workspace.applied(THOUSANDS)
     name = f"{THOUSANDS:,} resources beside their daemon"
-    with daemon_on(ground, site, "0s") as daemon:
-        planned = Asking(ground, site, daemon, "plan").run(times=ground.often(20))
-        applied = Asking(ground, site, daemon, "apply").run(partial(push, site), ground.often(20))
+    with daemon_on(workspace, installation, "0s") as daemon:
+        planned = Asking(workspace, installation, daemon, "plan").run(times=workspace.often(20))
+        applied = Asking(workspace, installation, daemon, "apply").run(partial(push, installation), workspace.often(20))
     for what, measured, limit in (("plan without changes", planned, 0.1), ("apply of one change", applied, 0.12)):
         yield Row(f"{name}: {what}, whole process", measured.wall, limit, cpu=measured.cpu, note=measured.note())
 
 
 class Asking:
-    """A command that ``daemon`` on ``site`` answers."""
+    """A command that ``daemon`` on ``installation`` answers."""
 
-    def __init__(self, ground: Ground, site: Site, daemon: subprocess.Popen[bytes], verb: str) -> None:
+    def __init__(
+        self, workspace: Workspace, installation: Installation, daemon: subprocess.Popen[bytes], verb: str
+    ) -> None:
         # The very file of the daemon: it answers only for the settings that it has.
         self._words: list[str | Path] = [
             BIN / "reconciler",
             verb,
             "--settings",
-            ground.with_status_interval(site, "0s"),
+            workspace.with_status_interval(installation, "0s"),
         ]
         self._daemon = daemon
 
@@ -54,8 +56,8 @@ class Asking:
         return middle_of(runs)._replace(cpu=cpu + median(each.cpu for each in runs))
 
 
-def push(site: Site, seed: int) -> None:
+def push(installation: Installation, seed: int) -> None:
     """Move the branch by one commit of one file, prepared beside it."""
-    restart_next(site.repository)
-    commit = commit_change(Path(site.repository), 1, 4_000_000 + seed, "next")
-    pygit2.Repository(str(site.repository)).references["refs/heads/main"].set_target(commit)
+    restart_next(installation.repository)
+    commit = commit_change(Path(installation.repository), 1, 4_000_000 + seed, "next")
+    pygit2.Repository(str(installation.repository)).references["refs/heads/main"].set_target(commit)

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import median
 
-from tests.bench.host_sandbox import PATIENCE, BenchSite, bench_site, manifest, server, share
+from tests.bench.host_sandbox import PATIENCE, BenchSandbox, bench_sandbox, manifest, server, share
 from tests.bench.measure import Failed
 from tests.bench.table import Row
-from tests.bench.workspace import Ground
-from tests.support.sandbox import Running, eventually
+from tests.bench.workspace import Workspace
+from tests.support.sandbox import DaemonProcess, eventually
 
 REST_SECONDS = 4.0
 """Seconds after a start in which a daemon is not idle yet."""
@@ -22,12 +22,12 @@ LIMIT = 0.3
 """Seconds from a commit to a program's first words."""
 
 
-def host(ground: Ground) -> Iterator[Row]:
+def host(workspace: Workspace) -> Iterator[Row]:
     """Idle daemons, commits that start programs, and hundreds of replicas from their start to their end."""
     with _explained():
-        yield from _idle(ground, "recorded engine")
-        yield from _idle(ground, "host engine without workloads", here={"engine": "host"})
-        yield from _busy(ground)
+        yield from _idle(workspace, "recorded engine")
+        yield from _idle(workspace, "host engine without workloads", here={"engine": "host"})
+        yield from _busy(workspace)
 
 
 @contextmanager
@@ -38,69 +38,69 @@ def _explained() -> Iterator[None]:
         raise Failed("\n".join([str(error), *getattr(error, "__notes__", ())])) from None
 
 
-def _seconds(ground: Ground) -> float:
-    return 4.0 if ground.quick else 30.0
+def _seconds(workspace: Workspace) -> float:
+    return 4.0 if workspace.quick else 30.0
 
 
-def _idle(ground: Ground, what: str, **bound: object) -> Iterator[Row]:
+def _idle(workspace: Workspace, what: str, **bound: object) -> Iterator[Row]:
     places = {"here": {"engine": "recorded"}} | bound
     with (
-        bench_site(ground.scratch / f"idle-{len(bound)}", {}, locations=places) as site,
-        site.daemon(fresh=True) as daemon,
+        bench_sandbox(workspace.scratch / f"idle-{len(bound)}", {}, locations=places) as sandbox,
+        sandbox.daemon(fresh=True) as daemon,
     ):
         time.sleep(REST_SECONDS)
-        busy, resident = share(daemon.process.pid, _seconds(ground))
+        busy, resident = share(daemon.process.pid, _seconds(workspace))
     yield Row(f"idle daemon, {what}: of one core", busy, 0.5, "%")
     yield Row("  resident memory", resident, 120, "MB")
 
 
-def _busy(ground: Ground) -> Iterator[Row]:
-    with bench_site(ground.scratch / "busy", {}) as site, site.watched() as daemon:
-        site.commit({"shop/web.yaml": _marking(site, "first")})
-        site.began("first")
-        yield from _started(site, "1 replica", ground.often(20))
-        for each in EACH[:1] if ground.quick else EACH:
-            yield from _beside(ground, site, daemon, each)
+def _busy(workspace: Workspace) -> Iterator[Row]:
+    with bench_sandbox(workspace.scratch / "busy", {}) as sandbox, sandbox.watched() as daemon:
+        sandbox.commit({"shop/web.yaml": _marking(sandbox, "first")})
+        sandbox.began("first")
+        yield from _started(sandbox, "1 replica", workspace.often(20))
+        for each in EACH[:1] if workspace.quick else EACH:
+            yield from _beside(workspace, sandbox, daemon, each)
 
 
-def _beside(ground: Ground, site: BenchSite, daemon: Running, each: int) -> Iterator[Row]:
+def _beside(workspace: Workspace, sandbox: BenchSandbox, daemon: DaemonProcess, each: int) -> Iterator[Row]:
     files = {f"shop/{name}.yaml": server(name, each) for name in NAMES}
     replicas = len(NAMES) * each
-    with site.pauses(daemon) as pauses:
-        began = site.commit(files)
-        site.wait_healthy(*NAMES)
+    with sandbox.pauses(daemon) as pauses:
+        began = sandbox.commit(files)
+        sandbox.wait_healthy(*NAMES)
         taken = time.perf_counter() - began
     yield Row(f"{replicas} replicas from the commit to all healthy", taken, 0, note=_paused(pauses))
     time.sleep(REST_SECONDS)
-    yield from _steady(ground, daemon, replicas)
-    yield from _started(site, f"{replicas} replicas besides", ground.often(20))
-    with site.pauses(daemon) as pauses:
-        began = site.commit(dict.fromkeys(files))
-        eventually(lambda: not any(site.replicas(name) for name in NAMES), "all are gone", PATIENCE)
+    yield from _steady(workspace, daemon, replicas)
+    yield from _started(sandbox, f"{replicas} replicas besides", workspace.often(20))
+    with sandbox.pauses(daemon) as pauses:
+        began = sandbox.commit(dict.fromkeys(files))
+        eventually(lambda: not any(sandbox.replicas(name) for name in NAMES), "all are gone", PATIENCE)
         taken = time.perf_counter() - began
     yield Row(f"{replicas} replicas from the commit to the last one gone", taken, 0, note=_paused(pauses))
 
 
-def _steady(ground: Ground, daemon: Running, replicas: int) -> Iterator[Row]:
-    busy, resident = share(daemon.process.pid, _seconds(ground))
+def _steady(workspace: Workspace, daemon: DaemonProcess, replicas: int) -> Iterator[Row]:
+    busy, resident = share(daemon.process.pid, _seconds(workspace))
     note = "readiness and liveness over HTTP, every 10 s each"
     yield Row(f"{replicas} replicas that are well: of one core", busy, 5 * replicas / 100, "%", note=note)
     yield Row("  resident memory", resident, 0, "MB")
 
 
-def _started(site: BenchSite, present: str, times: int) -> Iterator[Row]:
+def _started(sandbox: BenchSandbox, present: str, times: int) -> Iterator[Row]:
     found = []
     for number in range(times):
-        site.wait_healthy("web")
+        sandbox.wait_healthy("web")
         mark = f"{present.replace(' ', '-')}-{number}"
-        began = site.commit({"shop/web.yaml": _marking(site, mark)})
-        found.append(site.began(mark) - began)
+        began = sandbox.commit({"shop/web.yaml": _marking(sandbox, mark)})
+        found.append(sandbox.began(mark) - began)
     note = f"the slowest {1000 * max(found):.0f} ms"
     yield Row(f"commit to the new program's begin, {present}", median(found), LIMIT, note=note)
 
 
-def _marking(site: BenchSite, mark: str) -> str:
-    return manifest("web", {"command": "sh", "args": site.writing_mark(mark)})
+def _marking(sandbox: BenchSandbox, mark: str) -> str:
+    return manifest("web", {"command": "sh", "args": sandbox.writing_mark(mark)})
 
 
 def _paused(pauses: list[float]) -> str:

@@ -17,8 +17,8 @@ import pygit2
 
 from tests.bench.measure import Failed
 from tests.support.git import File
-from tests.support.host_sandbox import HostSite
-from tests.support.sandbox import Running, eventually
+from tests.support.host_sandbox import HostSandbox
+from tests.support.sandbox import DaemonProcess, eventually
 
 PATIENCE = 300.0
 """Seconds that anything may take."""
@@ -47,8 +47,8 @@ class Used(NamedTuple):
     resident: float
 
 
-class BenchSite(HostSite):
-    """A site with the intervals that operators have, and a pipe in which its programs report their start."""
+class BenchSandbox(HostSandbox):
+    """A sandbox with the intervals that operators have, and a pipe in which its programs report their start."""
 
     def __init__(self, path: Path, files: Mapping[str, File], **settings: object) -> None:
         plain = {
@@ -109,7 +109,7 @@ class BenchSite(HostSite):
             eventually(partial(self.healthy, f"workload/shop/{name}@here"), f"{name} is healthy", PATIENCE)
 
     @contextlib.contextmanager
-    def watched(self) -> Iterator[Running]:
+    def watched(self) -> Iterator[DaemonProcess]:
         """A daemon of which the longest pause can be asked."""
         with self.daemon(
             "-m", "tests.bench.loop_monitor", str(self.settings_file), str(self._pauses_file), fresh=True
@@ -117,7 +117,7 @@ class BenchSite(HostSite):
             yield it
 
     @contextlib.contextmanager
-    def pauses(self, daemon: Running) -> Iterator[list[float]]:
+    def pauses(self, daemon: DaemonProcess) -> Iterator[list[float]]:
         """Watch the daemon's loop meanwhile; in the end the list has its longest pause and its longest work."""
         found: list[float] = []
         daemon.signal(signal.SIGUSR1)
@@ -129,13 +129,13 @@ class BenchSite(HostSite):
 
 
 @contextlib.contextmanager
-def bench_site(path: Path, files: Mapping[str, File], **settings: object) -> Iterator[BenchSite]:
-    """A site of which nothing is left running."""
-    site = BenchSite(path, files, **settings)
+def bench_sandbox(path: Path, files: Mapping[str, File], **settings: object) -> Iterator[BenchSandbox]:
+    """A sandbox of which nothing is left running."""
+    sandbox = BenchSandbox(path, files, **settings)
     try:
-        yield site
+        yield sandbox
     finally:
-        site.end()
+        sandbox.end()
 
 
 def used(pid: int) -> Used:

@@ -1,4 +1,4 @@
-"""The daemon as it is, which on SIGUSR1 begins to watch its event loop and on SIGUSR2 writes the longest wait."""
+"""The daemon as it is, which on SIGUSR1 begins to monitor its event loop and on SIGUSR2 writes the longest wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEAT = 0.002
 """Seconds between two measurements of the loop."""
 
 
-class Watch:
+class LoopMonitor:
     """Writes to ``file`` for how long the loop let others wait at most, in seconds, and how long it computed at most.
 
     The first is longer by what other programs of the host took, and other threads of this one.
@@ -29,12 +29,12 @@ class Watch:
         self._longest = self._hardest = 0.0
 
     def begin(self) -> None:
-        """Watch from now on."""
+        """Monitor from now on."""
         self._longest = self._hardest = 0.0
         self._task = asyncio.get_running_loop().create_task(self._beat())
 
     def write(self) -> None:
-        """Stop the watch and write the longest wait and work to the file."""
+        """Stop the monitor and write the longest wait and work to the file."""
         if self._task is not None:
             self._task.cancel()
         part = self._file.with_suffix(".part")
@@ -51,10 +51,10 @@ class Watch:
 
 async def follow(settings_file: Path, file: Path) -> None:
     """Run the daemon with ``settings_file``."""
-    settings, watch = load_settings(settings_file), Watch(file)
+    settings, monitor = load_settings(settings_file), LoopMonitor(file)
     logs.configure_logging(settings.log.format, settings.log.level)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, watch.begin)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, watch.write)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, monitor.begin)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR2, monitor.write)
     with suppress(asyncio.CancelledError):
         await run_daemon(settings, file=settings_file)
 

@@ -65,7 +65,7 @@ _STRIDES = ((37, 11), (53, 29), (71, 17), (89, 5), (59, 13), (31, 7))
 """For each shape: how the files of a folder, and the folders, take their turns."""
 
 
-class Place(NamedTuple):
+class ManifestFile(NamedTuple):
     """The file ``slot`` of ``folder``, both from 0."""
 
     folder: int
@@ -102,12 +102,12 @@ def gvc_of(index: int) -> str:
 def files(count: int) -> Iterator[tuple[str, str]]:
     """Path and text of ``count`` manifests in folders of a hundred."""
     for number in range(count):
-        place = Place(*divmod(number, IN_A_FOLDER))
+        place = ManifestFile(*divmod(number, IN_A_FOLDER))
         name, text = _file(place)
         yield f"{place.team}/{name}.yaml", text
 
 
-def _file(place: Place) -> tuple[str, str]:
+def _file(place: ManifestFile) -> tuple[str, str]:
     """Name and text of one file; what others link to comes first, so that a part of a folder has no fault either."""
     slot = place.slot
     for size, make in _KINDS:
@@ -121,7 +121,7 @@ def _gvc(folder: int, number: int) -> str:
     return f"{team_name(folder)}-{STAGES[number % len(STAGES)]}"
 
 
-def _quoted(place: Place, text: str) -> str:
+def _quoted(place: ManifestFile, text: str) -> str:
     """A description as the shapes of the file have it."""
     shapes = place.shapes
     if shapes.foreign:
@@ -134,7 +134,7 @@ def _quoted(place: Place, text: str) -> str:
     return f'"{text}"' if shapes.double else text
 
 
-def _tags(place: Place, *lines: str) -> str:
+def _tags(place: ManifestFile, *lines: str) -> str:
     """The tags of the file: what its kind needs, and quoted texts where the description has other quotes."""
     shapes = place.shapes
     more = list(lines)
@@ -147,7 +147,7 @@ def _tags(place: Place, *lines: str) -> str:
     return "tags: {}\n" if shapes.empty else ""
 
 
-def _gvc_file(place: Place, number: int) -> tuple[str, str]:
+def _gvc_file(place: ManifestFile, number: int) -> tuple[str, str]:
     shapes = place.shapes
     gvc = _gvc(place.folder, number)
     env = "  env: []\n" if shapes.empty else f"  env:\n    - name: STAGE\n      value: {STAGES[number]}\n"
@@ -162,7 +162,7 @@ def _gvc_file(place: Place, number: int) -> tuple[str, str]:
     )
 
 
-def _secret_file(place: Place, number: int) -> tuple[str, str]:
+def _secret_file(place: ManifestFile, number: int) -> tuple[str, str]:
     shapes = place.shapes
     form = "registry" if number == SECRETS_OF_A_TEAM - 1 else ("db", "token")[number % 2]
     owner = place.team if form == "registry" else _gvc(place.folder, number // 2)
@@ -177,7 +177,7 @@ def _secret_file(place: Place, number: int) -> tuple[str, str]:
     )
 
 
-def _identity_file(place: Place, number: int) -> tuple[str, str]:
+def _identity_file(place: ManifestFile, number: int) -> tuple[str, str]:
     shapes = place.shapes
     gvc = _gvc(place.folder, number)
     name = "service" if number < len(STAGES) else "archive"
@@ -190,7 +190,7 @@ def _identity_file(place: Place, number: int) -> tuple[str, str]:
     )
 
 
-def _policy_file(place: Place, number: int) -> tuple[str, str]:
+def _policy_file(place: ManifestFile, number: int) -> tuple[str, str]:
     gvc = _gvc(place.folder, number)
     template = POLICY if number < len(STAGES) else TEAM_POLICY
     permission = "reveal" if template is POLICY else "edit"
@@ -204,7 +204,7 @@ def _policy_file(place: Place, number: int) -> tuple[str, str]:
     )
 
 
-def _volumeset_file(place: Place, number: int) -> tuple[str, str]:
+def _volumeset_file(place: ManifestFile, number: int) -> tuple[str, str]:
     gvc = _gvc(place.folder, number)
     schedule = f"{place.folder % 60} 3 * * *"
     return f"volumeset-{number}", VOLUMESET.format(
@@ -216,7 +216,7 @@ def _volumeset_file(place: Place, number: int) -> tuple[str, str]:
     )
 
 
-def _workload_file(place: Place, number: int) -> tuple[str, str]:
+def _workload_file(place: ManifestFile, number: int) -> tuple[str, str]:
     folder, shapes = place.folder, place.shapes
     index = folder * WORKLOADS + number
     name, gvc = workload_name(index), _gvc(folder, number)
@@ -260,7 +260,7 @@ def _template(number: int) -> str:
     return REPORT if number >= 28 else API
 
 
-def _domain_file(place: Place, number: int) -> tuple[str, str]:
+def _domain_file(place: ManifestFile, number: int) -> tuple[str, str]:
     index = place.folder * WORKLOADS + len(STAGES) + number
     gvc = _gvc(place.folder, number)
     return f"domain-{number}", DOMAIN.format(
@@ -274,7 +274,7 @@ def _domain_file(place: Place, number: int) -> tuple[str, str]:
     )
 
 
-def _other_file(place: Place, number: int) -> tuple[str, str]:
+def _other_file(place: ManifestFile, number: int) -> tuple[str, str]:
     kind, text = list(OTHERS.items())[number]
     return kind, text.format(
         team=place.team,
@@ -286,7 +286,7 @@ def _other_file(place: Place, number: int) -> tuple[str, str]:
     )
 
 
-_KINDS: tuple[tuple[int, Callable[[Place, int], tuple[str, str]]], ...] = (
+_KINDS: tuple[tuple[int, Callable[[ManifestFile, int], tuple[str, str]]], ...] = (
     (SECRETS_OF_A_TEAM, _secret_file),
     (len(STAGES), _gvc_file),
     (IDENTITIES, _identity_file),

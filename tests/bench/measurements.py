@@ -179,12 +179,12 @@ def growth(directory: str, change: str, count: int, times: int) -> list[float]:
     """CPU seconds of following each of several changes among ``count`` other resources."""
     from tests.cost.changes import CHANGES
 
-    scene = CHANGES[change](Path(directory), count, True)
+    measured = CHANGES[change](Path(directory), count, True)
     taken = []
     for number in range(1, times + WARM_UP + 1):
-        scene.change(number)
+        measured.change(number)
         before = _cpu()
-        scene.follow()
+        measured.follow()
         taken.append(_cpu() - before)
     return taken[-times:]
 

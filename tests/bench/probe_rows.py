@@ -16,7 +16,7 @@ import msgspec
 
 from tests.bench.measure import run
 from tests.bench.table import Row
-from tests.bench.workspace import Ground
+from tests.bench.workspace import Workspace
 
 CONTAINERS = 300
 PERIOD = 2
@@ -26,9 +26,9 @@ WARM_UP = 3.0
 """Seconds in which code and memory become warm."""
 
 
-def probes(ground: Ground) -> Iterator[Row]:
+def probes(workspace: Workspace) -> Iterator[Row]:
     """What a probe over HTTP costs."""
-    seconds = 4 if ground.quick else 20
+    seconds = 4 if workspace.quick else 20
     measured = run([sys.executable, "-m", "tests.bench.probe_rows", "measure", str(seconds)])
     found = json.loads(measured.output.splitlines()[-1])
     what, note = (

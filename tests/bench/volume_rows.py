@@ -19,7 +19,7 @@ from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.errors import EngineError
 from tests.bench.measure import Failed
 from tests.bench.table import Row
-from tests.bench.workspace import Ground
+from tests.bench.workspace import Workspace
 from tests.engines.host.volumes.kit import NO_RESERVE, ONE, SET, mounted_disk
 
 CAPACITY = 10.0
@@ -29,25 +29,25 @@ DISK = 30 << 30
 CHUNK = 1 << 20
 
 
-def volumes(ground: Ground) -> Iterator[Row]:
+def volumes(workspace: Workspace) -> Iterator[Row]:
     """Images of 10 GB with 1 GB of data: on the disk as it is, and on an XFS, where copies share blocks."""
     if os.geteuid():
         raise Failed("only root mounts images")
     with ExitStack() as stack:
         try:
-            shared = stack.enter_context(mounted_disk(ground.scratch / "shared", "xfs", size=DISK))
+            shared = stack.enter_context(mounted_disk(workspace.scratch / "shared", "xfs", size=DISK))
         except (OSError, pytest.skip.Exception) as error:
             raise Failed(str(error)) from None
-        for place, root in (("the disk as it is", ground.scratch / "plain"), ("an XFS", shared / "root")):
+        for place, root in (("the disk as it is", workspace.scratch / "plain"), ("an XFS", shared / "root")):
             for setting in ("image-ext4", "image-xfs"):
-                yield from _rows(ground, root / setting, setting, f"{setting} on {place}")
+                yield from _rows(workspace, root / setting, setting, f"{setting} on {place}")
 
 
-def _rows(ground: Ground, root: Path, setting: str, name: str) -> Iterator[Row]:
+def _rows(workspace: Workspace, root: Path, setting: str, name: str) -> Iterator[Row]:
     root.mkdir(parents=True)
     store = VolumeStore(root, setting, SystemClock(), NO_RESERVE)
     store.open()
-    samples = ground.often(5)
+    samples = workspace.often(5)
     spec = VolumeSpec(CAPACITY)
     found = [VolumeId(SET, number) for number in range(samples)]
 

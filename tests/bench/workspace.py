@@ -25,7 +25,7 @@ locations:
 """
 
 
-class Site(NamedTuple):
+class Installation(NamedTuple):
     """A repository, and the settings that follow it."""
 
     repository: Path
@@ -37,7 +37,7 @@ class Site(NamedTuple):
         return {"RECONCILER_SETTINGS": str(self.settings)}
 
 
-class Ground:
+class Workspace:
     """``cache`` holds the repositories from one benchmark to the next, ``scratch`` all that one benchmark changes.
 
     ``calibration`` knows the pace of the machine.
@@ -52,7 +52,7 @@ class Ground:
         self.quick = quick
         self.fixture = fixture
         self.calibration = calibration
-        self._applied: dict[tuple[str, int], Site] = {}
+        self._applied: dict[tuple[str, int], Installation] = {}
         self._made = 0
 
     def often(self, times: int) -> int:
@@ -70,46 +70,46 @@ class Ground:
             part.rename(path)
         return path
 
-    def site(self, count: int, fixture: str = "") -> Site:
+    def installation(self, count: int, fixture: str = "") -> Installation:
         """A repository of its own with settings and no state."""
         self._made += 1
         home = self.scratch / f"site-{self._made}"
         shutil.copytree(self.repository(count, fixture), home / "manifests.git")
         (home / "settings.yaml").write_text(_settings(home))
-        return Site(home / "manifests.git", home / "settings.yaml")
+        return Installation(home / "manifests.git", home / "settings.yaml")
 
-    def with_status_interval(self, site: Site, interval: str) -> Path:
-        """Settings of ``site`` under which status is written at most once in ``interval``."""
-        path = site.settings.with_name(f"status-{interval}.yaml")
-        path.write_text(_settings(site.settings.parent, f", status: {{interval: {interval}}}"))
+    def with_status_interval(self, installation: Installation, interval: str) -> Path:
+        """Settings of ``installation`` under which status is written at most once in ``interval``."""
+        path = installation.settings.with_name(f"status-{interval}.yaml")
+        path.write_text(_settings(installation.settings.parent, f", status: {{interval: {interval}}}"))
         return path
 
-    def applied(self, count: int, fixture: str = "") -> Site:
-        """A site that was applied once, in this benchmark; always the same one for a count of a fixture."""
+    def applied(self, count: int, fixture: str = "") -> Installation:
+        """An installation that was applied once, in this benchmark; always the same one for a count of a fixture."""
         which = fixture, count
         if which not in self._applied:
             self._applied[which] = self.newly_applied(count, fixture)
         return self._applied[which]
 
-    def newly_applied(self, count: int, fixture: str = "") -> Site:
-        """A site that was applied once, just now."""
-        site = self.site(count, fixture)
-        _apply(site)
-        return site
+    def newly_applied(self, count: int, fixture: str = "") -> Installation:
+        """An installation that was applied once, just now."""
+        installation = self.installation(count, fixture)
+        _apply(installation)
+        return installation
 
     def first_apply(self, count: int) -> Measured:
-        """What the first apply of a site takes, which is removed afterwards."""
-        with self.temporary_site(count) as site:
-            return _apply(site)
+        """What the first apply of an installation takes, which is removed afterwards."""
+        with self.temporary_installation(count) as installation:
+            return _apply(installation)
 
     @contextmanager
-    def temporary_site(self, count: int) -> Iterator[Site]:
-        """A site without state that is removed at the end."""
-        site = self.site(count)
+    def temporary_installation(self, count: int) -> Iterator[Installation]:
+        """An installation without state that is removed at the end."""
+        installation = self.installation(count)
         try:
-            yield site
+            yield installation
         finally:
-            shutil.rmtree(site.settings.parent)
+            shutil.rmtree(installation.settings.parent)
 
     def work_tree(self, count: int) -> Path:
         """A directory of ``count`` manifests, as a checkout leaves them."""
@@ -134,8 +134,8 @@ class Ground:
         return path
 
 
-def _apply(site: Site) -> Measured:
-    measured = run([BIN / "reconciler", "apply"], site.env)
+def _apply(installation: Installation) -> Measured:
+    measured = run([BIN / "reconciler", "apply"], installation.env)
     os.sync()  # or what is measured next waits for a gigabyte on its way to the disk
     return measured
 

@@ -15,7 +15,7 @@ from reconciler.render.gitlab import build_report
 from reconciler.render.sarif import build_sarif_run
 from reconciler.rulebook import load_rulebook
 from tests.cli.test_validate import FAULTY, lay
-from tests.support.command_sandbox import SETTINGS, CommandResult, Desk, here, workload
+from tests.support.command_sandbox import SETTINGS, CommandResult, CommandSandbox, here, workload
 from tests.support.rule_cases import Case, case_files, found_in
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-schema-2.1.0.json").read_bytes())
@@ -77,8 +77,10 @@ def test_paths_begin_at_the_root_of_the_repository(tmp_path: Path, form: str) ->
 
 
 def test_paths_of_a_source_begin_at_the_root_of_its_repository(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, {"deploy/a.yaml": workload()}, SETTINGS.replace("branch: main", "branch: main, path: deploy"))
-    assert uris(desk.run("validate", "--format", "sarif")) == {"deploy/a.yaml"}
+    sandbox = CommandSandbox(
+        tmp_path, {"deploy/a.yaml": workload()}, SETTINGS.replace("branch: main", "branch: main, path: deploy")
+    )
+    assert uris(sandbox.run("validate", "--format", "sarif")) == {"deploy/a.yaml"}
 
 
 def test_sarif_lists_the_rules_that_are_broken(tmp_path: Path) -> None:

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_readers import STRANGER, becoming_another, member, ready, site
+from tests.cli.test_readers import STRANGER, becoming_another, member, ready, sandbox
 from tests.engines.host.logs.kit import Location, place
 from tests.support import processes
-from tests.support.command_sandbox import Desk, golden, here
+from tests.support.command_sandbox import CommandSandbox, golden, here
 from tests.support.records import SETTINGS, reconciler
-from tests.support.sandbox import Site
+from tests.support.sandbox import DaemonSandbox
 from tests.support.terminal import heed_interrupts
 
-__all__ = ["site"]
+__all__ = ["sandbox"]
 
 
 @pytest.fixture
@@ -206,26 +206,26 @@ def test_a_user_without_permission_gets_an_error(tmp_path: Path) -> None:
 
 
 @becoming_another
-def test_members_of_the_readers_see_them_through_the_daemon(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site, daemon)
-        location = Location(site.path)
-        assert location.state == site.state
+def test_members_of_the_readers_see_them_through_the_daemon(sandbox: DaemonSandbox) -> None:
+    with sandbox.daemon() as daemon:
+        ready(sandbox, daemon)
+        location = Location(sandbox.path)
+        assert location.state == sandbox.state
         location.taken(WRITTEN + b"fine\n")
-        asked = member(site, "logs", '{gvc="shop"} |= "fine"')
+        asked = member(sandbox, "logs", '{gvc="shop"} |= "fine"')
         assert (asked.returncode, asked.stderr) == (0, "")
         assert asked.stdout.endswith(" shop/web/web-1/main@here | fine\n")
-        root = processes.reconciler("logs", "workload/shop/web", environ=site.environ)
+        root = processes.reconciler("logs", "workload/shop/web", environ=sandbox.environ)
         assert "\x1b" in root.stdout, "a pipe gets the lines as they were written"
-        assert member(site, "logs", "workload/shop/web").stdout == root.stdout
-        assert "become a member of the group" in member(site, "logs", "gvc/shop", groups=[]).stderr
+        assert member(sandbox, "logs", "workload/shop/web").stdout == root.stdout
+        assert "become a member of the group" in member(sandbox, "logs", "gvc/shop", groups=[]).stderr
 
 
 def test_a_large_store_is_searched_from_its_end(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    sandbox = CommandSandbox(tmp_path)
     location = Location(tmp_path)
     for number in range(40):
         location.taken(os.urandom(500_000).hex() + "\n" + f"{number}\n")
     assert sum(path.stat().st_size for path in location.segments()) > 15_000_000
-    result = desk.run("logs", '{gvc="shop"} |~ "^[0-9]{1,2}$"', "--limit", "2")
+    result = sandbox.run("logs", '{gvc="shop"} |~ "^[0-9]{1,2}$"', "--limit", "2")
     assert [line[-4:] for line in result.out.splitlines()] == ["| 38", "| 39"]

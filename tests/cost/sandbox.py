@@ -36,7 +36,7 @@ class Cost(NamedTuple):
     bytes: int
 
 
-class CostSite:
+class CostHarness:
     """A runner over repositories that are applied once, as the daemon has it; the first repository is to be changed.
 
     The records are in memory, or (``durable``) in a file.

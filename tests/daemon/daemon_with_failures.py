@@ -42,9 +42,11 @@ def main(directory: Path) -> None:
     logs.configure_logging(settings.log.format, settings.log.level)
     TroubledEngine.trouble = directory
 
-    def make(site: EngineContext) -> Engine:
-        kind = TroubledEngine if site.location == "there" else RecordedEngine
-        return kind(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
+    def make(context: EngineContext) -> Engine:
+        kind = TroubledEngine if context.location == "there" else RecordedEngine
+        return kind(
+            context.tables, context.location, context.settings.org, context.settings.endpoint_domain, context.clock
+        )
 
     asyncio.run(run_daemon(settings, {"recorded": make}))
 

@@ -1,4 +1,4 @@
-"""A daemon whose location ``there`` has a world of its own, which others can change while it runs.
+"""A daemon whose location ``there`` is a ledger, which others can change while it runs.
 
 ``python -m tests.daemon.daemon_with_ledger DIRECTORY [watched]``: ``watched`` lets the engine notice changes itself.
 """
@@ -21,17 +21,17 @@ from tests.support.engines import LedgerEngine
 
 
 class WatchedLedger(LedgerEngine):
-    """Notices when its world is another."""
+    """Notices when the ledger changes."""
 
     async def changes(self) -> AsyncIterator[frozenset[Key]]:
-        """Yields at every change of the world what differs, or nothing where only its time does."""
-        known, world = self.touched(), self.world()
+        """Yields at every change of the ledger what differs, or nothing where only its time does."""
+        known, resources = self.touched(), self.resources()
         while True:
             await asyncio.sleep(0.02)
             if (now := self.touched()) != known:
-                known, before, world = now, world, self.world()
+                known, before, resources = now, resources, self.resources()
                 yield frozenset(
-                    Key.parse(key) for key in before.keys() | world.keys() if before.get(key) != world.get(key)
+                    Key.parse(key) for key in before.keys() | resources.keys() if before.get(key) != resources.get(key)
                 )
 
     async def observe_some(self, keys: Collection[Key]) -> list[Observation]:
@@ -45,10 +45,10 @@ def main(directory: Path, watched: bool) -> None:
     logs.configure_logging(settings.log.format, settings.log.level)
     kind = WatchedLedger if watched else LedgerEngine
 
-    def make(site: EngineContext) -> Engine:
-        if site.location == "there":
-            return kind(directory, site.location)
-        return RecordedPlugin().make(site)
+    def make(context: EngineContext) -> Engine:
+        if context.location == "there":
+            return kind(directory, context.location)
+        return RecordedPlugin().make(context)
 
     asyncio.run(run_daemon(settings, {"recorded": make}, settings_path(None)))
 

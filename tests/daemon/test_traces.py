@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from reconciler import tracing
-from tests.support.sandbox import Site, eventually
+from tests.support.sandbox import DaemonSandbox, eventually
 
 FILES = {
     "gvc.yaml": "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n",
@@ -86,9 +86,9 @@ def receiver() -> Iterator[Receiver]:
 
 
 @pytest.fixture
-def site(tmp_path: Path, receiver: Receiver) -> Site:
+def sandbox(tmp_path: Path, receiver: Receiver) -> DaemonSandbox:
     (tmp_path / "token").write_text("receiver-token\n")
-    return Site(tmp_path, FILES, traces={"endpoint": receiver.url, "tokenFile": str(tmp_path / "token")})
+    return DaemonSandbox(tmp_path, FILES, traces={"endpoint": receiver.url, "tokenFile": str(tmp_path / "token")})
 
 
 def attributes(span: Any) -> dict[str, Any]:
@@ -96,9 +96,9 @@ def attributes(span: Any) -> dict[str, Any]:
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 
-def test_a_run_is_a_trace_with_its_commit_phases_and_steps(site: Site, receiver: Receiver) -> None:
-    with site.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
-        first = site.repo.git("rev-parse", "main")
+def test_a_run_is_a_trace_with_its_commit_phases_and_steps(sandbox: DaemonSandbox, receiver: Receiver) -> None:
+    with sandbox.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
+        first = sandbox.repo.git("rev-parse", "main")
         found = eventually(lambda: receiver.trace(first), "the first run is received")
         [root] = found["reconcile"]
         assert attributes(root) == {
@@ -121,7 +121,7 @@ def test_a_run_is_a_trace_with_its_commit_phases_and_steps(site: Site, receiver:
         below = [each for name, spans in found.items() if name != "reconcile" for each in spans]
         assert {each.parent_span_id for each in below} == {root.span_id}
         assert all(root.start_time_unix_nano <= each.start_time_unix_nano <= each.end_time_unix_nano for each in below)
-        second = site.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
+        second = sandbox.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
         eventually(lambda: receiver.trace(second), "the second run is received")
         assert daemon.stop() == 0
     assert len({each.trace_id for each in receiver.spans}) == 2, "polls that find nothing make no trace"
@@ -130,21 +130,21 @@ def test_a_run_is_a_trace_with_its_commit_phases_and_steps(site: Site, receiver:
     assert "receiver-token" not in daemon.log_file.read_text()
 
 
-def test_a_receiver_that_hangs_delays_neither_runs_nor_the_end(site: Site, receiver: Receiver) -> None:
+def test_a_receiver_that_hangs_delays_neither_runs_nor_the_end(sandbox: DaemonSandbox, receiver: Receiver) -> None:
     receiver.answers.clear()
-    with site.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
+    with sandbox.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
         eventually(lambda: receiver.credentials, "the daemon sends a trace")
-        commit = site.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
-        eventually(lambda: site.applied(commit), "the next commit is applied")
+        commit = sandbox.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
+        eventually(lambda: sandbox.applied(commit), "the next commit is applied")
         assert daemon.stop() == 0
 
 
-def test_a_receiver_that_fails_is_logged_once(site: Site, receiver: Receiver) -> None:
+def test_a_receiver_that_fails_is_logged_once(sandbox: DaemonSandbox, receiver: Receiver) -> None:
     receiver.status = 400
-    with site.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
+    with sandbox.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
         eventually(lambda: daemon.logged("traces", level="warning"), "the failure is logged")
         receiver.status = 200
-        commit = site.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
+        commit = sandbox.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
         eventually(lambda: receiver.trace(commit), "the next run is received")
         eventually(lambda: daemon.logged("traces", level="info"), "that it works again is logged")
         assert len(daemon.logged("traces")) == 2
@@ -153,11 +153,13 @@ def test_a_receiver_that_fails_is_logged_once(site: Site, receiver: Receiver) ->
 
 
 def test_settings_that_give_no_traces_are_logged(tmp_path: Path) -> None:
-    site = Site(tmp_path, FILES, traces={"endpoint": "http://127.0.0.1:9/", "tokenFile": str(tmp_path / "none")})
-    with site.daemon() as daemon:
+    sandbox = DaemonSandbox(
+        tmp_path, FILES, traces={"endpoint": "http://127.0.0.1:9/", "tokenFile": str(tmp_path / "none")}
+    )
+    with sandbox.daemon() as daemon:
         [line] = eventually(lambda: daemon.logged("traces"), "the fault is logged")
         assert "there are no traces: " in line["message"]
-        eventually(lambda: site.applied(site.repo.git("rev-parse", "main")), "the daemon works")
+        eventually(lambda: sandbox.applied(sandbox.repo.git("rev-parse", "main")), "the daemon works")
 
 
 def test_a_run_has_a_limit_of_spans(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,9 +20,9 @@ from tests.engines.host.dataplane.load.traffic import FORMS, Tally, under_load
 from tests.soak.chaos_sandbox import FAKETIME
 from tests.soak.manifests import FOUNDATION
 from tests.support.git import File
-from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.host_sandbox import HostSandbox, host_sandbox, served
 from tests.support.podman import PodmanService, podman_service
-from tests.support.sandbox import Running, eventually
+from tests.support.sandbox import DaemonProcess, eventually
 
 RATE = 40.0
 """Requests a second, of all forms together."""
@@ -48,7 +48,7 @@ FORMS_USED = ("HTTP/1.1, keep-alive", "HTTP/1.1, a connection each", "HTTP/2", "
 
 
 class Containers(NamedTuple):
-    """What a world has whose workloads run as images: Podman, and the registry of the workload ``web``."""
+    """What a harness has whose workloads run as images: Podman, and the registry of the workload ``web``."""
 
     podman: PodmanService
     images: ProgramImages
@@ -87,11 +87,11 @@ def scheduled() -> str:
     return json.dumps(text)
 
 
-class World:
-    """The site, and what is wanted of it: the features change that, and everything else is checked against it."""
+class FeatureHarness:
+    """The sandbox, and what is wanted of it: the features change that, and everything else is checked against it."""
 
-    def __init__(self, site: HostSite, has_clock: bool, containers: Containers | None = None) -> None:
-        self.site = site
+    def __init__(self, sandbox: HostSandbox, has_clock: bool, containers: Containers | None = None) -> None:
+        self.sandbox = sandbox
         self.has_clock = has_clock
         self.containers = containers
         self.tag = "0"
@@ -103,8 +103,8 @@ class World:
         """The replicas that are wanted of each workload; of the serverless one any number is right."""
         self.snapshots: set[str] = set()
         self._running = ExitStack()
-        self._clock = site.path / "clock"
-        self._daemon: Running | None = None
+        self._clock = sandbox.path / "clock"
+        self._daemon: DaemonProcess | None = None
         self._tip = ""
         self._written = 0
         self._seen: dict[str, int] = {}
@@ -121,14 +121,14 @@ class World:
         environ = {}
         command: tuple[str, ...] = ()
         if self.has_clock:
-            command = ("-m", "tests.soak.daemon", str(self.site.path / "tasks"))
+            command = ("-m", "tests.soak.daemon", str(self.sandbox.path / "tasks"))
             environ = {
                 "LD_PRELOAD": str(FAKETIME),
                 "FAKETIME_TIMESTAMP_FILE": str(self._clock),
                 "FAKETIME_CACHE_DURATION": "1",
                 "FAKETIME_DONT_FAKE_MONOTONIC": "1",
             }
-        self._daemon = self._running.enter_context(self.site.daemon(*command, fresh=self.has_clock, **environ))
+        self._daemon = self._running.enter_context(self.sandbox.daemon(*command, fresh=self.has_clock, **environ))
 
     def kill(self) -> None:
         """End the daemon as a power cut of its process does."""
@@ -170,11 +170,11 @@ class World:
         """Commit, and go on at once."""
         if self.containers is not None:
             files = {path: with_image(text, BASE) if isinstance(text, str) else text for path, text in files.items()}
-        self._tip = self.site.repo.commit(files)
+        self._tip = self.sandbox.repo.commit(files)
 
     def run(self, *words: str) -> str:
         """One command that has to succeed; its output."""
-        done = self.site.run(*words)
+        done = self.sandbox.run(*words)
         assert done.returncode == 0, (words, done.stdout + done.stderr)
         return done.stdout
 
@@ -182,12 +182,12 @@ class World:
         """Where the workload ``name`` is served; a daemon that begins has to ask HAProxy first."""
         key = f"workload/shop/{name}@here"
         return eventually(
-            lambda: self.site.address(key) if key in self.site.recorded() else "", f"{name} has an address"
+            lambda: self.sandbox.address(key) if key in self.sandbox.recorded() else "", f"{name} has an address"
         )
 
     def recorded(self) -> set[str]:
         """The names of the recorded workloads."""
-        return {each.key.name for key, each in self.site.recorded().items() if key.startswith("workload/")}
+        return {each.key.name for key, each in self.sandbox.recorded().items() if key.startswith("workload/")}
 
     @contextmanager
     def traffic(self) -> Iterator[list[Tally]]:
@@ -227,14 +227,14 @@ class World:
     def _report(self) -> str:
         """What may explain why something is not done."""
         assert self._daemon is not None
-        events = self.site.run("events", "--last", "30").stdout
-        return f"{self._daemon.log_file.read_text()[-3000:]}\n{self.site.message()}\n{events}"
+        events = self.sandbox.run("events", "--last", "30").stdout
+        return f"{self._daemon.log_file.read_text()[-3000:]}\n{self.sandbox.message()}\n{events}"
 
     def check(self, tallies: list[Tally]) -> list[str]:
         """What does not hold, besides what ``wait_until_done`` waits for."""
         found = [f"{tally.form}: {', '.join(tally.lost[:3])}" for tally in tallies if tally.lost]
         found += [f"no request of the form {tally.form} was answered" for tally in tallies if not tally.answered]
-        lines = (self.site.state / "host/here/volumes/shop/data/0/log").read_text().split()
+        lines = (self.sandbox.state / "host/here/volumes/shop/data/0/log").read_text().split()
         if lines != [str(number + 1) for number in range(len(lines))]:
             found.append("the volume lacks a line, or has one twice")
         if len(lines) <= self._written:
@@ -251,12 +251,12 @@ class World:
 
     def _restarts(self) -> dict[str, int]:
         """How often containers of each replica were restarted: on a full disk, the first start of a new one fails."""
-        replicas = [each for name in self.workloads for each in self.site.replicas(name).values()]
+        replicas = [each for name in self.workloads for each in self.sandbox.replicas(name).values()]
         return {each.name: sum(container.restarts for container in each.containers) for each in replicas}
 
     def has_newest_image(self) -> bool:
         """Whether all replicas of ``web`` run what the tag means now."""
-        images = [each.containers[0].wanted.image for each in self.site.replicas("web").values()]
+        images = [each.containers[0].wanted.image for each in self.sandbox.replicas("web").values()]
         return all(image.endswith(self.digest) for image in images)
 
     def _strays(self) -> list[str]:
@@ -265,12 +265,12 @@ class World:
             return []
         names = ("cold", "tick", *self.workloads)
         found = [each["Labels"] or {} for each in self.containers.podman.containers()]
-        known = {replica for name in names for replica in self.site.replicas(name)}
+        known = {replica for name in names for replica in self.sandbox.replicas(name)}
         return sorted({name for each in found if (name := each.get(REPLICA_LABEL, "?")) not in known})
 
     def _executions(self) -> Counter[str]:
         """How often each execution that is shown was started, by the events."""
-        record = self.site.recorded()["workload/shop/tick@here"]
+        record = self.sandbox.recorded()["workload/shop/tick@here"]
         return Counter(each["name"] for each in json.loads(record.state)["status"].get("jobExecutions", ()))
 
     def _check_log(self) -> None:
@@ -280,16 +280,16 @@ class World:
 
     def _unfinished(self) -> str:
         """What differs from the newest commit; "" where nothing does."""
-        if not self.site.applied(self._tip):
+        if not self.sandbox.applied(self._tip):
             assert self._daemon is not None
             refused = self._daemon.logged("reconciled", outcome="refused", revision=f"main@sha1:{self._tip}")
             assert not refused, refused
             return f"{self._tip} is not applied"
-        recorded = self.site.recorded()
+        recorded = self.sandbox.recorded()
         if (names := self.recorded()) != {*self.workloads, "cold", "tick"}:
             return f"{sorted(names)} are recorded"
         for name, wanted in self.workloads.items():
-            replicas = self.site.replicas(name).values()
+            replicas = self.sandbox.replicas(name).values()
             version = recorded[f"workload/shop/{name}@here"].version
             ready = [each for each in replicas if each.ready and each.version == version]
             if len(ready) != wanted or len(replicas) != wanted:
@@ -312,8 +312,8 @@ def containers_here() -> Iterator[Containers]:
 
 
 @contextmanager
-def open_world(path: Path, containers: Containers | None = None) -> Iterator[World]:
-    """A world whose daemon runs, of processes or of ``containers``; nothing of it is left at the end."""
+def open_harness(path: Path, containers: Containers | None = None) -> Iterator[FeatureHarness]:
+    """A harness whose daemon runs, of processes or of ``containers``; nothing of it is left at the end."""
     state = path / "state"
     state.mkdir(parents=True, mode=0o711)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=711", "tmpfs", str(state)], check=True)
@@ -335,21 +335,21 @@ def open_world(path: Path, containers: Containers | None = None) -> Iterator[Wor
         settings["podman"] = {"socket": str(containers.podman.socket)}
         settings["images"] = {"insecure": [containers.images.registry.host]}
     try:
-        with host_site(path, FOUNDATION, **settings) as site:
-            world = World(site, FAKETIME.exists(), containers)
+        with host_sandbox(path, FOUNDATION, **settings) as sandbox:
+            harness = FeatureHarness(sandbox, FAKETIME.exists(), containers)
             if containers is not None:
-                world.push("0")
-            world.commit({"shop/web.yaml": world.web(), **files})
-            world.start()
+                harness.push("0")
+            harness.commit({"shop/web.yaml": harness.web(), **files})
+            harness.start()
             try:
-                world.wait_until_done()
-                yield world
+                harness.wait_until_done()
+                yield harness
             finally:
                 with suppress(AssertionError):
-                    world.kill()
+                    harness.kill()
     finally:
         subprocess.run(["umount", "--lazy", str(state)], check=True)
 
 
-Feature = Callable[[World], Iterator[None]]
+Feature = Callable[[FeatureHarness], Iterator[None]]
 """Begins something, and ends it when it is asked for more; what it begins goes on meanwhile."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.feature_pairs.features import FEATURES, IMAGE_FEATURES, NEEDS_DAEMON, NOT_TWICE
-from tests.feature_pairs.harness import Containers, Feature, World, containers_here, open_world
+from tests.feature_pairs.harness import Containers, Feature, FeatureHarness, containers_here, open_harness
 from tests.support.programs import only_root, tool
 
 pytestmark = only_root("a disk of its own has to be mounted")
@@ -45,34 +45,34 @@ SHORT = [
 """Those that show most, for every run of the tests; the long form has all."""
 
 
-def cross(world: World, pair: Pair) -> list[str]:
+def cross(harness: FeatureHarness, pair: Pair) -> list[str]:
     """What does not hold after both features of ``pair``, the second begun while the first was under way."""
     try:
-        with world.traffic() as tallies:
-            first, second = (ALL_FEATURES[name](world) for name in pair)
+        with harness.traffic() as tallies:
+            first, second = (ALL_FEATURES[name](harness) for name in pair)
             next(first)
             next(second)
             # What ends a daemon begins another one first: others may need it.
             for each in (second, first):
                 next(each, None)
-            world.wait_until_done()
-        return world.check(tallies)
+            harness.wait_until_done()
+        return harness.check(tallies)
     except (AssertionError, OSError) as error:
-        world.revive()
+        harness.revive()
         return [str(error)]
 
 
 def play(path: Path, pairs: list[Pair], containers: Containers | None = None) -> None:
-    """Play ``pairs`` one after the other in one world, and report how many were covered."""
+    """Play ``pairs`` one after the other in one harness, and report how many were covered."""
     tool("haproxy", "haproxy")
     faults, skipped, began = list[str](), 0, time.monotonic()
     every = PAIRS if containers is None else CONTAINER_PAIRS
-    with open_world(path, containers) as world:
+    with open_harness(path, containers) as harness:
         for pair in pairs:
-            if "clock jump" in pair and not world.has_clock:
+            if "clock jump" in pair and not harness.has_clock:
                 skipped += 1
                 continue
-            found = [f"{pair.first} × {pair.second}: {fault}" for fault in cross(world, pair)]
+            found = [f"{pair.first} × {pair.second}: {fault}" for fault in cross(harness, pair)]
             print(f"{time.monotonic() - began:7.1f} s {pair.first} × {pair.second}", *found, sep="\n  ", flush=True)
             faults += found
     names = {name for pair in every for name in pair}

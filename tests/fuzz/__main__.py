@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.fuzz.campaign import HOME, Ground, cores, fuzz, missing
+from tests.fuzz.campaign import HOME, FuzzWorkspace, cores, fuzz, missing
 from tests.fuzz.targets import TARGETS
 
 
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     for name, target in chosen.items():
         seconds = options.seconds * target.share / whole
         print(f"{name}: {seconds:.0f} s with {cores()} processes", flush=True)
-        outcome = fuzz(Ground(name, HOME), seconds, cores(), seed=options.seed)
+        outcome = fuzz(FuzzWorkspace(name, HOME), seconds, cores(), seed=options.seed)
         print(outcome, flush=True)
         found += outcome.found
         for each in outcome.found:

@@ -30,7 +30,7 @@ AROUND = ExternalResources(external=frozenset({"gvc/shop", "gvc/ops"}), settings
 Files = dict[str, bytes]
 
 
-class World:
+class RevisionChecker:
     """What is known of the last good revision, and what is found in the next."""
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class World:
 
 
 @cache
-def _worlds() -> tuple[World, World]:
+def _worlds() -> tuple[RevisionChecker, RevisionChecker]:
     """One in which nothing is ever accepted, and one for steps; making them costs more than using them."""
-    return World(), World()
+    return RevisionChecker(), RevisionChecker()
 
 
 def checked(raw: bytes) -> list[Finding]:
@@ -87,13 +87,13 @@ def stepped(before: Files, after: Files) -> tuple[list[Finding], list[Finding]] 
 
     None where ``before`` has errors, so that it is never accepted.
     """
-    fresh, world = _worlds()
-    world.forget()
-    delta, findings = world.found(before)
+    fresh, checker = _worlds()
+    checker.forget()
+    delta, findings = checker.found(before)
     if has_errors(findings):
         return None
-    world.accept(before, delta)
-    return world.found(after)[1], fresh.found(after)[1]
+    checker.accept(before, delta)
+    return checker.found(after)[1], fresh.found(after)[1]
 
 
 def shown(findings: list[Finding], raw: bytes) -> str:

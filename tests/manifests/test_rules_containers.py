@@ -16,7 +16,7 @@ from reconciler.model.key import Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
 from tests.support.mutations import Pool, examples, mutated
 from tests.support.pace import in_time
-from tests.support.pipeline import BASE, Way, shown
+from tests.support.pipeline import BASE, PipelineHarness, shown
 
 DIALECT = ManifestContext("acme")
 
@@ -194,9 +194,9 @@ def test_a_change_of_the_gvc_is_reported_at_the_unchanged_workload(tmp_path: Pat
         listed = ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in variables)
         return BASE.replace("spec: {", f"spec: {{env: [{listed}], ")
 
-    way = Way(tmp_path, {"shop/gvc.yaml": gvc(("DOMAIN", "example.com")), "shop/web.yaml": INHERITS})
-    way.applied()
-    assert way.prepare().findings == []
+    harness = PipelineHarness(tmp_path, {"shop/gvc.yaml": gvc(("DOMAIN", "example.com")), "shop/web.yaml": INHERITS})
+    harness.applied()
+    assert harness.prepare().findings == []
 
     found = {}
     for name, variables in {
@@ -205,8 +205,8 @@ def test_a_change_of_the_gvc_is_reported_at_the_unchanged_workload(tmp_path: Pat
         "port": (("DOMAIN", "example.com"), ("PORT", "9000")),
         "same port": (("DOMAIN", "example.com"), ("PORT", "8080")),
     }.items():
-        way.commit({"shop/gvc.yaml": gvc(*variables)})
-        lines = [line.split(" |")[0] for line in shown(way.prepare().findings) if "shop/web" in line]
+        harness.commit({"shop/gvc.yaml": gvc(*variables)})
+        lines = [line.split(" |")[0] for line in shown(harness.prepare().findings) if "shop/web" in line]
         found[name] = lines
     assert found == {
         "gone": ["shop/web.yaml:12:31 env-unknown"],

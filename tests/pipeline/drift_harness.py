@@ -1,4 +1,4 @@
-"""A way whose place ``here`` has a world of its own, which tests change behind the program's back."""
+"""A pipeline whose location ``here`` is a ledger, which tests change behind the program's back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reconciler.status.conditions import compute_conditions
 from reconciler.status.facts import FactsReader
 from tests.support.engines import LedgerEngine
 from tests.support.git import File
-from tests.support.pipeline import BASE, Way
+from tests.support.pipeline import BASE, PipelineHarness
 
 WEB = """kind: workload
 name: web
@@ -29,22 +29,22 @@ KEY = "workload/shop/web"
 SHOP: dict[str | bytes, File] = {"shop/gvc.yaml": BASE, "shop/web.yaml": WEB}
 
 
-class Meddled(Way):
+class DriftHarness(PipelineHarness):
     """At ``here`` works the ledger ``self.ledger``, at ``there`` the recorded engine."""
 
     def __init__(self, path: Path, files: Mapping[str | bytes, File] = SHOP, **settings: Any) -> None:
         super().__init__(path, files, **settings)
         self.ledger = LedgerEngine(path / "ledger")
         self.engines["here"] = self.ledger
-        self.lookout = self.fresh_lookout()
+        self.monitor = self.new_monitor()
 
-    def fresh_lookout(self) -> DriftMonitor:
-        """A lookout as a newly started program makes it."""
+    def new_monitor(self) -> DriftMonitor:
+        """A monitor as a newly started program makes it."""
         return DriftMonitor(self.settings, self.records, self.clock, self.engines)
 
     def check(self) -> set[str]:
         """Check the locations."""
-        return asyncio.run(self.lookout.check())
+        return asyncio.run(self.monitor.check())
 
     def differs(self) -> list[str]:
         """What is known to differ, in the words of events."""

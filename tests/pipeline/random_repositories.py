@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.support.git import File
 from tests.support.pipeline import PLACES
 
-World = dict[str, dict[str, Any]]
+DesiredState = dict[str, dict[str, Any]]
 """Key to manifest."""
 
 AFAR = "//location/afar"
@@ -60,17 +60,17 @@ def workloads(draw: st.DrawFn, name: str, earlier: list[str], own: dict[str, lis
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def desired_states(draw: st.DrawFn) -> DesiredState:
     """Up to two GVCs with everything in them, and the secrets they share; links lead only to what is there."""
-    world: World = {}
+    resources: DesiredState = {}
     secrets = list(draw(st.sampled_from(PAIRS)))
     for name in secrets:
         data = {"value": draw(st.sampled_from(["one", "two"]))}
-        world[f"secret/{name}"] = {"kind": "secret", "name": name, "type": "dictionary", "data": data}
+        resources[f"secret/{name}"] = {"kind": "secret", "name": name, "type": "dictionary", "data": data}
     for gvc in draw(st.sampled_from(["x", "y", "xy", "xy"])):
         places = draw(st.sampled_from([PLACES, PLACES, PLACES[:1], PLACES[1:], ("here", "afar"), ("afar",)]))
         links = [f"//location/{place}" for place in places]
-        world[f"gvc/{gvc}"] = {"kind": "gvc", "name": gvc, "spec": {"staticPlacement": {"locationLinks": links}}}
+        resources[f"gvc/{gvc}"] = {"kind": "gvc", "name": gvc, "spec": {"staticPlacement": {"locationLinks": links}}}
         own = {
             "identity": list(draw(identities)),
             "volumeset": list(draw(volumesets)),
@@ -78,31 +78,31 @@ def worlds(draw: st.DrawFn) -> World:
             "place": list(places),
         }
         for name in [*own["identity"], READER]:
-            world[f"identity/{gvc}/{name}"] = {"kind": "identity", "name": name}
+            resources[f"identity/{gvc}/{name}"] = {"kind": "identity", "name": name}
         for name in own["volumeset"]:
             spec = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"}
-            world[f"volumeset/{gvc}/{name}"] = {"kind": "volumeset", "name": name, "spec": spec}
+            resources[f"volumeset/{gvc}/{name}"] = {"kind": "volumeset", "name": name, "spec": spec}
         earlier: list[str] = []
         for name in draw(st.sampled_from(["", "k", "kl", "klm", "lm"])):
-            world[f"workload/{gvc}/{name}"] = draw(workloads(name, earlier, own))
+            resources[f"workload/{gvc}/{name}"] = draw(workloads(name, earlier, own))
             earlier.append(f"workload/{gvc}/{name}")
     if secrets:
-        readers = [f"//gvc/{key.partition('/')[2]}/identity/{READER}" for key in world if key.startswith("gvc/")]
+        readers = [f"//gvc/{key.partition('/')[2]}/identity/{READER}" for key in resources if key.startswith("gvc/")]
         reveal = {"permissions": ["reveal"], "principalLinks": readers}
-        world["policy/readers"] = {
+        resources["policy/readers"] = {
             "kind": "policy",
             "name": "readers",
             "targetKind": "secret",
             "target": "all",
             "bindings": [reveal],
         }
-    return world
+    return resources
 
 
-def files_of(world: World, layout: int) -> dict[str | bytes, File]:
-    """``world`` as files; another ``layout`` uses other files, some in JSON, with or without naming the GVC."""
+def files_of(resources: DesiredState, layout: int) -> dict[str | bytes, File]:
+    """``resources`` as files; another ``layout`` uses other files, some in JSON, with or without naming the GVC."""
     placed: dict[str, list[str]] = {}
-    for key, manifest in world.items():
+    for key, manifest in resources.items():
         gvc = manifest["name"] if manifest["kind"] == "gvc" else key.split("/")[1] if key.count("/") == 2 else ""
         turn = crc32(f"{key} {layout}".encode()) % 3
         if manifest["kind"] == "gvc":

@@ -19,7 +19,7 @@ from reconciler.platform_cli.command_line import all_rows
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.row import COMMON, Option, Row
 from tests.engines.host.logs.kit import Location, place
-from tests.platform_cli.kit import Desk, desk
+from tests.platform_cli.kit import PlatformHarness, harness
 from tests.support.cases import CASES
 from tests.support.dns import name_server
 
@@ -61,7 +61,7 @@ def fixed(text: str) -> str:
     return re.sub(r" +$", "", text, flags=re.MULTILINE)
 
 
-def played(shop: Desk, case: dict[str, Any]) -> dict[str, Any]:
+def played(shop: PlatformHarness, case: dict[str, Any]) -> dict[str, Any]:
     """The case with what comes of it now."""
     for name, text in case.get("files", {}).items():
         (shop.home / name).parent.mkdir(exist_ok=True)
@@ -77,9 +77,9 @@ def played(shop: Desk, case: dict[str, Any]) -> dict[str, Any]:
 
 def test_commands_do_as_their_cases_show(tmp_path: Path) -> None:
     """All files in one test, and in one worker: each begins with what those before it left."""
-    with name_server() as server, desk(tmp_path, domains={"resolver": server.address}) as shop:
+    with name_server() as server, harness(tmp_path, domains={"resolver": server.address}) as shop:
         server.texts = {f"_reconciler-challenge.example.{end}": ["org=acme"] for end in ("com", "org")}
-        Location(shop.site.path).taken("listening\nGET /x 404\n", place("web"))
+        Location(shop.sandbox.path).taken("listening\nGET /x 404\n", place("web"))
         for file in FILES:
             cases = cases_of(file)
             now = [played(shop, case) for case in cases]

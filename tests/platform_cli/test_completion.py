@@ -20,7 +20,7 @@ from reconciler.platform_cli import command_line
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, complete_names
 from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.transport import READ_SECONDS
-from tests.platform_cli.kit import Desk, desk
+from tests.platform_cli.kit import PlatformHarness, harness
 from tests.platform_cli.test_client import Scripted, answer
 from tests.support.command_sandbox import workload
 from tests.support.programs import tool
@@ -34,14 +34,14 @@ FILES = {"shop/gvc.yaml": GVC.format("shop"), "shop/api.yaml": workload(), "ops/
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with desk(tmp_path_factory.mktemp("complete"), FILES, locations={"here": {"engine": "recorded"}}) as made:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
+    with harness(tmp_path_factory.mktemp("complete"), FILES, locations={"here": {"engine": "recorded"}}) as made:
         made.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "> "}
         made.run("profile", "update", "work", "--org", "acme", "--gvc", "shop")
         yield made
 
 
-def completed(shop: Desk, words: str, **environ: str) -> list[str]:
+def completed(shop: PlatformHarness, words: str, **environ: str) -> list[str]:
     """What completes the last of ``words``."""
     asked = {
         "COMP_WORDS": f"platform {words}",
@@ -59,12 +59,12 @@ def completed(shop: Desk, words: str, **environ: str) -> list[str]:
     return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
 
 
-def names(shop: Desk, words: str, **environ: str) -> list[str]:
+def names(shop: PlatformHarness, words: str, **environ: str) -> list[str]:
     """What completes the last of ``words``, asked again while no name comes: a busy machine answers late."""
     return eventually(lambda: completed(shop, words, **environ), words)
 
 
-def test_words_options_and_names_are_completed(shop: Desk) -> None:
+def test_words_options_and_names_are_completed(shop: PlatformHarness) -> None:
     assert completed(shop, "workl") == ["workload"]
     assert completed(shop, "workload get-rep") == ["get-replicas"]
     assert completed(shop, "workload get --outp") == ["--output"]
@@ -78,7 +78,7 @@ def test_words_options_and_names_are_completed(shop: Desk) -> None:
     assert names(shop, "workload get --profile w") == names(shop, "logout w") == ["work"]
 
 
-def test_nothing_is_printed_where_no_names_come(shop: Desk, tmp_path: Path) -> None:
+def test_nothing_is_printed_where_no_names_come(shop: PlatformHarness, tmp_path: Path) -> None:
     words = "workload get --gvc shop a"
     assert completed(shop, words, PLATFORM_ENDPOINT=f"unix://{tmp_path}/none") == []
     assert completed(shop, words, PLATFORM_ENDPOINT="nonsense") == []
@@ -160,7 +160,7 @@ def test_a_login_is_not_renewed_for_a_completion(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_a_shell_completes_with_the_tab_key(
-    shop: Desk, tmp_path: Path, shell: str, options: list[str], load: str
+    shop: PlatformHarness, tmp_path: Path, shell: str, options: list[str], load: str
 ) -> None:
     script = tmp_path / "script"
     script.write_text(shop.run("misc", "install-completion", "--print", "--shell", shell).stdout)
@@ -188,7 +188,7 @@ def complete(shown: Terminal, pattern: str) -> None:
     shown.until(is_complete, pattern)
 
 
-def test_fish_completes(shop: Desk, tmp_path: Path) -> None:
+def test_fish_completes(shop: PlatformHarness, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(shop.run("misc", "install-completion", "--print", "--shell", "fish").stdout)
     asked = f"source {script}; complete --do-complete 'platform workload get --gvc shop a'"

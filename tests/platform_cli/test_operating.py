@@ -19,11 +19,11 @@ from reconciler.daemon.api_process import SOCKET
 from reconciler.platform_cli.advice import HERE, ON_FILES, ON_THE_HOST, with_local_commands
 from reconciler.platform_cli.command_line import RowCommand, all_rows
 from reconciler.platform_cli.main import run_command_line
-from tests.platform_cli.kit import Desk, desk
+from tests.platform_cli.kit import PlatformHarness, harness
 from tests.platform_cli.test_client import Scripted, answer
-from tests.support.host_sandbox import HostSite, host_site, open_place, served
+from tests.support.host_sandbox import HostSandbox, host_sandbox, open_place, served
 from tests.support.processes import ROOT
-from tests.support.sandbox import Running, eventually
+from tests.support.sandbox import DaemonProcess, eventually
 
 ROWS = {row.words: row for row in all_rows()}
 OTHER_PROGRAMS = ("reconciler/cli/", "reconciler/platform_cli/", "reconciler/demo.py", "reconciler/doctor/")
@@ -104,7 +104,7 @@ def test_a_message_names_what_works_here(text: str, here: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
     gvc = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"
     data = (
         "kind: volumeset\nname: data\ngvc: shop\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
@@ -115,12 +115,12 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         "volumes: [{uri: platform://volumeset/data, path: /data}]}]\n"
     )
     files = {"gvc.yaml": gvc, "data.yaml": data, "db.yaml": db, "groups.yaml": groups}
-    with desk(tmp_path_factory.mktemp("operating"), files, locations={"here": {"engine": "recorded"}}) as made:
+    with harness(tmp_path_factory.mktemp("operating"), files, locations={"here": {"engine": "recorded"}}) as made:
         made.environ |= {"PLATFORM_GVC": "shop"}
         yield made
 
 
-def test_the_command_in_a_note_releases_what_waits(shop: Desk) -> None:
+def test_the_command_in_a_note_releases_what_waits(shop: PlatformHarness) -> None:
     """A delete of a volume waits, and the words that say so are the ones that work."""
     assert shop.run("workload", "delete", "db").returncode == 0
     shop.wait_until_applied()
@@ -141,7 +141,7 @@ def test_the_command_in_a_note_releases_what_waits(shop: Desk) -> None:
     assert (source.returncode, "main" in source.stdout) == (0, True)
 
 
-def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: Desk) -> None:
+def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: PlatformHarness) -> None:
     for name in ("one", "two", "three"):
         made = shop.run("gvc", "create", "--name", name, "--location", "here")
         data = shop.run("volumeset", "create", "--name", "data", "--initial-capacity", "10", "--gvc", name)
@@ -160,7 +160,7 @@ def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: Desk) -> Non
     eventually(lambda: shop.run("gvc", "get", "three").returncode == 1, "the GVC is deleted")
 
 
-def test_programs_get_all_records_and_people_a_page(shop: Desk) -> None:
+def test_programs_get_all_records_and_people_a_page(shop: PlatformHarness) -> None:
     for form, count in (("json", 62), ("json-slim", 62), ("yaml-slim", 62), ("tf", 62), ("text", 51)):
         done = shop.run("group", "get", "-o", form)
         separator = {
@@ -177,7 +177,7 @@ def test_programs_get_all_records_and_people_a_page(shop: Desk) -> None:
     assert len(json.loads(queried.stdout)["items"]) == 62
 
 
-def test_changes_in_a_row_lose_none(shop: Desk) -> None:
+def test_changes_in_a_row_lose_none(shop: PlatformHarness) -> None:
     """None waits until the one before is applied, so each reads what is old."""
     for words in (
         "serviceaccount create --name robot",
@@ -207,7 +207,7 @@ def test_changes_in_a_row_lose_none(shop: Desk) -> None:
     assert [each.rpartition("/")[2] for each in group["memberLinks"]] == ["other", "robot"]
 
 
-def test_errors_are_json_where_results_are(shop: Desk) -> None:
+def test_errors_are_json_where_results_are(shop: PlatformHarness) -> None:
     for words, code, status in (
         ("gvc get nix -o json", 1, 404),
         ("gvc get nix --output=json-slim", 1, 404),
@@ -324,17 +324,17 @@ bindings: [{permissions: [view, exec], principalLinks: [//serviceaccount/runner]
 """
 
 
-class Host:
+class HostHarness:
     """A daemon that runs workloads on this machine, and the command beside it."""
 
-    def __init__(self, site: HostSite, daemon: Running) -> None:
-        self.site = site
+    def __init__(self, sandbox: HostSandbox, daemon: DaemonProcess) -> None:
+        self.sandbox = sandbox
         self.daemon = daemon
 
     def run(self, *words: str, text: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
         """One command to its end."""
-        endpoint = f"unix://{self.site.state / SOCKET}"
-        return Desk.run(
+        endpoint = f"unix://{self.sandbox.state / SOCKET}"
+        return PlatformHarness.run(
             self,
             *words,
             text=text,  # type: ignore[arg-type]
@@ -344,30 +344,30 @@ class Host:
     @property
     def environ(self) -> dict[str, str]:
         """The variables of every command."""
-        return {"HOME": str(self.site.path), "XDG_CONFIG_HOME": str(self.site.path / "config")}
+        return {"HOME": str(self.sandbox.path), "XDG_CONFIG_HOME": str(self.sandbox.path / "config")}
 
     @property
     def home(self) -> Path:
         """Where commands run."""
-        return self.site.path
+        return self.sandbox.path
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
+def host() -> Iterator[HostHarness]:
     files = {"shop/job.yaml": CRON, "shop/web.yaml": served(replicas=1), "access.yaml": GUEST}
-    with open_place() as path, host_site(path, files, api={}) as site, site.daemon() as daemon:
-        eventually(lambda: site.ready("web"), "the replica is ready")
-        eventually(lambda: (site.state / SOCKET).exists(), "the API listens")
-        yield Host(site, daemon)
+    with open_place() as path, host_sandbox(path, files, api={}) as sandbox, sandbox.daemon() as daemon:
+        eventually(lambda: sandbox.ready("web"), "the replica is ready")
+        eventually(lambda: (sandbox.state / SOCKET).exists(), "the API listens")
+        yield HostHarness(sandbox, daemon)
 
 
-def start(host: Host, script: str, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def start(host: HostHarness, script: str, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Start the cron workload with another program."""
     overrides = json.dumps([{"name": "main", "command": "sh", "args": ["-c", script]}])
     return host.run("workload", "cron", "start", "job", "--file", "-", *words, text=overrides, **environ)
 
 
-def test_the_end_of_a_run_is_the_end_of_the_command(host: Host) -> None:
+def test_the_end_of_a_run_is_the_end_of_the_command(host: HostHarness) -> None:
     good = start(host, "echo fine", "--wait")
     assert good.returncode == 0, good
     assert re.search(r"shop/job/job-\S+/main@here \| fine\njob-\S+ at here: Success\n$", good.stderr), good
@@ -378,20 +378,20 @@ def test_the_end_of_a_run_is_the_end_of_the_command(host: Host) -> None:
     assert start(host, "exit 3").returncode == 0, "without --wait, its start counts"
 
 
-def test_a_run_that_goes_on_ends_the_command_in_time(host: Host) -> None:
+def test_a_run_that_goes_on_ends_the_command_in_time(host: HostHarness) -> None:
     late = start(host, "sleep 60", "--wait", "--timeout", "1s")
     assert late.returncode == 1, late
     assert "did not end in time, and goes on: platform workload cron get job" in late.stderr
 
 
-def test_who_may_read_no_logs_gets_the_result_of_a_run(host: Host) -> None:
+def test_who_may_read_no_logs_gets_the_result_of_a_run(host: HostHarness) -> None:
     key = host.run("serviceaccount", "add-key", "runner").stdout.strip()
     done = start(host, "echo planted", "--wait", PLATFORM_TOKEN=key)
     assert (done.returncode, "planted" in done.stderr) == (0, False), done
     assert re.search(r"job-\S+ at here: Success\n$", done.stderr)
 
 
-def test_requests_wait_and_replicas_are_listed_on_a_host(host: Host) -> None:
+def test_requests_wait_and_replicas_are_listed_on_a_host(host: HostHarness) -> None:
     done = host.run("hold", "web", "--for", "60s")
     assert done.returncode == 0, done
     assert done.stdout.endswith("release them: platform hold workload/shop/web --release\n")

@@ -10,7 +10,7 @@ import pytest
 from reconciler.changes import commits
 from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.session import REVIEW_BRANCH
-from tests.platform_cli.kit import desk
+from tests.platform_cli.kit import harness
 from tests.platform_cli.test_client import Scripted, answer
 
 GROUP = "kind: group\nname: ops\n"
@@ -22,12 +22,12 @@ def test_the_branch_of_a_review_begins_as_the_daemon_names_it() -> None:
 
 
 def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> None:
-    with desk(
+    with harness(
         tmp_path, {"groups.yaml": GROUP, "other.yaml": "kind: group\nname: other\n"}, api={"writes": "branch"}
     ) as shop:
         (shop.home / "new.yaml").write_text("kind: group\nname: new\n")
         (shop.home / "group.yaml").write_text(GROUP)
-        newest = shop.site.repo.git("rev-parse", "main")
+        newest = shop.sandbox.repo.git("rev-parse", "main")
         for words, code, out in (
             ("group tag ops --tag a=b", 0, "group ops changed\n"),
             ("group delete ops", 0, ""),
@@ -39,9 +39,9 @@ def test_a_change_for_a_review_is_a_branch_and_nothing_else(tmp_path: Path) -> N
             noted = re.match(NOTE, done.stderr)
             assert noted, done
             assert (done.returncode, bool(re.fullmatch(out.format(noted[1]), done.stdout))) == (code, True), done
-            assert noted[1] in shop.site.repo.git("branch", "--list", f"{REVIEW_BRANCH}*")
+            assert noted[1] in shop.sandbox.repo.git("branch", "--list", f"{REVIEW_BRANCH}*")
         assert "error: what waits for a review does not become ready" in done.stderr
-        assert shop.site.repo.git("rev-parse", "main") == newest
+        assert shop.sandbox.repo.git("rev-parse", "main") == newest
 
 
 @pytest.mark.parametrize(

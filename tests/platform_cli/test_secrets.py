@@ -16,7 +16,7 @@ import pytest
 from reconciler.api.authentication import BOOTSTRAP_FILE
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, all_rows
 from reconciler.platform_cli.table.row import Row
-from tests.platform_cli.kit import Desk, desk
+from tests.platform_cli.kit import PlatformHarness, harness
 from tests.platform_cli.test_client import Scripted, answer
 from tests.support.terminal import terminal
 
@@ -87,7 +87,7 @@ COMMANDS = (
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
     account = "kind: serviceaccount\nname: ci\n---\n"
     policies = "".join(
         f"---\nkind: policy\nname: {kind}s\ntargetKind: {kind}\ntarget: all\n"
@@ -96,7 +96,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     )
     gvc = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n---\n"
     files = {"all.yaml": f"{account}{gvc}{policies}"}
-    with desk(tmp_path_factory.mktemp("secrets"), files, locations={"here": {"engine": "recorded"}}) as made:
+    with harness(tmp_path_factory.mktemp("secrets"), files, locations={"here": {"engine": "recorded"}}) as made:
         for name, content in FILES.items():
             (made.home / name).write_text(content)
         spy = made.home / "spy"
@@ -106,7 +106,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         yield made
 
 
-def run(shop: Desk, key: str, command: Command) -> subprocess.CompletedProcess[str]:
+def run(shop: PlatformHarness, key: str, command: Command) -> subprocess.CompletedProcess[str]:
     """A command with the credential of the profile and with debugging; nothing secret is where it should not be."""
     done = shop.run("--profile", "machine", "--debug", *command.words.split(), text=command.text)
     assert done.returncode == command.code, (command, done)
@@ -117,7 +117,7 @@ def run(shop: Desk, key: str, command: Command) -> subprocess.CompletedProcess[s
     return done
 
 
-def test_no_command_shows_or_stores_a_secret_where_it_should_not(shop: Desk) -> None:
+def test_no_command_shows_or_stores_a_secret_where_it_should_not(shop: PlatformHarness) -> None:
     before = {path for path in shop.home.rglob("*") if path.is_file()}
     added = shop.run("serviceaccount", "add-key", "ci", "-o", "json", "--debug")
     key, name = (json.loads(added.stdout)[each] for each in ("key", "name"))
@@ -133,8 +133,8 @@ def test_no_command_shows_or_stores_a_secret_where_it_should_not(shop: Desk) -> 
     run(shop, key, Command("whoami", code=1))
 
 
-def test_a_session_ends_at_the_server_and_in_the_profile(shop: Desk) -> None:
-    token = (shop.site.state / BOOTSTRAP_FILE).read_text().strip()
+def test_a_session_ends_at_the_server_and_in_the_profile(shop: PlatformHarness) -> None:
+    token = (shop.sandbox.state / BOOTSTRAP_FILE).read_text().strip()
     shown = shop.run("login", "boot", "--bootstrap", "--debug", text=token)
     session = shop.run("profile", "token", "boot").stdout.strip()
     ended = shop.run("logout", "boot", "--debug")
@@ -144,7 +144,7 @@ def test_a_session_ends_at_the_server_and_in_the_profile(shop: Desk) -> None:
     assert shop.run("whoami", environ={"PLATFORM_TOKEN": session}).returncode == 1
 
 
-def test_no_process_has_a_secret_on_its_command_line(shop: Desk) -> None:
+def test_no_process_has_a_secret_on_its_command_line(shop: PlatformHarness) -> None:
     """Neither the command itself, nor an editor or a pager."""
     key = json.loads(shop.run("serviceaccount", "add-key", "ci", "-o", "json").stdout)["key"]
     assert shop.run("login", "spied", "--token-stdin", text=key).returncode == 0
@@ -162,7 +162,7 @@ def test_no_process_has_a_secret_on_its_command_line(shop: Desk) -> None:
         assert not [each for each in (VALUE, key) if each in spied]
 
 
-def test_a_crash_shows_its_place_and_no_data(shop: Desk) -> None:
+def test_a_crash_shows_its_place_and_no_data(shop: PlatformHarness) -> None:
     """A server that is broken or hostile sends text where a number has to be."""
     server = Scripted(
         answer(body={"verification_uri_complete": "x", "user_code": "y", "expires_in": VALUE, "device_code": VALUE})
@@ -173,7 +173,7 @@ def test_a_crash_shows_its_place_and_no_data(shop: Desk) -> None:
     assert VALUE not in done.stdout + done.stderr
 
 
-def test_completion_stores_nothing(shop: Desk) -> None:
+def test_completion_stores_nothing(shop: PlatformHarness) -> None:
     before = {path for path in shop.home.rglob("*") if path.is_file()}
     asked = {"COMP_WORDS": "platform serviceaccount get c", "COMP_CWORD": "3", COMPLETE_VARIABLE: "bash_complete"}
     done = subprocess.run(
@@ -188,7 +188,7 @@ def test_completion_stores_nothing(shop: Desk) -> None:
     assert {path for path in shop.home.rglob("*") if path.is_file()} == before
 
 
-def test_no_command_shows_its_credential(shop: Desk) -> None:
+def test_no_command_shows_its_credential(shop: PlatformHarness) -> None:
     """Each command once, with a server that sends the credential back, and with one that refuses."""
     token = f"rk_{secrets.token_hex(8)}"
     (shop.home / "object.yaml").write_text("kind: group\nname: x\n")

@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from reconciler.settings import load_settings, types
-from tests.bench.host_sandbox import BenchSite
+from tests.bench.host_sandbox import BenchSandbox
 from tests.project.tree import ROOT, walk
-from tests.support.host_sandbox import HostSite
-from tests.support.sandbox import Site
+from tests.support.host_sandbox import HostSandbox
+from tests.support.sandbox import DaemonSandbox
 
 REASONS = {
     "host.terminationScale": "time: replicas have 90 seconds to end",
@@ -36,10 +36,10 @@ REASONS = {
 }
 """Setting that a harness changes → why. Whatever else a user gets by default is what tests use."""
 
-SITES: dict[str, Callable[[Path], Site]] = {
-    "site": Site,
-    "host": lambda path: HostSite(path, {}),
-    "bench": lambda path: BenchSite(path, {}),
+SITES: dict[str, Callable[[Path], DaemonSandbox]] = {
+    "site": DaemonSandbox,
+    "host": lambda path: HostSandbox(path, {}),
+    "bench": lambda path: BenchSandbox(path, {}),
 }
 
 

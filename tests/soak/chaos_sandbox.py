@@ -1,4 +1,4 @@
-"""A site on a small disk of its own, with ways to disturb its daemon and to ask what it holds."""
+"""A sandbox on a small disk of its own, with ways to disturb its daemon and to ask what it holds."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from reconciler.engines.host.decisions.replica import Replica
 from tests.soak.manifests import FOUNDATION, Commits
-from tests.support.host_sandbox import HostSite, host_site
-from tests.support.sandbox import Running, eventually
+from tests.support.host_sandbox import HostSandbox, host_sandbox
+from tests.support.sandbox import DaemonProcess, eventually
 
 FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 """Debian's package faketime."""
@@ -40,31 +40,31 @@ class Sample(NamedTuple):
     names: str
 
 
-class Troubled:
+class ChaosSandbox:
     """A daemon, the random commits that it follows, and what is done to it."""
 
-    def __init__(self, site: HostSite, chance: random.Random) -> None:
-        self.site = site
+    def __init__(self, sandbox: HostSandbox, chance: random.Random) -> None:
+        self.sandbox = sandbox
         self.counts: Counter[str] = Counter()
         self.samples: list[list[Sample]] = []
         self.slowest_stop = 0.0
         self._chance = chance
         self._commits = Commits(chance)
-        self._clock = site.path / "clock"
-        self._tasks = site.path / "tasks"
+        self._clock = sandbox.path / "clock"
+        self._tasks = sandbox.path / "tasks"
         self._running = contextlib.ExitStack()
         self._set_clock(0)
         self._start()
 
     @property
-    def daemon(self) -> Running:
+    def daemon(self) -> DaemonProcess:
         """The daemon that runs now."""
         return self._daemon
 
     def commit(self) -> None:
         """One random change."""
         self.counts["commits"] += 1
-        self.site.repo.commit(self._commits.change())
+        self.sandbox.repo.commit(self._commits.change())
 
     def kill(self) -> None:
         """SIGKILL, and another daemon."""
@@ -82,14 +82,14 @@ class Troubled:
 
     def kill_replicas(self) -> None:
         """SIGKILL to some programs."""
-        programs = sorted(self.site.programs())
+        programs = sorted(self.sandbox.programs())
         for pid in self._chance.sample(programs, min(3, len(programs))):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def fill_disk(self) -> None:
         """No byte is left for some seconds, with a commit and a dead replica amid them."""
-        filler = self.site.state / "filler"
+        filler = self.sandbox.state / "filler"
         with contextlib.suppress(OSError), filler.open("wb") as out:
             while True:
                 out.write(bytes(1 << 16))
@@ -109,12 +109,12 @@ class Troubled:
     def lose_files(self) -> None:
         """A directory of the host engine is lost."""
         shutil.rmtree(
-            self.site.state / "host/here" / self._chance.choice(("endpoints", "run", "replicas")), ignore_errors=True
+            self.sandbox.state / "host/here" / self._chance.choice(("endpoints", "run", "replicas")), ignore_errors=True
         )
 
     def rest(self) -> Sample:
         """Commit a good revision, wait until all is as desired, and measure what the daemon holds then."""
-        tip = self.site.repo.commit(self._commits.mend())
+        tip = self.sandbox.repo.commit(self._commits.mend())
         end = time.monotonic() + PATIENCE
         while unfinished := self._unfinished(tip):
             assert time.monotonic() < end, f"{unfinished}\n{self._report()}"
@@ -132,7 +132,7 @@ class Troubled:
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
         command = ("-m", "tests.soak.daemon", str(self._tasks))
-        self._daemon = self._running.enter_context(self.site.daemon(*command, fresh=True, **environ))
+        self._daemon = self._running.enter_context(self.sandbox.daemon(*command, fresh=True, **environ))
         self.samples.append([])
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Troubled:
     def _report(self) -> str:
         """Facts for the report of a stuck run."""
         asked = (["plan"], ["get"], ["top", "--once"], ["events", "--last", "40"])
-        shown = [f"$ reconciler {' '.join(words)}\n{self.site.run(*words).stdout}" for words in asked]
+        shown = [f"$ reconciler {' '.join(words)}\n{self.sandbox.run(*words).stdout}" for words in asked]
         pid = str(self.daemon.process.pid)
         asked = ["ps", "--ppid", pid, "-o", "pid,stat,etimes,wchan:30,args"]
         children = subprocess.run(asked, capture_output=True, text=True, check=False).stdout
@@ -179,9 +179,9 @@ class Troubled:
     def _unfinished(self, tip: str) -> str:
         """What differs from the commit ``tip``; "" where nothing does."""
         assert self.daemon.process.poll() is None, self.daemon.log_file.read_text()[-4000:]
-        if not self.site.applied(tip):
+        if not self.sandbox.applied(tip):
             return f"{tip} is not applied"
-        recorded = {each.key.name: each for key, each in self.site.recorded().items() if key.startswith("workload/")}
+        recorded = {each.key.name: each for key, each in self.sandbox.recorded().items() if key.startswith("workload/")}
         if recorded.keys() != self._commits.wanted.keys():
             return f"{sorted(recorded)} are recorded, {sorted(self._commits.wanted)} wanted"
         wanted = {(name, each.version): self._commits.wanted[name].replicas for name, each in recorded.items()}
@@ -190,20 +190,20 @@ class Troubled:
         if ready != wanted or len(replicas) != ready.total():
             return f"{dict(ready)} are ready of {len(replicas)}, {wanted} wanted"
         unhealthy = [
-            f"{name}: {self.site.message(f'workload/shop/{name}@here')}"
+            f"{name}: {self.sandbox.message(f'workload/shop/{name}@here')}"
             for name in recorded
-            if not self.site.healthy(f"workload/shop/{name}@here")
+            if not self.sandbox.healthy(f"workload/shop/{name}@here")
         ]
         return "; ".join(unhealthy)
 
     def _replicas(self) -> Iterator[Replica]:
         for name in self._commits.wanted:
-            yield from self.site.replicas(name).values()
+            yield from self.sandbox.replicas(name).values()
 
     def _examine(self) -> None:
         """Nothing runs, and no directory is there, but for the replicas that are known."""
         known = {f"{each.key.name}/{each.name}" for each in self._replicas()}
-        root = self.site.state / "host/here"
+        root = self.sandbox.state / "host/here"
         for folder in ("run", "scratch"):
             found = {f"{each.parent.name}/{each.name}" for each in (root / folder / "shop").glob("*/*")}
             assert found <= known, f"{folder}: {sorted(found - known)} belong to no replica"
@@ -212,9 +212,9 @@ class Troubled:
         assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
 
     def _strays(self, known: set[str]) -> list[str]:
-        """Programs of this site whose replica is not known."""
+        """Programs of this sandbox whose replica is not known."""
         found = []
-        for pid, command in self.site.programs().items():
+        for pid, command in self.sandbox.programs().items():
             with contextlib.suppress(OSError):
                 environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
                 mine = next((each for each in environ if each.startswith(b"HOSTNAME=")), b"HOSTNAME=?")
@@ -247,8 +247,8 @@ class Troubled:
 
 
 @contextlib.contextmanager
-def troubled(path: Path, seed: int) -> Iterator[Troubled]:
-    """A site with a daemon, on a disk of its own; nothing of it is left at the end."""
+def chaos(path: Path, seed: int) -> Iterator[ChaosSandbox]:
+    """A sandbox with a daemon, on a disk of its own; nothing of it is left at the end."""
     (path / "state").mkdir(parents=True)
     (path / "state").chmod(0o700)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK},mode=700", "tmpfs", str(path / "state")], check=True)
@@ -257,8 +257,8 @@ def troubled(path: Path, seed: int) -> Iterator[Troubled]:
         "prune": {"percent": 100, "count": 100, "hourlyPercent": 100, "hourlyCount": 100_000},
     }
     try:
-        with host_site(path, FOUNDATION, log={"format": "json", "level": "info"}, **settings) as site:
-            soak = Troubled(site, random.Random(seed))
+        with host_sandbox(path, FOUNDATION, log={"format": "json", "level": "info"}, **settings) as sandbox:
+            soak = ChaosSandbox(sandbox, random.Random(seed))
             try:
                 yield soak
             finally:

@@ -17,7 +17,7 @@ from reconciler.api.service import Api
 from reconciler.settings import load_settings
 from tests.support.clock import FakeClock
 from tests.support.git import File
-from tests.support.sandbox import SHOP, Site
+from tests.support.sandbox import SHOP, DaemonSandbox
 
 ROOT_PEER = Peer(1, 0, 0)
 READER_PEER = Peer(1, 65534, 65534)
@@ -145,7 +145,7 @@ class ApiStream:
         await self._task
 
 
-class ApiSite(Site):
+class ApiSandbox(DaemonSandbox):
     """A sandbox whose files are applied, with the API over its records."""
 
     def __init__(self, path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> None:
@@ -171,10 +171,10 @@ class ApiSite(Site):
 
 
 @contextlib.contextmanager
-def api_site(path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> Iterator[ApiSite]:
-    """An ``ApiSite`` that is closed at the end."""
-    site = ApiSite(path, files, **settings)
+def api_sandbox(path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> Iterator[ApiSandbox]:
+    """An ``ApiSandbox`` that is closed at the end."""
+    sandbox = ApiSandbox(path, files, **settings)
     try:
-        yield site
+        yield sandbox
     finally:
-        site.api.close()
+        sandbox.api.close()

@@ -1,4 +1,4 @@
-"""An operator's desk: a repository of manifests, settings and a state directory, and the commands run on them."""
+"""What an operator has: a repository of manifests, settings and a state directory, and the commands run on them."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class CommandResult(NamedTuple):
         return json.loads(self.out)
 
 
-class Desk(Sandbox):
+class CommandSandbox(Sandbox):
     """A sandbox for commands, run in this process as ``main`` runs them, or with ``real`` in one of their own."""
 
     def __init__(self, path: Path, files: Mapping[str, File] = SHOP, settings: str = SETTINGS) -> None:
@@ -124,7 +124,7 @@ class Desk(Sandbox):
         self.settings.write_text(settings)
 
     def run(self, *words: str, real: bool = False, cwd: Path | None = None, **environ: str) -> CommandResult:
-        """``reconciler WORDS``, at the desk or in ``cwd``."""
+        """``reconciler WORDS``, at the sandbox or in ``cwd``."""
         place = cwd or self.path
         environ = {**self.environ, **environ}
         return (alone if real else here)(*words, cwd=place, **environ)

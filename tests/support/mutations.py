@@ -88,7 +88,7 @@ MOST_PLACES = 3_000
 """A document with more values is not made any larger."""
 
 
-class Place(NamedTuple):
+class ValueSlot(NamedTuple):
     """A value in a document: what holds it, and under which key or number."""
 
     holder: Any
@@ -151,14 +151,14 @@ def _mapped(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def places(value: Any) -> Iterator[Place]:
+def places(value: Any) -> Iterator[ValueSlot]:
     """Every place below ``value``, from the outside in."""
     waiting = [value]
     while waiting:
         holder = waiting.pop()
         steps = list(holder) if isinstance(holder, dict) else range(len(holder)) if isinstance(holder, list) else ()
         for step in steps:
-            yield Place(holder, step)
+            yield ValueSlot(holder, step)
             waiting.append(holder[step])
 
 
@@ -175,12 +175,12 @@ def mutated(document: Any, chance: random.Random, pool: Pool, most: int = 4) -> 
     return changed[0]
 
 
-def _delete(place: Place, chance: random.Random, _: Pool) -> None:
+def _delete(place: ValueSlot, chance: random.Random, _: Pool) -> None:
     if isinstance(place.holder, dict) or len(place.holder) > 1:
         del place.holder[place.step]
 
 
-def _duplicate(place: Place, chance: random.Random, _: Pool) -> None:
+def _duplicate(place: ValueSlot, chance: random.Random, _: Pool) -> None:
     again = copy.deepcopy(place.value)
     if isinstance(place.holder, dict):
         place.holder[chance.choice(list(place.holder))] = again
@@ -188,7 +188,7 @@ def _duplicate(place: Place, chance: random.Random, _: Pool) -> None:
         place.holder.insert(chance.randint(0, len(place.holder)), again)
 
 
-def _retype(place: Place, chance: random.Random, _: Pool) -> None:
+def _retype(place: ValueSlot, chance: random.Random, _: Pool) -> None:
     value = place.value
     forms: list[Any] = [None, [value], {"value": value}, str(value)[:300], [], {}, chance.choice(SCALARS)]
     if isinstance(value, str) and len(value) < 19:
@@ -196,7 +196,7 @@ def _retype(place: Place, chance: random.Random, _: Pool) -> None:
     place.put(chance.choice(forms))
 
 
-def _boundary(place: Place, chance: random.Random, _: Pool) -> None:
+def _boundary(place: ValueSlot, chance: random.Random, _: Pool) -> None:
     value = place.value
     if isinstance(value, bool):
         place.put(not value)
@@ -217,7 +217,7 @@ def _edited(text: str, chance: random.Random) -> str:
     return chance.choice([*forms, (text * 20)[:600], text + text[:at], text[::-1]])
 
 
-def _rename(place: Place, chance: random.Random, pool: Pool) -> None:
+def _rename(place: ValueSlot, chance: random.Random, pool: Pool) -> None:
     if not isinstance(place.step, str):
         return
     value = place.holder.pop(place.step)
@@ -225,11 +225,11 @@ def _rename(place: Place, chance: random.Random, pool: Pool) -> None:
     place.holder[known if chance.random() < 0.5 else _edited(place.step, chance)] = value
 
 
-def _splice(place: Place, chance: random.Random, pool: Pool) -> None:
+def _splice(place: ValueSlot, chance: random.Random, pool: Pool) -> None:
     place.put(copy.deepcopy(chance.choice(pool.values)))
 
 
-def _add(place: Place, chance: random.Random, pool: Pool) -> None:
+def _add(place: ValueSlot, chance: random.Random, pool: Pool) -> None:
     inner = place.value if isinstance(place.value, dict | list) else place.holder
     name, value = chance.choice(pool.fields)
     if isinstance(inner, dict):
@@ -238,7 +238,7 @@ def _add(place: Place, chance: random.Random, pool: Pool) -> None:
         inner.append(copy.deepcopy(chance.choice(pool.values)))
 
 
-def _same_field(place: Place, chance: random.Random, pool: Pool) -> None:
+def _same_field(place: ValueSlot, chance: random.Random, pool: Pool) -> None:
     """Copy a field from another document: most results are almost right, which is where rules bite."""
     alike = [value for name, value in pool.fields if name == place.step]
     place.put(copy.deepcopy(chance.choice(alike or pool.values)))

@@ -26,7 +26,7 @@ from reconciler.review.folder import check_folder
 from reconciler.settings import ImageSettings, LocationSettings, SecretSettings, SettingsError, load_settings
 from reconciler.source.file_reader import Read
 from tests.support.git import File, Submodule, Symlink
-from tests.support.pipeline import Way
+from tests.support.pipeline import PipelineHarness
 
 CASES = Path(__file__).parent.parent / "cases" / "rules"
 NAME = "manifest.yaml"
@@ -120,11 +120,11 @@ def found_in(case: Case, folder: Path) -> Found:
     bound = {"locations": {name: LocationSettings(engine) for name, engine in case.locations.items()}}
     more = bound if case.locations else {"external": ("//gvc/shop", "//gvc/ops")}
     images = ImageSettings(allowed=case.allowed)
-    way = Way(folder / "way", case.before or case.files, secrets=secrets, images=images, **more)
+    harness = PipelineHarness(folder / "way", case.before or case.files, secrets=secrets, images=images, **more)
     if case.before:
-        way.applied()
-        way.commit(case.files)
-    prepared = way.prepare()
+        harness.applied()
+        harness.commit(case.files)
+    prepared = harness.prepare()
     return Found(prepared.findings, prepared.read)
 
 

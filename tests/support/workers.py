@@ -1,8 +1,8 @@
 """Runs tests in several processes: `pytest --workers 4`.
 
 Modules are imported and tests are collected once. Each worker is forked from the process that did so: it begins at
-once, and shares its memory. A worker has a part of the tests (`scheduling`); when that is done, it takes half of what is
-left of the largest other part.
+once, and shares its memory. A worker has a part of the tests (`scheduling`); when that is done, it takes half of
+what is left of the largest other part.
 
 pytest-xdist imports and collects in each worker, which takes 8 CPU seconds for all tests. On 2,700 of them, with five
 workers and `--dist worksteal`, it took 60 CPU seconds, and these workers 50; with two workers 29 and 27.

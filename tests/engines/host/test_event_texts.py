@@ -40,10 +40,10 @@ from reconciler.reasons import Reason
 from reconciler.status.progress import unhealthy_resources
 from tests.engines.host.decisions.reading import PROBE
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import WEB, Host, played
+from tests.engines.host.kit import WEB, HostHarness, played
 from tests.engines.host.provisioning.kit import around, body, spec_of, variables
 from tests.engines.host.signals import RecordedSignals
-from tests.engines.host.simulation.controller_simulation import Stage
+from tests.engines.host.simulation.controller_simulation import ControllerSimulation
 from tests.engines.host.simulation.schedule import Schedule
 from tests.support.clock import FakeClock
 from tests.support.plans import plan, step
@@ -104,14 +104,14 @@ def test_the_message_of_an_end_has_code_and_reason() -> None:
 )
 async def test_the_event_of_an_end_has_code_and_reason(tmp_path: Path, verb: str, message: str) -> None:
     async def story() -> list[EngineEvent]:
-        stage = Stage(tmp_path, Schedule())
-        await stage.open()
-        await stage.happen("push", "good")
-        await stage.run(10.0)
-        await stage.happen(verb, "0")
-        await stage.run(1.0)
-        await stage.close()
-        return stage.news
+        simulation = ControllerSimulation(tmp_path, Schedule())
+        await simulation.open()
+        await simulation.happen("push", "good")
+        await simulation.run(10.0)
+        await simulation.happen(verb, "0")
+        await simulation.run(1.0)
+        await simulation.close()
+        return simulation.news
 
     [event] = [each for each in await story() if each.reason == "ContainerEnded"]
     assert event.message.endswith(f": main {message}")
@@ -126,7 +126,7 @@ class FailingHooks(FakeRuntime):
 
 
 def test_a_failed_post_start_hook_is_an_event_and_is_shown_with_its_replica(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.ask(1, lifecycle={"postStart": {"exec": {"command": ["greet"]}}})
         await host.until(lambda found: [each.ready for each in found] == [True])
         event = await host.event("PostStartFailed")
@@ -149,7 +149,7 @@ class Immovable(FakeRuntime):
 
 
 def test_a_delete_that_cannot_finish_reports_the_reason_while_it_waits(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         assert await host.delete() == {WEB: "waiting/Terminating"}
         await host.event("WorkloadError")

@@ -21,7 +21,7 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, PodmanSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
-from tests.engines.host.kit import Host, played
+from tests.engines.host.kit import HostHarness, played
 from tests.engines.host.provisioning.kit import vault
 from tests.engines.host.runtimes.podman.kit import KEY
 from tests.engines.host.runtimes.podman.test_plugin import wanted
@@ -33,7 +33,7 @@ class ImageRuntime(FakeRuntime):
     name = "images"
 
 
-def hand_over(host: Host) -> Programs:
+def hand_over(host: HostHarness) -> Programs:
     """Give the location another runtime, whose programs are returned; the daemon starts with it at the next restart."""
     fresh = Programs(host.time)
     former = host.programs
@@ -46,7 +46,7 @@ def hand_over(host: Host) -> Programs:
 
 
 def test_a_change_of_runtime_is_a_rollout(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         [old] = host.programs.places()
         fresh = hand_over(host)
@@ -67,7 +67,7 @@ def test_a_change_of_runtime_is_a_rollout(tmp_path: Path) -> None:
 
 
 def test_a_workload_that_is_deleted_during_the_change_ends_in_both_runtimes(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         fresh = hand_over(host)
         await host.restart()
@@ -105,7 +105,7 @@ class Failing(FakeRuntime):
 
 
 def test_a_runtime_that_is_away_leaves_no_other_one_open(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         former, current = Failing(host.programs), Failing(Programs(host.time))
         both = HandoverRuntime(current, [former])
         for away in (current, former):

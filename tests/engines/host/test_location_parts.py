@@ -18,7 +18,7 @@ from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
-from tests.engines.host.kit import Host
+from tests.engines.host.kit import HostHarness
 from tests.engines.host.test_event_texts import scaled_by_cpu
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
@@ -46,7 +46,7 @@ def test_each_hook_of_each_part_is_called_in_the_order_of_the_parts(tmp_path: Pa
     place = ContainerId(KEY, "web-1", "main")
 
     async def story() -> None:
-        host = Host(tmp_path)
+        host = HostHarness(tmp_path)
         location = host.engine.location
         location.parts, location.signals = parts, LocationSignals()
         location.signals.connect(parts)
@@ -89,7 +89,7 @@ def test_a_part_takes_what_the_one_before_it_returns(tmp_path: Path) -> None:
             return msgspec.structs.replace(wanted, replicas=wanted.replicas + 1)
 
     async def story() -> None:
-        location = Host(tmp_path).engine.location
+        location = HostHarness(tmp_path).engine.location
         location.parts = (Adding(), Adding(), Adding())
         location.want(scaled_by_cpu())
 

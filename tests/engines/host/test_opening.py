@@ -26,9 +26,9 @@ from reconciler.records.tables.journal import NewStep
 from reconciler.settings import Settings
 from tests.engines.host.cron.real import daemon, stored_output
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import Host, played
+from tests.engines.host.kit import HostHarness, played
 from tests.engines.host.provisioning.kit import vault
-from tests.support.plans import Bench
+from tests.support.plans import ExecutorHarness
 from tests.support.waiting import until
 
 
@@ -44,7 +44,7 @@ class EndsMeanwhile(FakeRuntime):
 
 
 def test_a_program_that_ends_while_the_engine_opens_is_missed_and_restarted(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         await host.engine.close()
         host._runtime = EndsMeanwhile
@@ -68,8 +68,8 @@ class Counting(ProcessRuntime):
 async def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
     records = Records.open(tmp_path / FILE)
     runtime = Counting(tmp_path / "here", "here", SystemClock())
-    site = EngineContext(LocationRecords(records, "here"), Settings("acme", (), tmp_path), SystemClock(), vault({}))
-    engine = HostEngine(site, tmp_path / "here", runtime)
+    context = EngineContext(LocationRecords(records, "here"), Settings("acme", (), tmp_path), SystemClock(), vault({}))
+    engine = HostEngine(context, tmp_path / "here", runtime)
     try:
         await asyncio.gather(engine.open(), engine.open(), engine.open())
         assert runtime.opened == 1
@@ -86,14 +86,14 @@ async def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_o
     store = ReplicaStore(tmp_path / "here" / "replicas")
     store.save(new_replica(wanted, -1, "web-1", 1.0, ""))
     runtime = ProcessRuntime(tmp_path / "here", "here", SystemClock())
-    site = EngineContext(
+    context = EngineContext(
         LocationRecords(records, "here"),
         Settings("acme", (), tmp_path),
         SystemClock(),
         vault({}),
         decommissioning=True,
     )
-    engine = HostEngine(site, tmp_path / "here", runtime)
+    engine = HostEngine(context, tmp_path / "here", runtime)
     try:
         await engine.open()
         await until(lambda: store.load() == ([], []), "the end of the replica")
@@ -104,7 +104,7 @@ async def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_o
 
 async def test_the_output_of_replicas_of_an_earlier_boot_is_stored_before_they_are_removed(tmp_path: Path) -> None:
     key, root = Key(Kind.WORKLOAD, "shop", "web"), tmp_path / "here"
-    bench = Bench(tmp_path, SystemClock())
+    harness = ExecutorHarness(tmp_path, SystemClock())
     wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
     earlier = ReplicaStore(root / "replicas")
     earlier.boot = "earlier"
@@ -114,10 +114,10 @@ async def test_the_output_of_replicas_of_an_earlier_boot_is_stored_before_they_a
         output.parent.mkdir(parents=True)
         output.write_text(f"the power fails under {replica}\n")
     for _ in range(2):
-        async with daemon(bench, tmp_path, ProcessRuntime(root, "here", SystemClock())):
+        async with daemon(harness, tmp_path, ProcessRuntime(root, "here", SystemClock())):
             assert not output.exists()
     assert sorted(stored_output(tmp_path)) == [f"the power fails under web-{number}" for number in (1, 2)]
-    bench.records.close()
+    harness.records.close()
 
 
 class Interrupted(FakeRuntime):
@@ -141,7 +141,7 @@ class Interrupted(FakeRuntime):
 
 
 def test_an_engine_that_fails_to_open_is_closed_and_opens_later(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         await host.engine.close()
         host.engine = host._made()

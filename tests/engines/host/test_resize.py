@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reconciler.reasons import Reason
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import Host, played
+from tests.engines.host.kit import HostHarness, played
 
 
 class Resizing(FakeRuntime):
@@ -15,18 +15,18 @@ class Resizing(FakeRuntime):
     resizes = True
 
 
-async def apply(host: Host, version: int, memory: str, image: str = "plain", cpu: str = "50m") -> None:
+async def apply(host: HostHarness, version: int, memory: str, image: str = "plain", cpu: str = "50m") -> None:
     """Ask for a version with these limits, and wait until only its replica is there."""
     await host.ask(version, image, limits={"memory": memory, "cpu": cpu})
     await host.until(lambda found: [each.version for each in found if each.ready] == [version])
 
 
-def verbs(host: Host) -> list[str]:
+def verbs(host: HostHarness) -> list[str]:
     return [each.verb for each in host.programs.calls]
 
 
 def test_limits_change_in_the_replicas_that_run(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await apply(host, 1, "64Mi")
         [place] = host.programs.places()
         await apply(host, 2, "96Mi", cpu="100m")
@@ -48,7 +48,7 @@ def test_limits_change_in_the_replicas_that_run(tmp_path: Path) -> None:
 
 
 def test_another_image_with_other_limits_is_a_rollout(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await apply(host, 1, "64Mi")
         await apply(host, 2, "96Mi", image="good")
         assert "resize" not in verbs(host)
@@ -57,7 +57,7 @@ def test_another_image_with_other_limits_is_a_rollout(tmp_path: Path) -> None:
 
 
 def test_a_runtime_that_cannot_change_limits_replaces_its_replicas(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await apply(host, 1, "64Mi")
         await apply(host, 2, "96Mi")
         assert verbs(host).count("start") == 2
@@ -66,7 +66,7 @@ def test_a_runtime_that_cannot_change_limits_replaces_its_replicas(tmp_path: Pat
 
 
 def test_a_replica_that_does_not_fit_into_its_new_limits_is_replaced(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await apply(host, 1, "64Mi")
         [place] = host.programs.places()
         host.programs.running[place].memory = 50 << 20

@@ -14,7 +14,7 @@ from reconciler.model.key import Key
 from reconciler.planning.plan import Action
 from reconciler.settings import CloudAccountSettings
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import WEB, Host
+from tests.engines.host.kit import WEB, HostHarness
 from tests.engines.host.provisioning.kit import vault
 from tests.engines.host.test_resize import verbs
 from tests.support.plans import plan, step
@@ -30,7 +30,7 @@ class Mounting(FakeRuntime):
     mounts_stores = True
 
 
-class StoreHost(Host):
+class ObjectStoreHarness(HostHarness):
     """A host engine whose settings name the keys of cloudaccount/main, if ``bound``."""
 
     def __init__(self, path: Path, *, bound: bool) -> None:
@@ -63,7 +63,7 @@ class StoreHost(Host):
 
 def played(path: Path, story: Any, *, bound: bool) -> None:
     async def whole() -> None:
-        host = StoreHost(path, bound=bound)
+        host = ObjectStoreHarness(path, bound=bound)
         await host.engine.open()
         try:
             await host.add("identity/shop/reader", IDENTITY)
@@ -78,7 +78,7 @@ def played(path: Path, story: Any, *, bound: bool) -> None:
 
 
 def test_a_container_starts_with_the_stores_of_its_identity(tmp_path: Path) -> None:
-    async def story(host: StoreHost) -> None:
+    async def story(host: ObjectStoreHarness) -> None:
         await host.mount()
         [place] = host.programs.places()
         [store] = host.programs.running[place].launch.stores
@@ -94,7 +94,7 @@ def test_a_container_starts_with_the_stores_of_its_identity(tmp_path: Path) -> N
 
 
 def test_a_store_without_keys_is_not_enforced(tmp_path: Path) -> None:
-    async def story(host: StoreHost) -> None:
+    async def story(host: ObjectStoreHarness) -> None:
         await host.mount()
         [place] = host.programs.places()
         assert host.programs.running[place].launch.stores == ()

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.times import format_iso_time
-from tests.engines.host.kit import WEB, Host, played
+from tests.engines.host.kit import WEB, HostHarness, played
 
 
 def test_templates_of_versions_that_run_nowhere_are_dropped(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         gc.collect()
         before = sum(isinstance(each, ReplicaTemplate) for each in gc.get_objects())
         for version in range(1, 11):
@@ -24,7 +24,7 @@ def test_templates_of_versions_that_run_nowhere_are_dropped(tmp_path: Path) -> N
 
 
 def test_a_replica_of_an_old_version_starts_again_while_a_newer_one_fails(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         await host.ask(2, "broken")
         await host.time.advance(30.0)
@@ -37,7 +37,7 @@ def test_a_replica_of_an_old_version_starts_again_while_a_newer_one_fails(tmp_pa
 
 
 def test_a_version_keeps_the_time_at_which_it_was_made(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         made = format_iso_time(host.time.now())
         await host.apply(1)
         await host.time.advance(100.0)
@@ -57,7 +57,7 @@ def test_a_version_keeps_the_time_at_which_it_was_made(tmp_path: Path) -> None:
 
 
 def test_a_version_has_a_time_after_an_adoption_without_replica_files(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         [record] = host.records.applied.get(WEB)
         host.records.applied.update_seen(record.key, "here", record.health, b"{}")

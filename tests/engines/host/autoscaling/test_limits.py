@@ -14,7 +14,7 @@ from reconciler.engines.host.autoscaling.metrics import Used
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.reasons import Reason
-from tests.engines.host.kit import WEB, Host, played
+from tests.engines.host.kit import WEB, HostHarness, played
 from tests.engines.host.test_resize import Resizing, verbs
 
 MIB = 1 << 20
@@ -41,7 +41,7 @@ def test_the_next_limits(advised: Amount | None, limits: Amount, used: Used | No
     assert next_limits(SPEC, advised, limits, used) == expected
 
 
-async def pass_minutes(host: Host, minutes: int) -> None:
+async def pass_minutes(host: HostHarness, minutes: int) -> None:
     """Let time pass, sample by sample, and record what is seen then."""
     for _ in range(4 * minutes):
         await host.time.advance(15.0)
@@ -49,7 +49,7 @@ async def pass_minutes(host: Host, minutes: int) -> None:
     await host.record()
 
 
-async def started(host: Host) -> ContainerId:
+async def started(host: HostHarness) -> ContainerId:
     """A container with much more than it uses."""
     await host.ask(1, limits={"memory": "512Mi", "cpu": "500m"})
     await host.until(lambda found: any(each.ready for each in found))
@@ -58,7 +58,7 @@ async def started(host: Host) -> ContainerId:
     return place
 
 
-def lacking(host: Host) -> str:
+def lacking(host: HostHarness) -> str:
     """What the status says is not enforced."""
     [record] = host.records.applied.get(WEB)
     conditions = json.loads(record.state)["status"].get("conditions", [])
@@ -66,7 +66,7 @@ def lacking(host: Host) -> str:
 
 
 def test_limits_of_running_containers_follow_their_use(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         place = await started(host)
         await pass_minutes(host, 50)
         assert verbs(host) == ["start"]
@@ -88,7 +88,7 @@ def test_limits_of_running_containers_follow_their_use(tmp_path: Path) -> None:
 
 
 def test_memory_that_a_container_lacked_is_not_taken_from_it_again(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         place = await started(host)
         await pass_minutes(host, 70)
         assert verbs(host) == ["start", "resize"]
@@ -104,7 +104,7 @@ def test_memory_that_a_container_lacked_is_not_taken_from_it_again(tmp_path: Pat
 
 
 def test_a_runtime_that_cannot_change_limits_reports_it(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await started(host)
         await pass_minutes(host, 70)
         expected = "The recommended limits of the container main are not in force: programs get their limits at their"

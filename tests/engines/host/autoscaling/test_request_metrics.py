@@ -44,7 +44,7 @@ class Counts:
         self.listeners.append(listener)
 
 
-class Course:
+class TrafficSamples:
     """Samples of one workload, two seconds apart, and the readings that follow from them."""
 
     def __init__(self, *metrics: str) -> None:
@@ -52,7 +52,7 @@ class Course:
         self._counts = Counts(*(metrics or ("rps", "concurrency")))
         self.metrics = RequestMetrics(self._counts, self.clock)
 
-    def sample(self, *traffic: Traffic | None) -> Course:
+    def sample(self, *traffic: Traffic | None) -> TrafficSamples:
         """Two seconds pass before each sample; None: the data plane does not answer."""
 
         async def collect() -> None:
@@ -65,7 +65,7 @@ class Course:
         asyncio.run(collect())
         return self
 
-    def answer(self, *milliseconds: float, replica: str = "r0") -> Course:
+    def answer(self, *milliseconds: float, replica: str = "r0") -> TrafficSamples:
         """The data plane reports answers of a replica."""
         for each in milliseconds:
             for listener in self._counts.listeners:
@@ -83,145 +83,145 @@ def steady(rate: float, active: int, samples: int, first: int = 0) -> list[Traff
 
 
 def test_rps_are_the_requests_that_arrived_for_each_replica() -> None:
-    course = Course().sample(*steady(50, 3, 31))
-    assert course.read(RPS, 2) == MetricReading(pytest.approx(25.0), 2, 62.0, 0.0)
+    samples = TrafficSamples().sample(*steady(50, 3, 31))
+    assert samples.read(RPS, 2) == MetricReading(pytest.approx(25.0), 2, 62.0, 0.0)
 
 
 def test_concurrency_is_the_average_number_of_active_requests_for_each_replica() -> None:
-    course = Course().sample(*steady(50, 8, 16), *steady(50, 4, 15, first=1600))
-    assert course.read(CONCURRENCY, 2) == MetricReading(pytest.approx(3.0, rel=0.02), 2, 62.0, 0.0)
+    samples = TrafficSamples().sample(*steady(50, 8, 16), *steady(50, 4, 15, first=1600))
+    assert samples.read(CONCURRENCY, 2) == MetricReading(pytest.approx(3.0, rel=0.02), 2, 62.0, 0.0)
 
 
 def test_concurrency_between_samples_counts_where_the_data_plane_knows_it() -> None:
-    course = Course().sample(*(Traffic(number, 0, active_seconds=number * 1.0) for number in range(31)))
-    assert course.read(CONCURRENCY) == MetricReading(pytest.approx(0.5), 1, 62.0, 0.0)
+    samples = TrafficSamples().sample(*(Traffic(number, 0, active_seconds=number * 1.0) for number in range(31)))
+    assert samples.read(CONCURRENCY) == MetricReading(pytest.approx(0.5), 1, 62.0, 0.0)
 
 
 def test_only_the_period_counts() -> None:
-    course = Course().sample(*steady(10, 1, 31), *steady(100, 1, 4, first=800))
-    assert course.read(RPS, seconds=6.0) == MetricReading(pytest.approx(100.0), 1, 70.0, 0.0)
-    found = course.read(RPS)
+    samples = TrafficSamples().sample(*steady(10, 1, 31), *steady(100, 1, 4, first=800))
+    assert samples.read(RPS, seconds=6.0) == MetricReading(pytest.approx(100.0), 1, 70.0, 0.0)
+    found = samples.read(RPS)
     assert found is not None
     assert found.value == pytest.approx((27 * 20 + 200 + 3 * 200) / 60, rel=0.02)
 
 
 def test_counters_of_a_restarted_proxy_are_no_negative_rate() -> None:
     before, after = steady(50, 2, 16), steady(50, 2, 16, first=100)
-    course = Course().sample(*before, *after)
-    assert course.read(RPS) == MetricReading(pytest.approx(50.0, rel=0.02), 1, 64.0, 0.0)
+    samples = TrafficSamples().sample(*before, *after)
+    assert samples.read(RPS) == MetricReading(pytest.approx(50.0, rel=0.02), 1, 64.0, 0.0)
 
 
 def test_seconds_of_a_restarted_proxy_are_no_negative_concurrency() -> None:
     seconds = [*range(0, 32, 2), *range(2, 32, 2)]
-    course = Course().sample(*(Traffic(0, 1, active_seconds=float(each)) for each in seconds))
-    assert course.read(CONCURRENCY) == MetricReading(pytest.approx(1.0), 1, 62.0, 0.0)
+    samples = TrafficSamples().sample(*(Traffic(0, 1, active_seconds=float(each)) for each in seconds))
+    assert samples.read(CONCURRENCY) == MetricReading(pytest.approx(1.0), 1, 62.0, 0.0)
 
 
 def test_after_a_gap_the_average_begins_again_and_is_partial_for_its_period() -> None:
-    course = Course().sample(*steady(50, 2, 40), *[None] * 10, Traffic(9000, 2))
-    assert course.read(RPS) is None, "nothing is known of the seconds before"
-    course.sample(Traffic(9100, 2))
-    assert course.read(RPS) == MetricReading(pytest.approx(50.0), 1, 104.0, 0.0, partial=True)
-    course.sample(*steady(50, 2, 28, first=9200))
-    assert course.read(RPS) == MetricReading(pytest.approx(50.0), 1, 160.0, 0.0, partial=True)
-    course.sample(Traffic(12_000, 2))
-    assert course.read(RPS) == MetricReading(pytest.approx(50.0), 1, 162.0, 0.0)
+    samples = TrafficSamples().sample(*steady(50, 2, 40), *[None] * 10, Traffic(9000, 2))
+    assert samples.read(RPS) is None, "nothing is known of the seconds before"
+    samples.sample(Traffic(9100, 2))
+    assert samples.read(RPS) == MetricReading(pytest.approx(50.0), 1, 104.0, 0.0, partial=True)
+    samples.sample(*steady(50, 2, 28, first=9200))
+    assert samples.read(RPS) == MetricReading(pytest.approx(50.0), 1, 160.0, 0.0, partial=True)
+    samples.sample(Traffic(12_000, 2))
+    assert samples.read(RPS) == MetricReading(pytest.approx(50.0), 1, 162.0, 0.0)
 
 
 def test_requests_may_have_come_before_a_proxy_restarted() -> None:
-    course = Course().sample(*[Traffic(9, 0)] * 10)
-    assert (found := course.read(RPS)) is not None
+    samples = TrafficSamples().sample(*[Traffic(9, 0)] * 10)
+    assert (found := samples.read(RPS)) is not None
     assert found.idle == 18.0
-    assert (found := course.sample(Traffic(0, 0)).read(RPS)) is not None
+    assert (found := samples.sample(Traffic(0, 0)).read(RPS)) is not None
     assert found.idle == 0.0
 
 
 def test_while_samples_are_missing_there_is_no_value() -> None:
-    course = Course().sample(*steady(50, 2, 10), None, None, None)
-    assert course.read(RPS) is not None
-    assert course.sample(None).read(RPS) is None
-    assert course.read(RPS, 0) is None
+    samples = TrafficSamples().sample(*steady(50, 2, 10), None, None, None)
+    assert samples.read(RPS) is not None
+    assert samples.sample(None).read(RPS) is None
+    assert samples.read(RPS, 0) is None
 
 
 def test_one_sample_gives_no_value() -> None:
-    assert Course().sample(Traffic(5, 1)).read(RPS) is None
+    assert TrafficSamples().sample(Traffic(5, 1)).read(RPS) is None
 
 
 def test_idle_seconds_run_from_the_last_request_to_the_last_sample() -> None:
-    course = Course().sample(Traffic(0, 0), Traffic(1, 0), *[Traffic(1, 0)] * 5)
-    found = course.read(RPS)
+    samples = TrafficSamples().sample(Traffic(0, 0), Traffic(1, 0), *[Traffic(1, 0)] * 5)
+    found = samples.read(RPS)
     assert found is not None
     assert found.idle == 10.0
-    again = course.sample(None, None).read(RPS)
+    again = samples.sample(None, None).read(RPS)
     assert again is not None
     assert again.idle == 10.0, "nothing is known of the seconds since"
 
 
 @pytest.mark.parametrize("busy", [Traffic(1, 1), Traffic(1, 0, 1)], ids=["active", "waiting"])
 def test_a_workload_with_requests_is_not_idle(busy: Traffic) -> None:
-    found = Course().sample(*[busy] * 10).read(RPS)
+    found = TrafficSamples().sample(*[busy] * 10).read(RPS)
     assert found is not None
     assert found.idle == 0.0
 
 
 def test_without_a_replica_the_value_is_the_number_of_waiting_requests() -> None:
-    course = Course().sample(Traffic(0, 0), Traffic(8, 0, 8))
-    assert course.read(CONCURRENCY, 0) == MetricReading(8.0, 0, 4.0, 0.0, partial=True)
-    course.sample(Traffic(8, 0), Traffic(8, 0))
-    assert course.read(CONCURRENCY, 0) == MetricReading(0.0, 0, 8.0, 4.0, partial=True)
+    samples = TrafficSamples().sample(Traffic(0, 0), Traffic(8, 0, 8))
+    assert samples.read(CONCURRENCY, 0) == MetricReading(8.0, 0, 4.0, 0.0, partial=True)
+    samples.sample(Traffic(8, 0), Traffic(8, 0))
+    assert samples.read(CONCURRENCY, 0) == MetricReading(0.0, 0, 8.0, 4.0, partial=True)
 
 
 def test_without_a_replica_rps_are_the_requests_that_arrive() -> None:
-    course = Course().sample(Traffic(0, 0), Traffic(8, 0, 8))
-    assert course.read(RPS, 0) == MetricReading(4.0, 0, 4.0, 0.0, partial=True)
-    course.sample(*[Traffic(8, 0, 8)] * 60)
-    assert course.read(RPS, 0) == MetricReading(8 / PERIOD, 0, 124.0, 0.0, partial=True), "they wait still"
+    samples = TrafficSamples().sample(Traffic(0, 0), Traffic(8, 0, 8))
+    assert samples.read(RPS, 0) == MetricReading(4.0, 0, 4.0, 0.0, partial=True)
+    samples.sample(*[Traffic(8, 0, 8)] * 60)
+    assert samples.read(RPS, 0) == MetricReading(8 / PERIOD, 0, 124.0, 0.0, partial=True), "they wait still"
 
 
 def test_the_first_request_counts_before_the_next_sample() -> None:
-    course = Course()
-    course.metrics.wake(KEY)
-    assert course.read(CONCURRENCY, 0) == MetricReading(1.0, 0, 0.0, 0.0, partial=True)
-    assert course.read(RPS, 0) == MetricReading(1 / PERIOD, 0, 0.0, 0.0, partial=True)
-    course.sample(Traffic(0, 0), Traffic(0, 0))
-    assert course.read(RPS, 0) == MetricReading(0.0, 0, 4.0, 4.0, partial=True)
-    course.metrics.wake(KEY)
-    assert course.read(RPS, 0) == MetricReading(1 / PERIOD, 0, 4.0, 0.0, partial=True)
+    samples = TrafficSamples()
+    samples.metrics.wake(KEY)
+    assert samples.read(CONCURRENCY, 0) == MetricReading(1.0, 0, 0.0, 0.0, partial=True)
+    assert samples.read(RPS, 0) == MetricReading(1 / PERIOD, 0, 0.0, 0.0, partial=True)
+    samples.sample(Traffic(0, 0), Traffic(0, 0))
+    assert samples.read(RPS, 0) == MetricReading(0.0, 0, 4.0, 4.0, partial=True)
+    samples.metrics.wake(KEY)
+    assert samples.read(RPS, 0) == MetricReading(1 / PERIOD, 0, 4.0, 0.0, partial=True)
 
 
 def test_for_other_types_values_are_collected_every_20_seconds() -> None:
-    course = Course().sample(*steady(50, 2, 9))
-    assert course.read(STEADY_RPS) is None
-    course.sample(*steady(50, 2, 5, first=900))
-    assert course.read(STEADY_RPS, 2) == MetricReading(pytest.approx(25.0), 2, 20.0, 0.0, partial=True)
-    course.sample(*steady(500, 2, 6, first=1400))
-    assert course.read(STEADY_RPS) == MetricReading(pytest.approx(6400 / 38), 1, 40.0, 0.0, partial=True)
+    samples = TrafficSamples().sample(*steady(50, 2, 9))
+    assert samples.read(STEADY_RPS) is None
+    samples.sample(*steady(50, 2, 5, first=900))
+    assert samples.read(STEADY_RPS, 2) == MetricReading(pytest.approx(25.0), 2, 20.0, 0.0, partial=True)
+    samples.sample(*steady(500, 2, 6, first=1400))
+    assert samples.read(STEADY_RPS) == MetricReading(pytest.approx(6400 / 38), 1, 40.0, 0.0, partial=True)
 
 
 @pytest.mark.parametrize("metric", ["cpu", "latency"])
 def test_other_metrics_have_no_value(metric: str) -> None:
-    course = Course().sample(*steady(50, 2, 31))
-    assert course.read(wanted_of("stateful", Autoscaling(metric))) is None
+    samples = TrafficSamples().sample(*steady(50, 2, 31))
+    assert samples.read(wanted_of("stateful", Autoscaling(metric))) is None
 
 
 def test_a_metric_that_the_data_plane_cannot_count_has_no_value() -> None:
-    course = Course("concurrency").sample(*steady(50, 2, 31))
-    assert course.read(RPS) is None
-    assert course.read(CONCURRENCY) is not None
+    samples = TrafficSamples("concurrency").sample(*steady(50, 2, 31))
+    assert samples.read(RPS) is None
+    assert samples.read(CONCURRENCY) is not None
 
 
 def test_other_workloads_and_deleted_ones_have_no_value() -> None:
-    course = Course().sample(*steady(50, 2, 31))
-    assert course.read(msgspec.structs.replace(RPS, key=Key(Kind.WORKLOAD, "shop", "api"))) is None
-    course.metrics.forget(KEY)
-    assert course.read(RPS) is None
+    samples = TrafficSamples().sample(*steady(50, 2, 31))
+    assert samples.read(msgspec.structs.replace(RPS, key=Key(Kind.WORKLOAD, "shop", "api"))) is None
+    samples.metrics.forget(KEY)
+    assert samples.read(RPS) is None
 
 
-def slow() -> Course:
+def slow() -> TrafficSamples:
     """A data plane that reports the answers of a workload that is scaled by latency."""
-    course = Course("latency", "rps")
-    assert course.read(LATENCY) is None
-    return course
+    samples = TrafficSamples("latency", "rps")
+    assert samples.read(LATENCY) is None
+    return samples
 
 
 def busy(samples: int) -> list[Traffic]:
@@ -233,37 +233,37 @@ _arrived = itertools.count(1)
 
 
 def test_latency_is_the_percentile_of_each_replica_on_average_over_them() -> None:
-    course = slow().answer(*range(1, 101)).answer(*[500.0] * 10, replica="r1").answer(9999.0, replica="gone")
-    course.sample(*busy(10))
-    assert course.read(LATENCY, 2) == MetricReading(pytest.approx((75 + 500) / 2, rel=0.025), 2, 20.0)
-    assert course.read(LATENCY, 3) == MetricReading(pytest.approx((75 + 500) / 2, rel=0.025), 2, 20.0)
-    assert course.read(LATENCY, 1) == MetricReading(pytest.approx(75, rel=0.025), 1, 20.0)
-    assert course.read(LATENCY, 0) is None
+    samples = slow().answer(*range(1, 101)).answer(*[500.0] * 10, replica="r1").answer(9999.0, replica="gone")
+    samples.sample(*busy(10))
+    assert samples.read(LATENCY, 2) == MetricReading(pytest.approx((75 + 500) / 2, rel=0.025), 2, 20.0)
+    assert samples.read(LATENCY, 3) == MetricReading(pytest.approx((75 + 500) / 2, rel=0.025), 2, 20.0)
+    assert samples.read(LATENCY, 1) == MetricReading(pytest.approx(75, rel=0.025), 1, 20.0)
+    assert samples.read(LATENCY, 0) is None
 
 
 def test_answers_count_for_a_minute() -> None:
-    course = slow().answer(100.0).sample(*busy(10)).answer(300.0).sample(*busy(20))
-    assert course.read(LATENCY) == MetricReading(pytest.approx(300, rel=0.025), 1, 60.0)
-    course.sample(*busy(10))
-    assert course.read(LATENCY) == MetricReading(pytest.approx(300, rel=0.025), 1, 80.0)
-    course.sample(*busy(10))
-    assert course.read(LATENCY) is None, "requests come, and no answer is reported"
+    samples = slow().answer(100.0).sample(*busy(10)).answer(300.0).sample(*busy(20))
+    assert samples.read(LATENCY) == MetricReading(pytest.approx(300, rel=0.025), 1, 60.0)
+    samples.sample(*busy(10))
+    assert samples.read(LATENCY) == MetricReading(pytest.approx(300, rel=0.025), 1, 80.0)
+    samples.sample(*busy(10))
+    assert samples.read(LATENCY) is None, "requests come, and no answer is reported"
 
 
 def test_a_minute_without_requests_is_a_latency_of_zero() -> None:
-    course = slow().answer(100.0).sample(Traffic(1, 0), *[Traffic(1, 0)] * 29)
-    assert course.read(LATENCY) == MetricReading(pytest.approx(100, rel=0.025), 1, 60.0)
-    course.sample(*[Traffic(1, 0)] * 10)
-    assert course.read(LATENCY, 3) == MetricReading(0.0, 3, 80.0)
-    course.sample(*[None] * 10)
-    assert course.read(LATENCY) is None, "whether requests came is not known"
+    samples = slow().answer(100.0).sample(Traffic(1, 0), *[Traffic(1, 0)] * 29)
+    assert samples.read(LATENCY) == MetricReading(pytest.approx(100, rel=0.025), 1, 60.0)
+    samples.sample(*[Traffic(1, 0)] * 10)
+    assert samples.read(LATENCY, 3) == MetricReading(0.0, 3, 80.0)
+    samples.sample(*[None] * 10)
+    assert samples.read(LATENCY) is None, "whether requests came is not known"
 
 
 def test_answers_of_workloads_that_are_scaled_otherwise_are_not_counted() -> None:
-    course = Course("latency", "rps").answer(100.0).sample(*busy(10))
-    assert course.read(LATENCY) is None
-    course.answer(100.0).sample(*busy(10))
-    assert course.read(LATENCY) is not None
-    assert course.read(STEADY_RPS) is not None
-    course.answer(100.0).sample(*busy(10))
-    assert course.read(LATENCY) is None
+    samples = TrafficSamples("latency", "rps").answer(100.0).sample(*busy(10))
+    assert samples.read(LATENCY) is None
+    samples.answer(100.0).sample(*busy(10))
+    assert samples.read(LATENCY) is not None
+    assert samples.read(STEADY_RPS) is not None
+    samples.answer(100.0).sample(*busy(10))
+    assert samples.read(LATENCY) is None

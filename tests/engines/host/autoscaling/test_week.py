@@ -9,7 +9,7 @@ from math import floor
 import pytest
 import yaml
 
-from tests.engines.host.autoscaling.week import DAY, Changes, Site, Week, entries, times
+from tests.engines.host.autoscaling.week import DAY, Changes, SimulatedWorkload, Week, entries, times
 from tests.support.cases import CASES
 
 CASE = yaml.load((CASES / "autoscaling" / "week.yaml").read_bytes(), yaml.CSafeLoader)
@@ -21,19 +21,23 @@ class Invariants:
     """What holds at every decision, whatever the traffic."""
 
     def __init__(self, week: Week) -> None:
-        self._rates = {site.name: site.rates[:] for site in week.sites}
+        self._rates = {simulated.name: simulated.rates[:] for simulated in week.simulated_workloads}
         self.decisions = 0
 
-    def check(self, site: Site, before: int, now: float) -> None:
+    def check(self, simulated: SimulatedWorkload, before: int, now: float) -> None:
         """Bounds; never to zero with waiting requests; a standard workload not within 5 minutes of need."""
         self.decisions += 1
-        least, most = site.bounds
-        count = len(site.replicas)
-        assert least <= count <= most, (site.name, now)
-        assert count > 0 or not before or not site.waiting, (site.name, now)
-        if count < before and site.every == 15 and not site.answers:
+        least, most = simulated.bounds
+        count = len(simulated.replicas)
+        assert least <= count <= most, (simulated.name, now)
+        assert count > 0 or not before or not simulated.waiting, (simulated.name, now)
+        if count < before and simulated.every == 15 and not simulated.answers:
             for at in range(floor(now) - WINDOW + 15, floor(now)):
-                assert self._minute(site.name, at) <= site.target * count * TOLERANCE, (site.name, now, at)
+                assert self._minute(simulated.name, at) <= simulated.target * count * TOLERANCE, (
+                    simulated.name,
+                    now,
+                    at,
+                )
 
     def _minute(self, name: str, now: int) -> float:
         """The mean rate of the minute before the collection before ``now``."""
@@ -60,12 +64,12 @@ def play(begin: int, warm: int, end: int) -> int:
     week = Week(CASE, begin)
     invariants = Invariants(week)
     asyncio.run(week.run(end, invariants.check))
-    for site in week.sites:
-        case = CASE[site.name]
+    for simulated in week.simulated_workloads:
+        case = CASE[simulated.name]
         expected = [(at, int(value)) for at, value in entries(case["replicas"])]
-        assert readable(within(site.changes, warm, end)) == readable(within(expected, warm, end)), site.name
+        assert readable(within(simulated.changes, warm, end)) == readable(within(expected, warm, end)), simulated.name
         events = within(entries(case["events"]), warm, end)
-        assert readable(within(week.events[site.name], warm, end)) == readable(events), site.name
+        assert readable(within(week.events[simulated.name], warm, end)) == readable(events), simulated.name
     return invariants.decisions
 
 

@@ -54,7 +54,7 @@ def times(lines: list[str]) -> list[int]:
     return [at for at, _ in entries([f"{line} ." for line in lines])]
 
 
-class Site:
+class SimulatedWorkload:
     """A workload of the week: its requests, its replicas, and what was observed of it."""
 
     def __init__(self, name: str, case: Mapping[str, Any]) -> None:
@@ -124,8 +124,8 @@ class Week:
     metrics = frozenset({"rps", "concurrency", "latency"})
 
     def __init__(self, cases: Mapping[str, Mapping[str, Any]], begin: int = 0) -> None:
-        self.sites = [Site(name, case) for name, case in cases.items()]
-        self.events: dict[str, Changes] = {site.name: [] for site in self.sites}
+        self.simulated_workloads = [SimulatedWorkload(name, case) for name, case in cases.items()]
+        self.events: dict[str, Changes] = {simulated.name: [] for simulated in self.simulated_workloads}
         self._clock = FakeClock()
         self._clock.block(begin)
         self._listener: LatencyListener = lambda *_: None
@@ -139,7 +139,7 @@ class Week:
             raise EngineError("the proxy does not answer")
         return {
             each.key: Traffic(round(each.arrived), round(each.active), round(each.waiting), each.active_seconds)
-            for each in self.sites
+            for each in self.simulated_workloads
         }
 
     def listen(self, listener: LatencyListener) -> None:
@@ -148,8 +148,8 @@ class Week:
 
     async def run(self, end: int, check: Check) -> None:
         """Let the seconds until ``end`` pass, and ``check`` each decision: the workload, the number before, and now."""
-        for site in self.sites:
-            self._decide(site, check)
+        for simulated in self.simulated_workloads:
+            self._decide(simulated, check)
         now = round(self._clock.monotonic())
         while now < end:
             step = 1 if now % 30 in (14, 15) else 2
@@ -157,28 +157,28 @@ class Week:
             self._clock.block(step)
             if now % 2 == 0:
                 await self._sample(now, check)
-            for site in self.sites:
-                if now % site.every == 0:
-                    self._decide(site, check)
+            for simulated in self.simulated_workloads:
+                if now % simulated.every == 0:
+                    self._decide(simulated, check)
 
     async def _sample(self, now: int, check: Check) -> None:
-        for site in self.sites:
-            milliseconds = site.step(now)
-            begin, end = site.outage
+        for simulated in self.simulated_workloads:
+            milliseconds = simulated.step(now)
+            begin, end = simulated.outage
             self._lost = begin < now < end
             if milliseconds and not self._lost:
-                for replica in site.ready:
-                    self._listener(site.key, replica.name, milliseconds)
-            if site.waiting and not site.replicas and not self._lost:
-                self._requests.wake(site.key)
-                self._decide(site, check)
+                for replica in simulated.ready:
+                    self._listener(simulated.key, replica.name, milliseconds)
+            if simulated.waiting and not simulated.replicas and not self._lost:
+                self._requests.wake(simulated.key)
+                self._decide(simulated, check)
         with suppress(EngineError):
             await self._requests.collect()
 
-    def _decide(self, site: Site, check: Check) -> None:
-        before, now = len(site.replicas), self._clock.monotonic()
-        site.scale(self._autoscaler.spec_at_scale(site.template, site.replicas).replicas, now)
-        check(site, before, now)
+    def _decide(self, simulated: SimulatedWorkload, check: Check) -> None:
+        before, now = len(simulated.replicas), self._clock.monotonic()
+        simulated.scale(self._autoscaler.spec_at_scale(simulated.template, simulated.replicas).replicas, now)
+        check(simulated, before, now)
 
     def note(self, key: Key, reason: Reason) -> None:
         """Remember when a metric had no value, and when it had one again."""
@@ -198,4 +198,4 @@ class WeekSignals(LocationSignals):
         self._week.note(key, reason)
 
 
-Check = Callable[[Site, int, float], None]
+Check = Callable[[SimulatedWorkload, int, float], None]

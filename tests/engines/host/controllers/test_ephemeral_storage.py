@@ -27,7 +27,7 @@ from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.key import Key, Kind
 from reconciler.tasks import cancel_and_wait
 from tests.engines.host.fake import QuickClock
-from tests.engines.host.test_versions import WEB, Host, played
+from tests.engines.host.test_versions import WEB, HostHarness, played
 from tests.support.pace import in_time
 
 SHOP = Key(Kind.WORKLOAD, "shop", "web")
@@ -123,7 +123,7 @@ def test_a_replica_that_uses_too_much_is_replaced_and_its_files_are_gone(
 ) -> None:
     monkeypatch.setattr(ephemeral_storage, "GIGABYTE", 1_000_000)
 
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         [before] = host.programs.places()
         scratch = tmp_path / "here/scratch/shop/web" / before.replica

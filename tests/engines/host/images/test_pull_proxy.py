@@ -17,7 +17,7 @@ from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.reasons import Reason
-from tests.engines.host.images.kit import HOST, WEB, Stage
+from tests.engines.host.images.kit import HOST, WEB, ImageServiceHarness
 from tests.engines.host.images.test_destinations import listening
 from tests.support.clock import FakeClock
 from tests.support.docker_registry import image
@@ -28,7 +28,7 @@ LOGIN = RegistryCredentials("ann", "pass:word")
 ONE = image("one", size=200_000)
 
 
-class Scene:
+class PullProxyHarness:
     """A registry with the image team/app, and a proxy that serves it."""
 
     def __init__(self, registry: FakeRegistry, seconds: float = 5.0) -> None:
@@ -53,10 +53,10 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(registry: FakeRegistry | None = None, seconds: float = 5.0) -> AsyncIterator[Scene]:
+async def harness(registry: FakeRegistry | None = None, seconds: float = 5.0) -> AsyncIterator[PullProxyHarness]:
     """The scene, closed afterwards."""
     async with registry or FakeRegistry() as fake:
-        found = Scene(fake, seconds)
+        found = PullProxyHarness(fake, seconds)
         try:
             yield found
         finally:
@@ -77,7 +77,7 @@ async def get(served: ServedImage, path: str, method: str = "GET", **headers: st
 
 
 async def test_an_image_is_served_in_its_parts_as_the_registry_has_them() -> None:
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
+    async with harness() as found, found.proxy.serve(found.reference, None) as served:
         manifest = await get(served, f"manifests/{ONE.digest}", Accept="application/json, a/b")
         assert (manifest.status_code, manifest.content) == (200, ONE.manifest)
         assert found.registry.asked[-1].headers["accept"] == "application/json, a/b"
@@ -90,7 +90,7 @@ async def test_an_image_is_served_in_its_parts_as_the_registry_has_them() -> Non
 
 
 async def test_the_rest_of_a_blob_is_asked_for_as_the_store_does() -> None:
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
+    async with harness() as found, found.proxy.serve(found.reference, None) as served:
         part = {"Content-Range": f"bytes 5-9/{len(ONE.blobs[ONE.layer])}"}
         found.blobs = lambda asked, content: Reply(206, part, content[5:10])
         answer = await get(served, f"blobs/{ONE.layer}", Range="bytes=5-9")
@@ -101,7 +101,7 @@ async def test_the_rest_of_a_blob_is_asked_for_as_the_store_does() -> None:
 
 async def test_the_daemon_logs_in_and_the_store_gets_no_login() -> None:
     registry = FakeRegistry(login="ann:pass:word", tokens=True)
-    async with scene(registry) as found, found.proxy.serve(found.reference, LOGIN) as served:
+    async with harness(registry) as found, found.proxy.serve(found.reference, LOGIN) as served:
         manifest = await get(served, f"manifests/{ONE.digest}")
         assert manifest.status_code == 200
         registry.issued += 1  # The registry forgets what it issued: the next request is refused once.
@@ -113,7 +113,7 @@ async def test_the_daemon_logs_in_and_the_store_gets_no_login() -> None:
 
 @pytest.mark.parametrize("path", ["manifests", "blobs"])
 async def test_a_redirect_leads_to_no_address_of_the_host(path: str) -> None:
-    async with scene() as found, listening("127.0.0.1") as (port, peers):
+    async with harness() as found, listening("127.0.0.1") as (port, peers):
         moved = Reply(307, {"Location": f"https://127.0.0.1:{port}/"})
         found.registry.answer = lambda asked: moved if f"/{path}/" in asked.path else None
         async with found.proxy.serve(found.reference, None) as served:
@@ -126,7 +126,7 @@ async def test_a_redirect_leads_to_no_address_of_the_host(path: str) -> None:
 
 
 async def test_a_redirect_is_followed_without_the_login() -> None:
-    async with FakeRegistry() as other, scene(FakeRegistry(login="ann:pass:word")) as found:
+    async with FakeRegistry() as other, harness(FakeRegistry(login="ann:pass:word")) as found:
         found.client = Registry([found.registry.host, other.host], FakeClock())
         found.proxy = PullProxy(found.client, "reconciler-a1")
         other.answer = lambda asked: Reply(body=b"content")
@@ -138,7 +138,7 @@ async def test_a_redirect_is_followed_without_the_login() -> None:
 
 
 async def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
-    async with scene() as found:
+    async with harness() as found:
         async with found.proxy.serve(found.reference, None) as served, httpx2.AsyncClient() as store:
             base = url(served, "")
             known = len(found.registry.asked)
@@ -164,7 +164,7 @@ async def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
 
 async def test_connections_of_strangers_are_bounded_and_delay_no_pull(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_proxy, "MOST_SILENT", 8)
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
+    async with harness() as found, found.proxy.serve(found.reference, None) as served:
         address, port = served.name.partition("/")[0].split(":")
         strangers = [await asyncio.open_connection(address, int(port)) for _ in range(40)]
         assert (await get(served, f"manifests/{ONE.digest}")).status_code == 200
@@ -179,7 +179,7 @@ async def test_connections_of_strangers_are_bounded_and_delay_no_pull(monkeypatc
     "sent", [b"\r\n\r\n", b"GET\r\n\r\n", b"\xff\xfe\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a" * 40_000]
 )
 async def test_what_is_no_request_ends_the_connection_alone(sent: bytes) -> None:
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
+    async with harness() as found, found.proxy.serve(found.reference, None) as served:
         address, port = served.name.partition("/")[0].split(":")
         reader, writer = await asyncio.open_connection(address, int(port))
         writer.write(sent)
@@ -191,7 +191,7 @@ async def test_what_is_no_request_ends_the_connection_alone(sent: bytes) -> None
 
 
 async def test_an_answer_that_is_cut_is_not_whole_for_the_store_and_has_its_reason() -> None:
-    async with scene(seconds=0.3) as found, found.proxy.serve(found.reference, None) as served:
+    async with harness(seconds=0.3) as found, found.proxy.serve(found.reference, None) as served:
         found.blobs = lambda asked, content: Reply(headers={"Content-Length": "900000"}, body=content)
         with pytest.raises(httpx2.RemoteProtocolError):
             await get(served, f"blobs/{ONE.layer}")
@@ -200,7 +200,7 @@ async def test_an_answer_that_is_cut_is_not_whole_for_the_store_and_has_its_reas
 
 async def test_a_store_that_reads_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_proxy, "PATIENCE", 0.2)
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
+    async with harness() as found, found.proxy.serve(found.reference, None) as served:
         found.blobs = lambda asked, content: Reply(body=bytes(40_000_000))
         address, port = served.name.partition("/")[0].split(":")
         _reader, writer = await asyncio.open_connection(address, int(port), limit=1)
@@ -237,7 +237,7 @@ class ServedStore(FakeImageStore):
 
 
 def test_a_store_asks_the_daemon_alone(tmp_path: Path) -> None:
-    async def story(stage: Stage, store: ServedStore, service: ImageService) -> None:
+    async def story(harness: ImageServiceHarness, store: ServedStore, service: ImageService) -> None:
         wanted = WorkloadImages(WEB, 1, {"main": f"{HOST}/team/app:1"})
         assert [*await service.ensure(wanted)] == ["main"]
         [served] = store.served
@@ -248,9 +248,9 @@ def test_a_store_asks_the_daemon_alone(tmp_path: Path) -> None:
 
 
 def test_a_refusal_has_the_words_of_the_registry(tmp_path: Path) -> None:
-    async def story(stage: Stage, store: ServedStore, service: ImageService) -> None:
-        full = f"{HOST}/team/app@{stage.registry.push('team/app', '1', b'{}')}"
-        stage.registry.answer = lambda asked: (
+    async def story(harness: ImageServiceHarness, store: ServedStore, service: ImageService) -> None:
+        full = f"{HOST}/team/app@{harness.registry.push('team/app', '1', b'{}')}"
+        harness.registry.answer = lambda asked: (
             refused(429, "TOOMANYREQUESTS", "too many pulls", Retry_After="77") if "sha256" in asked.path else None
         )
         with pytest.raises(ImageError, match="answers 429 Too Many Requests: too many pulls") as error:
@@ -261,20 +261,20 @@ def test_a_refusal_has_the_words_of_the_registry(tmp_path: Path) -> None:
     played(tmp_path, story)
 
 
-def played(path: Path, story: Callable[[Stage, ServedStore, ImageService], Awaitable[None]]) -> None:
+def played(path: Path, story: Callable[[ImageServiceHarness, ServedStore, ImageService], Awaitable[None]]) -> None:
     """Play ``story`` with a service whose store asks the daemon."""
 
     async def whole() -> None:
-        stage = Stage(path)
-        store = ServedStore(stage.registry)
+        harness = ImageServiceHarness(path)
+        store = ServedStore(harness.registry)
         context = ImageContext(
-            path, "acme", stage.settings, lambda _key: pytest.fail("no secret"), stage.clock, stage.rng
+            path, "acme", harness.settings, lambda _key: pytest.fail("no secret"), harness.clock, harness.rng
         )
         events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
-        client = Registry((), stage.clock, transport=stage.registry.transport(HOST))
+        client = Registry((), harness.clock, transport=harness.registry.transport(HOST))
         service = ImageService(context, store, events, client)
         try:
-            await story(stage, store, service)
+            await story(harness, store, service)
         finally:
             await service.close()
 

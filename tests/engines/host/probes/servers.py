@@ -22,7 +22,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tests.support.waiting import serving
 
 
-class Site(BaseHTTPRequestHandler):
+class StatusHandler(BaseHTTPRequestHandler):
     """``/NUMBER`` answers with that status, ``/to/ADDRESS`` leads to the address; ``server.seen`` keeps the headers."""
 
     protocol_version = "HTTP/1.1"
@@ -42,9 +42,9 @@ class Site(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def site(certificate: Path | None = None) -> Iterator[ThreadingHTTPServer]:
+def serve_statuses(certificate: Path | None = None) -> Iterator[ThreadingHTTPServer]:
     """An HTTP server, or an HTTPS one with the key and certificate in a file."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), StatusHandler)
     server.daemon_threads = True
     server.seen = []  # type: ignore[attr-defined]
     if certificate:

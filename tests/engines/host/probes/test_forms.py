@@ -34,7 +34,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Probe
 from reconciler.reasons import Reason
-from tests.engines.host.probes.servers import certificate, closed_port, health_server, site, speaker
+from tests.engines.host.probes.servers import certificate, closed_port, health_server, serve_statuses, speaker
 from tests.support.cases import cases
 
 PLACE = ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main")
@@ -91,7 +91,7 @@ def test_the_http_status_decides_a_probe(case: dict[str, Any]) -> None:
 
 @pytest.fixture
 def web() -> Iterator[ThreadingHTTPServer]:
-    with site() as server:
+    with serve_statuses() as server:
         yield server
 
 
@@ -137,7 +137,7 @@ def test_a_header_with_a_line_break_is_not_sent(web: ThreadingHTTPServer) -> Non
 
 
 def test_redirects_within_the_replica_are_followed(web: ThreadingHTTPServer) -> None:
-    with site() as other:
+    with serve_statuses() as other:
         second = f"/to/http://127.0.0.1:{other.server_port}/503"
         assert answer({"httpGet": {"path": "/to//500"}}, web.server_port) == ProbeResult(False, "HTTP 500")
         assert answer({"httpGet": {"path": second}}, web.server_port, other.server_port) == ProbeResult(
@@ -153,7 +153,7 @@ def test_redirects_in_a_circle_end(web: ThreadingHTTPServer) -> None:
 
 
 def test_https_takes_any_certificate(tmp_path: Path) -> None:
-    with site(certificate(tmp_path)) as server:
+    with serve_statuses(certificate(tmp_path)) as server:
         form = {"httpGet": {"path": "/200", "scheme": "HTTPS"}}
         assert answer(form, server.server_port, timeoutSeconds=30) == ProbeResult(True)
         named = {"httpGet": {"scheme": "HTTPS", "httpHeaders": [{"name": "Host", "value": "shop.example.com:443"}]}}
@@ -162,7 +162,7 @@ def test_https_takes_any_certificate(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["[::1]", ".example.com", "ä.example.com", "a" * 70])
 def test_https_takes_any_host_header(name: str, tmp_path: Path) -> None:
-    with site(certificate(tmp_path)) as server:
+    with serve_statuses(certificate(tmp_path)) as server:
         form = {"httpGet": {"scheme": "HTTPS", "httpHeaders": [{"name": "Host", "value": name}]}}
         assert answer(form, server.server_port, timeoutSeconds=30) == ProbeResult(True)
 
@@ -307,7 +307,7 @@ async def test_no_probe_leaves_a_file_open() -> None:
     forms = [msgspec.convert(form, Probe) for form in ({"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}})]
 
     async def open_files() -> int:
-        with health_server(HEALTH("SERVING")) as grpc, speaker(b"", keeps_open=True) as silent, site() as web:
+        with health_server(HEALTH("SERVING")) as grpc, speaker(b"", keeps_open=True) as silent, serve_statuses() as web:
             ports = (grpc, silent, web.server_port, closed_port())
             await asyncio.gather(*(run_probe(Shell(), asked_of(port), form) for port in ports for form in forms * 3))
         return len(os.listdir("/proc/self/fd"))
@@ -321,7 +321,7 @@ async def test_a_prober_reports_a_server_soon_after_it_listens_and_when_it_is_go
     probe = msgspec.convert({"httpGet": {}, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}, Probe)
     clock = SystemClock()
     prober = Prober(Shell(), clock, verdicts.put_nowait)
-    with site() as server:
+    with serve_statuses() as server:
         container = ContainerSpec("main", ports=(DECLARED,), readiness=probe, liveness=probe)
         seen = ReplicaContainer("main", started=clock.monotonic())
         prober.watch(PLACE, container, {DECLARED: server.server_port}, seen)

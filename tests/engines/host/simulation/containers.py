@@ -1,4 +1,4 @@
-"""The stage with the Podman runtime: its client, tracking and sweeps over a service in memory, and scripted programs.
+"""The simulation with the Podman runtime: its client, tracking and sweeps over a service in memory.
 
 Hooks run as they do in the fake runtime: the service would need the time of the test to let them take theirs.
 """
@@ -19,9 +19,9 @@ from reconciler.reasons import Reason
 from tests.engines.host.fake import FakeRuntime, Program, Programs
 from tests.engines.host.runtimes.podman.libpod import Box, Libpod, Refusal
 from tests.engines.host.simulation.behaviour import BEHAVIOURS
-from tests.engines.host.simulation.controller_simulation import Stage
+from tests.engines.host.simulation.controller_simulation import ControllerSimulation
 from tests.engines.host.simulation.schedule import Schedule
-from tests.support.threads import AtOnce
+from tests.support.threads import InlineExecutor
 
 
 class ScriptedLibpod(Libpod):
@@ -108,12 +108,12 @@ class NotingRuntime(PodmanRuntime):
         await super().remove(key, replica)
 
 
-class ContainerStage(Stage):
-    """A stage on which the Podman runtime runs the containers."""
+class ContainerSimulation(ControllerSimulation):
+    """A simulation on which the Podman runtime runs the containers."""
 
     def __init__(self, root: Path, schedule: Schedule) -> None:
         super().__init__(root, schedule)
-        asyncio.get_running_loop().set_default_executor(AtOnce())
+        asyncio.get_running_loop().set_default_executor(InlineExecutor())
         self._labels = labels_of(root, "here")
         self.service = ScriptedLibpod(self.programs, self._labels)
         self._replicas: set[str] = set()

@@ -1,4 +1,4 @@
-"""The controller itself, with its keepers, store and pool, over programs that there are not and a clock of ours."""
+"""The real controller, store and endpoints, over imaginary programs and a fake clock."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class InOrder(random.Random):
         return list(f"r{self._names:04}")
 
 
-class Stage:
-    """One location with one workload. ``world`` is what the former daemon left to the next one: programs and files."""
+class ControllerSimulation:
+    """One location with one workload. ``programs`` and the files outlive a daemon, as on a host."""
 
     runtime = FakeRuntime
 

@@ -1,4 +1,4 @@
-"""A world without a daemon: decisions and changes driven by a heap of times, programs that follow a behaviour."""
+"""A simulation without a daemon: decisions and changes driven by a heap of times, programs that follow a behaviour."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.model.key import Key, Kind
 from tests.engines.host.decisions.reading import line
-from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, Run, containers_of
-from tests.engines.host.simulation.invariants import Watch
+from tests.engines.host.simulation.behaviour import BEHAVIOURS, Behaviour, ProgramRun, containers_of
+from tests.engines.host.simulation.invariants import InvariantChecker
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 BEGINNING = 1000.0
-"""When a world begins, in seconds of the monotonic clock."""
+"""When a simulation begins, in seconds of the monotonic clock."""
 
 TURNS = 2000
 """More turns than these at one moment go round in circles."""
@@ -44,7 +44,7 @@ Place = tuple[str, str]
 _state = msgspec.json.Decoder(list[Replica])
 
 
-class World:
+class DecisionSimulation:
     """One workload. What programs do is the truth in ``_runs``; what is known of it is in ``replicas``.
 
     ``carried_out`` lists every act that was carried out, with its moment.
@@ -56,11 +56,11 @@ class World:
         self.last = wanted
         self.replicas: dict[str, Replica] = {}
         self.timing = timing
-        self.watch = Watch(self.timing)
+        self.invariants = InvariantChecker(self.timing)
         self.carried_out: list[tuple[float, str]] = []
         self._made = 0
         self.behaviour = ""
-        self._runs: dict[Place, Run] = {}
+        self._runs: dict[Place, ProgramRun] = {}
         self._behaviours: dict[int, Behaviour] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = 0
@@ -150,12 +150,12 @@ class World:
         self.replicas = {replica.name: replica for replica in _state.decode(written)}
         for replica in list(self.replicas.values()):
             for container in replica.containers:
-                self._runs.get((replica.name, container.name), Run(True, False)).greets = False
+                self._runs.get((replica.name, container.name), ProgramRun(True, False)).greets = False
                 for hook in ("pre_stop", "post_start"):
                     if getattr(container, hook) is HookState.RUNNING:
                         self._change(changes.hook_finished, replica.name, container.name, hook, "", self.now)
         deferred, self._deferred = self._deferred or [], None
-        self.watch.absent_until = self.now
+        self.invariants.absent_until = self.now
         for call in deferred:
             call()
 
@@ -176,12 +176,12 @@ class World:
         for _ in range(TURNS):
             decision = self._decided()
             if not decision.actions:
-                self.watch.check_done(self.wanted, self.replicas, self.now)
-                if self.now != self.watch.absent_until:
+                self.invariants.check_done(self.wanted, self.replicas, self.now)
+                if self.now != self.invariants.absent_until:
                     self._known()
                 assert decision.wake is None or decision.wake > self.now, f"wake {decision.wake} at {self.now}"
                 return math.inf if decision.wake is None else decision.wake
-            self.watch.decided(self.wanted, self.replicas, decision, self.now)
+            self.invariants.decided(self.wanted, self.replicas, decision, self.now)
             for act in decision.actions:
                 self._carry_out(act)
         raise AssertionError(f"no rest at {self.now}: {decision.actions}")
@@ -210,11 +210,11 @@ class World:
             return
         before = self.replicas[act.replica]
         if isinstance(act, Remove):
-            self.watch.removed(before, [place for place in self._runs if place[0] == act.replica], self.now)
+            self.invariants.removed(before, [place for place in self._runs if place[0] == act.replica], self.now)
             del self.replicas[act.replica]
             return
         self.replicas[act.replica] = changes.apply_action(before, act, self.now)
-        self.watch.carried_out(before, act, self.now)
+        self.invariants.carried_out(before, act, self.now)
         self._follow(before, act)
 
     def _create(self, index: int) -> None:
@@ -241,7 +241,7 @@ class World:
             self._change(changes.container_exited, *place, self.now, 127, "StartFailed", "no such program")
             return
         assert place not in self._runs, f"{place} is started twice"
-        self._runs[place] = Run(behaviour.ready is None, behaviour.post_start is not None)
+        self._runs[place] = ProgramRun(behaviour.ready is None, behaviour.post_start is not None)
         if behaviour.ready is not None:
             self._later(place, behaviour.ready, self._probe, True)
         self._later(place, behaviour.unready, self._probe, False)
@@ -258,22 +258,22 @@ class World:
         if place in self._runs:
             self.at(seconds, partial(call, place, self._runs[place], *arguments))
 
-    def _end(self, place: Place, run: Run, code: int) -> None:
+    def _end(self, place: Place, run: ProgramRun, code: int) -> None:
         if self._runs.get(place) is run:
             del self._runs[place]
             self._notify(changes.container_exited, *place, lambda: (self.now, code, "Error", ""))
 
-    def _probe(self, place: Place, run: Run, ready: bool) -> None:
+    def _probe(self, place: Place, run: ProgramRun, ready: bool) -> None:
         if self._runs.get(place) is run:
             run.ready = ready
             self._notify(changes.readiness_changed, *place, lambda: (ready, self.now, "" if ready else "HTTP 503"))
 
-    def _not_alive(self, place: Place, run: Run) -> None:
+    def _not_alive(self, place: Place, run: ProgramRun) -> None:
         if self._runs.get(place) is run:
             run.dead = True
             self._notify(changes.liveness_failed, *place, lambda: (self.now, "no answer"))
 
-    def _hooked(self, place: Place, run: Run, hook: changes.HookName) -> None:
+    def _hooked(self, place: Place, run: ProgramRun, hook: changes.HookName) -> None:
         if self._runs.get(place) is run:
             run.greets = run.greets and hook != "post_start"
             self._notify(changes.hook_finished, *place, lambda: (hook, "", self.now))
@@ -294,7 +294,7 @@ class World:
             again = partial(self._if_still, (name, container), run, notify)
             self._deferred.append(lambda: self.at(0.0, again))
 
-    def _if_still(self, place: Place, run: Run | None, notify: Callable[[], None]) -> None:
+    def _if_still(self, place: Place, run: ProgramRun | None, notify: Callable[[], None]) -> None:
         if self._runs.get(place) is run:
             notify()
 

@@ -39,7 +39,7 @@ class _Tries(msgspec.Struct):
     at_once: bool = False
 
 
-class _Course(msgspec.Struct):
+class _Termination(msgspec.Struct):
     """The moments of a container's termination."""
 
     hook: float | None = None
@@ -47,14 +47,14 @@ class _Course(msgspec.Struct):
     kill: float | None = None
 
 
-class Watch:
+class InvariantChecker:
     """Sees every decision, every act and every rest; raises AssertionError. ``absent_until``: the daemon was away."""
 
     def __init__(self, timing: Timing) -> None:
         self.absent_until = 0.0
         self.ends: list[tuple[float, str, str]] = []
         self._timing = timing
-        self._courses: dict[Place, _Course] = {}
+        self._courses: dict[Place, _Termination] = {}
         self._tries: dict[Place, _Tries] = {}
 
     def decided(self, wanted: WorkloadSpec | None, replicas: Replicas, decision: Decision, now: float) -> None:
@@ -128,7 +128,7 @@ class Watch:
 
     def _end(self, before: Replica, begun: float, act: RunPreStop | Terminate | Kill, now: float) -> None:
         container = container_of(before, act.container)
-        course = self._courses.setdefault((act.replica, act.container), _Course(term=container.sigterm_at))
+        course = self._courses.setdefault((act.replica, act.container), _Termination(term=container.sigterm_at))
         hooked, timing = (
             container.wanted.pre_stop is not None and not (course.term and course.hook is None),
             self._timing,
@@ -136,7 +136,7 @@ class Watch:
         assert container.phase is Phase.RUNNING, "a container that does not run gets SIGTERM"
         if isinstance(act, RunPreStop):
             assert container.wanted.pre_stop
-            assert course == _Course()
+            assert course == _Termination()
             self._on_time(begun, now)
             course.hook = now
         elif isinstance(act, Terminate):

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from reconciler.engines.host.controllers import replicas as workload_replicas
 from reconciler.engines.host.runtimes.protocol import ContainerStart
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.simulation.controller_simulation import Stage
+from tests.engines.host.simulation.controller_simulation import ControllerSimulation
 from tests.engines.host.simulation.decision_simulation import BEGINNING
 from tests.engines.host.simulation.schedule import QUIET, Schedule, begin
 from tests.engines.host.simulation.test_schedules import DAY, days_of, schedules
@@ -31,42 +31,46 @@ APART = 1 / 64
 """Seconds; a binary fraction, so that sums of it are exact."""
 
 
-async def staged(root: Path, schedule: Schedule, seconds: float, kind: type[Stage] = Stage) -> Stage:
-    """The stage after a schedule and ``seconds`` more."""
-    stage = kind(root, schedule)
-    await stage.open()
-    await stage.happen("push", schedule.first)
+async def simulate_schedule(
+    root: Path, schedule: Schedule, seconds: float, kind: type[ControllerSimulation] = ControllerSimulation
+) -> ControllerSimulation:
+    """The simulation after a schedule and ``seconds`` more."""
+    simulation = kind(root, schedule)
+    await simulation.open()
+    await simulation.happen("push", schedule.first)
     for event in schedule.events:
         wait, verb, argument = (*event.split(), "")[:3]
-        await stage.run(float(wait))
-        await stage.happen(verb, argument)
-    await stage.run(seconds)
-    return stage
+        await simulation.run(float(wait))
+        await simulation.happen(verb, argument)
+    await simulation.run(seconds)
+    return simulation
 
 
-def carried_out(stage: Stage) -> list[str]:
+def carried_out(simulation: ControllerSimulation) -> list[str]:
     """What the runtime was asked for, a line each."""
     return sorted(
         f"{each.at:.6f} {each.verb} {each.replica}{'/' if each.container else ''}{each.container}"
-        for each in stage.programs.calls
+        for each in simulation.programs.calls
     )
 
 
 def decided(schedule: Schedule, seconds: float) -> list[str]:
     """What is decided in the same schedule without a controller, from the second 0 on."""
-    world = begin(schedule)
-    world.run(seconds)
-    asked = [(at - BEGINNING, line) for at, line in world.carried_out if line.startswith(CARRIED)]
+    simulation = begin(schedule)
+    simulation.run(seconds)
+    asked = [(at - BEGINNING, line) for at, line in simulation.carried_out if line.startswith(CARRIED)]
     return sorted(f"{at:.6f} {line}" for at, line in asked)
 
 
-def played(root: Path, schedule: Schedule, seconds: float, kind: type[Stage] = Stage) -> Stage:
-    """``staged`` in a loop of its own, closed at the end."""
+def played(
+    root: Path, schedule: Schedule, seconds: float, kind: type[ControllerSimulation] = ControllerSimulation
+) -> ControllerSimulation:
+    """``simulate_schedule`` in a loop of its own, closed at the end."""
 
-    async def whole() -> Stage:
-        stage = await staged(root, schedule, seconds, kind)
-        await stage.close()
-        return stage
+    async def whole() -> ControllerSimulation:
+        simulation = await simulate_schedule(root, schedule, seconds, kind)
+        await simulation.close()
+        return simulation
 
     return asyncio.run(whole())
 
@@ -76,9 +80,9 @@ def test_what_is_carried_out_is_what_is_decided(case: dict[str, Any], tmp_path: 
     case.pop("course", None)
     seconds = case.pop("seconds", QUIET)
     schedule = msgspec.convert(case, Schedule)
-    stage = played(tmp_path, schedule, seconds)
-    assert carried_out(stage) == decided(schedule, seconds)
-    assert "WorkloadError" not in {each.reason for each in stage.news}
+    simulation = played(tmp_path, schedule, seconds)
+    assert carried_out(simulation) == decided(schedule, seconds)
+    assert "WorkloadError" not in {each.reason for each in simulation.news}
 
 
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -87,32 +91,32 @@ def test_any_schedule_is_carried_out_as_decided(schedule: Schedule) -> None:
     events = tuple(_apart(event) for event in schedule.events)
     schedule = msgspec.structs.replace(schedule, events=events)
     with TemporaryDirectory() as root:
-        stage = played(Path(root), schedule, 2000.0)
-    assert carried_out(stage) == decided(schedule, 2000.0)
-    assert "WorkloadError" not in {each.reason for each in stage.news}
+        simulation = played(Path(root), schedule, 2000.0)
+    assert carried_out(simulation) == decided(schedule, 2000.0)
+    assert "WorkloadError" not in {each.reason for each in simulation.news}
 
 
 async def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
-    async def whole() -> Stage:
-        stage = Stage(tmp_path, Schedule())
-        await stage.open()
-        await stage.happen("push", "stubborn")
-        await stage.run(100)
-        stage.programs.unkillable = 2
-        await stage.happen("delete", "")
-        await stage.run(QUIET)
-        await stage.close()
-        return stage
+    async def whole() -> ControllerSimulation:
+        simulation = ControllerSimulation(tmp_path, Schedule())
+        await simulation.open()
+        await simulation.happen("push", "stubborn")
+        await simulation.run(100)
+        simulation.programs.unkillable = 2
+        await simulation.happen("delete", "")
+        await simulation.run(QUIET)
+        await simulation.close()
+        return simulation
 
-    stage = await whole()
-    assert [(each.at - 100, each.verb) for each in stage.programs.calls if each.at > 100] == [
+    simulation = await whole()
+    assert [(each.at - 100, each.verb) for each in simulation.programs.calls if each.at > 100] == [
         (45, "terminate"),
         (90, "kill"),
         (100, "kill"),
         (110, "kill"),
         (110, "remove"),
     ]
-    assert [each.message for each in stage.news] == ["KillFailed: main cannot be killed"] * 2
+    assert [each.message for each in simulation.news] == ["KillFailed: main cannot be killed"] * 2
 
 
 @pytest.mark.parametrize("behaviour", ["good", "plain", "paired"])
@@ -120,25 +124,25 @@ async def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
 async def test_replicas_whose_files_are_lost_are_taken_over_as_they_are(
     tmp_path: Path, behaviour: str, pool: bool
 ) -> None:
-    stage = Stage(tmp_path, Schedule(replicas=3))
-    await stage.open()
-    await stage.happen("push", behaviour)
-    await stage.run(100)
-    before = {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()}
-    asked = len(stage.programs.calls)
-    await stage.happen("restart", "10")
+    simulation = ControllerSimulation(tmp_path, Schedule(replicas=3))
+    await simulation.open()
+    await simulation.happen("push", behaviour)
+    await simulation.run(100)
+    before = {each.name: (each.version, each.config_hash, each.ports) for each in simulation.replicas()}
+    asked = len(simulation.programs.calls)
+    await simulation.happen("restart", "10")
     shutil.rmtree(tmp_path / "replicas")
     if not pool:
         shutil.rmtree(tmp_path / "endpoints")
-    await stage.run(100)
-    assert {each.name: (each.version, each.config_hash, each.ports) for each in stage.replicas()} == before
-    assert all(each.ready for each in stage.replicas())
-    assert len(stage.programs.calls) == asked
+    await simulation.run(100)
+    assert {each.name: (each.version, each.config_hash, each.ports) for each in simulation.replicas()} == before
+    assert all(each.ready for each in simulation.replicas())
+    assert len(simulation.programs.calls) == asked
     assert len(list((tmp_path / "replicas").glob("*/*/*.json"))) == 3
-    await stage.happen("push", "good")
-    await stage.run(0.5)
-    assert sum(each.ready for each in stage.replicas()) == 3, "none is missing while the first new one starts"
-    await stage.close()
+    await simulation.happen("push", "good")
+    await simulation.run(0.5)
+    assert sum(each.ready for each in simulation.replicas()) == 3, "none is missing while the first new one starts"
+    await simulation.close()
 
 
 class SlowRuntime(FakeRuntime):
@@ -150,32 +154,32 @@ class SlowRuntime(FakeRuntime):
         await super().start(launch)
 
 
-class SlowStage(Stage):
-    """A stage on which starts take a second."""
+class SlowSimulation(ControllerSimulation):
+    """A simulation on which starts take a second."""
 
     runtime = SlowRuntime
 
 
 async def test_an_end_is_that_of_its_own_start(tmp_path: Path) -> None:
-    stage = SlowStage(tmp_path, Schedule(replicas=2))
-    await stage.open()
-    await stage.happen("push", "plain")
-    await stage.run(100)
-    await stage.happen("crash", "0")
-    await stage.run(0.5)
-    await stage.happen("crash", "0")
-    await stage.run(5)
-    replicas = stage.replicas()
+    simulation = SlowSimulation(tmp_path, Schedule(replicas=2))
+    await simulation.open()
+    await simulation.happen("push", "plain")
+    await simulation.run(100)
+    await simulation.happen("crash", "0")
+    await simulation.run(0.5)
+    await simulation.happen("crash", "0")
+    await simulation.run(5)
+    replicas = simulation.replicas()
     assert [(each.ready, each.containers[0].restarts) for each in replicas] == [(True, 1)] * 2
-    await stage.close()
+    await simulation.close()
 
 
 @pytest.mark.parametrize("days", [1, pytest.param(7, marks=pytest.mark.slow)])
 def test_days_are_carried_out_as_decided(tmp_path: Path, days: int) -> None:
     schedule, folders = days_of(days, "standard", parallel=False), count()
-    stage, _ = in_time(lambda: played(tmp_path / str(next(folders)), schedule, QUIET), 10.0)
-    assert stage.clock.monotonic() > days * DAY
-    assert carried_out(stage) == decided(schedule, QUIET)
+    simulation, _ = in_time(lambda: played(tmp_path / str(next(folders)), schedule, QUIET), 10.0)
+    assert simulation.clock.monotonic() > days * DAY
+    assert carried_out(simulation) == decided(schedule, QUIET)
 
 
 def _apart(event: str) -> str:
@@ -190,15 +194,15 @@ async def test_a_bug_in_deciding_is_an_event_of_its_workload_which_goes_on_later
     def raise_bug(*_: object) -> None:
         raise KeyError("a text that may be a secret")
 
-    stage = Stage(tmp_path, Schedule(replicas=2))
-    await stage.open()
+    simulation = ControllerSimulation(tmp_path, Schedule(replicas=2))
+    await simulation.open()
     with monkeypatch.context() as patched:
         patched.setattr(workload_replicas, "decide_actions", raise_bug)
-        await stage.happen("push", "good")
-        await stage.run(60.0)
-    [event] = stage.news
-    assert (event.reason, stage.replicas()) == ("WorkloadError", ())
+        await simulation.happen("push", "good")
+        await simulation.run(60.0)
+    [event] = simulation.news
+    assert (event.reason, simulation.replicas()) == ("WorkloadError", ())
     assert event.message.startswith("InternalError: KeyError at reconciler/engines/host/controllers/replicas.py:")
-    await stage.run(120.0)
-    assert [each.ready for each in stage.replicas()] == [True, True]
-    await stage.close()
+    await simulation.run(120.0)
+    assert [each.ready for each in simulation.replicas()] == [True, True]
+    await simulation.close()

@@ -13,19 +13,19 @@ from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import Attachments, holder_name
 from reconciler.planning.plan import Action
 from tests.engines.host.signals import RecordedSignals
-from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
+from tests.engines.host.volumesets.kit import DB, SET, VolumeHarness, play
 from tests.support.clock import FakeClock
 from tests.support.plans import step
 
 
-def holder(host: VolumeHost, index: int = 0) -> str:
+def holder(host: VolumeHarness, index: int = 0) -> str:
     """What the lock of a volume names."""
     lock = VolumeFiles(host.root, "shop", "data", str(index)).read_lock()
     return lock.holder if lock is not None else ""
 
 
 def test_a_replica_gets_its_volume_at_its_start_and_releases_it_at_its_end(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         assert await host.volumes() == []
         await host.database(replicas=2)
@@ -48,7 +48,7 @@ def test_a_replica_gets_its_volume_at_its_start_and_releases_it_at_its_end(tmp_p
 
 
 def test_the_daemon_finds_again_what_is_attached(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -79,7 +79,7 @@ async def test_the_volumes_of_replicas_that_are_gone_are_free_again(tmp_path: Pa
 
 
 def test_a_volume_of_a_dead_replica_that_cannot_be_detached_closes_nothing_else(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.ask(1)
@@ -121,7 +121,7 @@ def test_a_volume_of_a_dead_replica_that_cannot_be_detached_closes_nothing_else(
 
 
 def test_another_workload_gets_a_volume_only_after_the_former_one(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -145,7 +145,7 @@ def test_another_workload_gets_a_volume_only_after_the_former_one(tmp_path: Path
 
 
 def test_a_replica_waits_for_a_volume_set_that_is_not_applied_yet(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.database()
 
         async def reported() -> bool:
@@ -159,7 +159,7 @@ def test_a_replica_waits_for_a_volume_set_that_is_not_applied_yet(tmp_path: Path
 
 
 def test_a_deleted_volume_set_waits_for_its_replicas_and_leaves_a_final_snapshot(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -180,7 +180,7 @@ def test_a_deleted_volume_set_waits_for_its_replicas_and_leaves_a_final_snapshot
 
 
 def test_a_volume_set_without_final_snapshots_leaves_nothing(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset(snapshots={"createFinalSnapshot": False})
         await host.database()
         await host.running("db-0")
@@ -196,7 +196,7 @@ def test_a_volume_set_without_final_snapshots_leaves_nothing(tmp_path: Path) -> 
 
 
 def test_a_replaced_volume_set_gives_its_replicas_new_volumes(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -215,7 +215,7 @@ def test_a_replaced_volume_set_gives_its_replicas_new_volumes(tmp_path: Path) ->
 
 
 def test_a_replacement_that_a_crash_interrupts_is_finished_once(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -246,12 +246,12 @@ def test_a_replacement_that_a_crash_interrupts_is_finished_once(tmp_path: Path) 
     play(tmp_path, story)
 
 
-async def _has_volume(host: VolumeHost) -> bool:
+async def _has_volume(host: VolumeHarness) -> bool:
     return holder(host) != "" and host.path().exists()
 
 
 def test_what_this_host_gives_is_in_the_conditions_of_the_workload(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")

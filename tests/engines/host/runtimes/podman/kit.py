@@ -39,7 +39,7 @@ def shell(script: str, at: ContainerId | None = None, **more: Any) -> ContainerS
     return launch("-c", script, at=at, command="/bin/sh", **more)
 
 
-class Host:
+class PodmanHarness:
     """One life of the daemon, as far as the runtime knows it. ``ended`` lists the reported ends."""
 
     def __init__(
@@ -92,9 +92,9 @@ async def opened(
     *,
     clock: Clock | None = None,
     keep: bool = False,
-) -> AsyncIterator[Host]:
+) -> AsyncIterator[PodmanHarness]:
     """A host that works; at the end nothing of it remains, unless ``keep``: then all goes on."""
-    host = Host(root, socket, transport, clock)
+    host = PodmanHarness(root, socket, transport, clock)
     await host.runtime.open(host.ended.append)
     try:
         yield host

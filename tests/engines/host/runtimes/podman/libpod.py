@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, unquote
 
 import httpx2
 
-from tests.support.threads import Life
+from tests.support.threads import StepBudget
 
 API = "/v4.0.0/libpod/"
 INFO = {
@@ -102,7 +102,7 @@ class Libpod:
         """What a client uses in place of the socket."""
         return httpx2.MockTransport(self.handle)
 
-    def dying(self, life: Life) -> httpx2.MockTransport:
+    def dying(self, life: StepBudget) -> httpx2.MockTransport:
         """The same for a daemon that dies."""
 
         async def handle(request: httpx2.Request) -> httpx2.Response:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.disk.ownership import IdRange
-from tests.engines.host.runtimes.podman.kit import KEY, Host, launch, opened, place
+from tests.engines.host.runtimes.podman.kit import KEY, PodmanHarness, launch, opened, place
 from tests.engines.host.runtimes.podman.libpod import Libpod
 from tests.support.clock import FakeClock
-from tests.support.threads import AtOnce, Life, live
+from tests.support.threads import InlineExecutor, StepBudget, live
 
 SIDE = place(container="side")
 MOST = 200
@@ -30,7 +30,7 @@ async def past(root: Path) -> Libpod:
     return service
 
 
-async def work(host: Host) -> None:
+async def work(host: PodmanHarness) -> None:
     """All that a daemon does with containers."""
     await host.runtime.open(host.ended.append)
     await host.runtime.start(launch(at=SIDE))
@@ -65,9 +65,9 @@ async def heir_puts_right(root: Path, service: Libpod, what: str) -> None:
 
 async def die_at(root: Path, steps: int, *, last_arrives: bool) -> bool:
     """A daemon dies after so many steps, and the next one follows; whether it did all its work before."""
-    asyncio.get_running_loop().set_default_executor(AtOnce())
-    service, life = await past(root), Life(steps, last_arrives=last_arrives)
-    doomed = Host(root, root / "socket", service.dying(life), FakeClock())
+    asyncio.get_running_loop().set_default_executor(InlineExecutor())
+    service, life = await past(root), StepBudget(steps, last_arrives=last_arrives)
+    doomed = PodmanHarness(root, root / "socket", service.dying(life), FakeClock())
     died = await live(life, lambda: asyncio.ensure_future(work(doomed)))
     await heir_puts_right(root, service, f"death after {steps} steps")
     return not died

@@ -8,7 +8,7 @@ from reconciler.engines.host.dataplane.endpoints import Endpoints
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key, Kind
-from tests.engines.host.runtimes.podman.kit import KEY, Host, launch, opened, place
+from tests.engines.host.runtimes.podman.kit import KEY, PodmanHarness, launch, opened, place
 from tests.engines.host.runtimes.podman.libpod import Libpod
 from tests.engines.host.runtimes.podman.test_addresses import replica
 from tests.support.waiting import until
@@ -98,7 +98,7 @@ def test_a_mounted_file_changes_in_place_and_what_is_not_ours_stays(tmp_path: Pa
 async def test_names_follow_readiness_and_survive_the_daemon(tmp_path: Path) -> None:
     hosts = tmp_path / "podman" / "shop" / "api" / "r" / "main" / "hosts"
 
-    def names(one: Host, name: str) -> list[str]:
+    def names(one: PodmanHarness, name: str) -> list[str]:
         return names_in(hosts).get(name, [])
 
     service = Libpod()

@@ -43,10 +43,10 @@ from reconciler.settings import HostSettings, Settings
 from reconciler.terminal.session import Channel, ExecSession, TerminalSize
 from tests.engines import contract
 from tests.engines.host.cron.real import WEB, apply, ask, daemon, reached, stored_output
-from tests.engines.host.runtimes.podman.kit import KEY, Host, drop_rules, launch, opened, place, shell
+from tests.engines.host.runtimes.podman.kit import KEY, PodmanHarness, drop_rules, launch, opened, place, shell
 from tests.engines.host.runtimes.podman.test_plugin import wanted
 from tests.support.command_sandbox import SETTINGS
-from tests.support.plans import Bench, ends, plan, step
+from tests.support.plans import ExecutorHarness, ends, plan, step
 from tests.support.podman import (
     APP_IMAGE,
     IMAGE,
@@ -116,7 +116,7 @@ def alive(pids: list[int]) -> list[int]:
 
 
 @asynccontextmanager
-async def hosted(root: Path, service: PodmanService, **how: Any) -> AsyncIterator[Host]:
+async def hosted(root: Path, service: PodmanService, **how: Any) -> AsyncIterator[PodmanHarness]:
     root.mkdir(exist_ok=True)
     OWNERS.append(labels_of(root, "here").owner)
     async with opened(root, service.socket, **how) as host:
@@ -208,7 +208,7 @@ def test_a_restricted_container_lacks_capabilities_and_writes_to_its_volumes_and
     run(story())
 
 
-def limits(host: Host) -> dict[str, str]:
+def limits(host: PodmanHarness) -> dict[str, str]:
     """The limits in the control groups of the container, by the name of their file."""
     names = ("memory.limit_in_bytes", "memory.max", "cpu.cfs_quota_us", "cpu.max", "pids.max")
     paths = [Path(group, name) for group in host.tracked(place()).groups for name in names]
@@ -416,7 +416,7 @@ def test_a_session_has_streams_or_a_terminal_of_the_container(tmp_path: Path, se
             found += output.content
         return found
 
-    async def ran(host: Host, *argv: str) -> tuple[int, bytes]:
+    async def ran(host: PodmanHarness, *argv: str) -> tuple[int, bytes]:
         session = await host.runtime.open_session(place(), argv, None)
         await session.write(b"hello\n")
         await session.close_stdin()
@@ -471,7 +471,7 @@ def test_programs_run_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: P
     run(story())
 
 
-def connected(host: Host) -> Any:
+def connected(host: PodmanHarness) -> Any:
     assert host.runtime._open is not None
     return host.runtime._open
 
@@ -598,17 +598,17 @@ QUICK = (contract.a_restart_takes_over_what_there_is,)
     ids=lambda promise: promise.__name__,
 )
 def test_the_engine_keeps_its_promises_with_containers_of_images(
-    promise: Callable[[contract.Subject], None],
+    promise: Callable[[contract.EngineHarness], None],
     tmp_path: Path,
     service: PodmanService,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def make(bench: Bench, path: Path) -> contract.EnginePair:
+    def make(harness: ExecutorHarness, path: Path) -> contract.EnginePair:
         settings = Settings("acme", (), path, host=HostSettings(termination_scale=0.01))
-        site = EngineContext(LocationRecords(bench.records, "here"), settings, bench.clock, lambda key: None)  # type: ignore[arg-type, return-value]
+        context = EngineContext(LocationRecords(harness.records, "here"), settings, harness.clock, lambda key: None)  # type: ignore[arg-type, return-value]
         OWNERS.append(labels_of(path / "here", "here").owner)
-        runtime = PodmanRuntime(path / "here", "here", bench.clock, service.socket)
-        return contract.EnginePair(HostEngine(site, path / "here", runtime), HostReader(settings, "here"))
+        runtime = PodmanRuntime(path / "here", "here", harness.clock, service.socket)
+        return contract.EnginePair(HostEngine(context, path / "here", runtime), HostReader(settings, "here"))
 
     spec = copy.deepcopy(contract.SPEC)
     spec["spec"]["containers"][0] |= {"image": IMAGE, "command": "/bin/sh", "args": ["-c", SERVE]}
@@ -630,9 +630,9 @@ def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, ser
             await asyncio.sleep(0.02)
 
     async def story() -> None:
-        bench, first, second = Bench(tmp_path, SystemClock()), runtime(), runtime()
-        async with daemon(bench, tmp_path, first) as engine:
-            await apply(bench, image=IMAGE, command="/bin/sh", args=["-c", short])
+        harness, first, second = ExecutorHarness(tmp_path, SystemClock()), runtime(), runtime()
+        async with daemon(harness, tmp_path, first) as engine:
+            await apply(harness, image=IMAGE, command="/bin/sh", args=["-c", short])
             for _ in range(3):
                 await ask(engine)
                 failed = await reached(engine, "Failure")
@@ -641,7 +641,7 @@ def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, ser
             name = await ask(engine, args=["-c", waits], env=[{"name": "CODE", "value": "0"}])
             at = ContainerId(Key.parse(WEB), name, "main")
             await started(first, at)
-        async with daemon(bench, tmp_path, second) as engine:
+        async with daemon(harness, tmp_path, second) as engine:
             assert (await reached(engine, "Active")).name == name
             # The container may end, and with it this program, before the program does: 137 is as good.
             assert (await second.exec(at, ["touch", "/go"], 10)).code in (0, 137)
@@ -649,7 +649,7 @@ def test_an_execution_of_a_cron_workload_outlives_the_daemon(tmp_path: Path, ser
             await until(lambda: not service.containers(), "the removal of the execution")
             await second.prune(())
         assert stored_output(tmp_path) == ["fatal: bad configuration"] * 3
-        bench.records.close()
+        harness.records.close()
 
     run(story())
 
@@ -660,17 +660,17 @@ def test_the_last_words_of_short_containers_are_stored_once(tmp_path: Path, serv
     texts = {str(number): f"echo line {number}; echo err {number} >&2; exit $(({number} % 3))" for number in range(20)}
 
     async def story() -> None:
-        bench = Bench(tmp_path, SystemClock())
+        harness = ExecutorHarness(tmp_path, SystemClock())
         runtime = PodmanRuntime(tmp_path / "here", "here", SystemClock(), service.socket)
-        async with daemon(bench, tmp_path, runtime) as engine:
-            await apply(bench, image=IMAGE, command="/bin/sh", args=["-c", "exit 0"])
+        async with daemon(harness, tmp_path, runtime) as engine:
+            await apply(harness, image=IMAGE, command="/bin/sh", args=["-c", "exit 0"])
             for text in texts.values():
                 await ask(engine, args=["-c", text])
             await until(lambda: len(stored_output(tmp_path)) >= 40, "the output of all")
             await until(lambda: not (tmp_path / "here" / "podman").exists(), "the removal of the executions")
         wanted = [f"{kind} {number}" for number in texts for kind in ("line", "err")]
         assert sorted(stored_output(tmp_path)) == sorted(wanted)
-        bench.records.close()
+        harness.records.close()
 
     run(story())
 
@@ -688,21 +688,21 @@ def test_the_fatal_message_of_each_run_of_a_workload_is_stored_once(tmp_path: Pa
         return {"kind": "workload", "name": name, "spec": spec}
 
     async def story() -> None:
-        bench = Bench(tmp_path, SystemClock())
+        harness = ExecutorHarness(tmp_path, SystemClock())
         runtime = PodmanRuntime(tmp_path / "here", "here", SystemClock(), service.socket)
-        async with daemon(bench, tmp_path, runtime) as engine:
-            await bench.run(plan(*(step(key, body=body(key), engine="host") for key in keys)))
+        async with daemon(harness, tmp_path, runtime) as engine:
+            await harness.run(plan(*(step(key, body=body(key), engine="host") for key in keys)))
             names = [f"{key.rpartition('/')[2]}-" for key in keys]
             await until(lambda: all(len(stored_output(tmp_path, name)) >= 2 for name in names), "two runs of each")
             for _ in range(200):
-                gone = await bench.run(plan(*(step(key, action=Action.DELETE, engine="host") for key in keys)))
+                gone = await harness.run(plan(*(step(key, action=Action.DELETE, engine="host") for key in keys)))
                 if set(ends(gone).values()) == {"applied"}:
                     break
                 await asyncio.sleep(0.1)
             assert await engine.observe() == []
         lines = stored_output(tmp_path)
         assert (len(set(lines)), {len(line) for line in lines}) == (len(lines), {36})
-        bench.records.close()
+        harness.records.close()
 
     run(story())
 
@@ -718,7 +718,7 @@ async def _written(session: ExecSession) -> dict[Channel, bytes]:
 def test_sessions_go_over_the_api_where_the_runtime_is_out_of_reach(tmp_path: Path, service: PodmanService) -> None:
     content = os.urandom(1 << 20)
 
-    async def ran(host: Host, *argv: str, typed: bytes = b"") -> tuple[int, dict[Channel, bytes]]:
+    async def ran(host: PodmanHarness, *argv: str, typed: bytes = b"") -> tuple[int, dict[Channel, bytes]]:
         session = await host.runtime.open_session(place(), argv, None)
 
         async def feed() -> None:

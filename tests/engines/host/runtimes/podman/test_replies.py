@@ -22,7 +22,7 @@ from reconciler.engines.host.runtimes.podman.folders import ContainerFolders
 from reconciler.engines.host.runtimes.podman.tracking import REFRESH_SECONDS
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
-from tests.engines.host.runtimes.podman.kit import KEY, Host, launch, opened, place
+from tests.engines.host.runtimes.podman.kit import KEY, PodmanHarness, launch, opened, place
 from tests.engines.host.runtimes.podman.libpod import INFO, Libpod, Refusal
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
@@ -327,7 +327,7 @@ async def test_an_adoption_that_fails_leaves_nothing_open(tmp_path: Path, monkey
         raise OSError("too many open files")
 
     before = asyncio.all_tasks()
-    second = Host(tmp_path, tmp_path / "socket", service.transport(), None)
+    second = PodmanHarness(tmp_path, tmp_path / "socket", service.transport(), None)
     with monkeypatch.context() as patch:
         patch.setattr(EndWatcher, "watch", fail)
         with pytest.raises(OSError, match="too many"):

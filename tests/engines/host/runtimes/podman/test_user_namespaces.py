@@ -45,7 +45,7 @@ from tests.engines.host.runtimes.podman.test_real import OWNERS, SLEEP, fetch, h
 from tests.engines.host.runtimes.podman.test_real import _nothing_is_left as _nothing_is_left
 from tests.engines.host.runtimes.podman.test_real import service as service
 from tests.support.host_sandbox import let_others_through
-from tests.support.plans import Bench, ends, plan, step
+from tests.support.plans import ExecutorHarness, ends, plan, step
 from tests.support.podman import APP_IMAGE, IMAGE, PodmanService, busybox_image
 from tests.support.scratch import OWN_MOUNTS
 from tests.support.waiting import until
@@ -465,11 +465,11 @@ def test_user_1337_has_no_network_in_a_namespace(tmp_path: Path, service: Podman
 WRITES = "cat /data/word >> /data/found; echo $WORD > /data/word; sleep 1000"
 
 
-class Site:
+class DatabaseHarness:
     """A location over the real Podman, with the database ``db`` on the directory of a volume."""
 
     def __init__(self, path: Path, service: PodmanService) -> None:
-        self.bench = Bench(path, SystemClock())
+        self.executor = ExecutorHarness(path, SystemClock())
         self.runtime = PodmanRuntime(path / "here", "here", SystemClock(), service.socket)
         self.volume = path / "here/volumes/shop/data/0"
         host = HostSettings(termination_scale=0.0, volumes="directory", disk_reserve=0.0)
@@ -481,9 +481,11 @@ class Site:
     async def daemon(self) -> AsyncIterator[HostEngine]:
         """One life of a daemon; containers go on after it."""
         self.runtime = PodmanRuntime(self._path / "here", "here", SystemClock(), self.runtime._socket)
-        context = EngineContext(LocationRecords(self.bench.records, "here"), self._settings, SystemClock(), vault({}))
+        context = EngineContext(
+            LocationRecords(self.executor.records, "here"), self._settings, SystemClock(), vault({})
+        )
         engine = HostEngine(context, self._path / "here", self.runtime)
-        self.bench.engines["here"] = engine
+        self.executor.engines["here"] = engine
         engine.begin_schedules()
         await engine.open()
         try:
@@ -504,7 +506,7 @@ class Site:
         steps = [step(str(DATA), body=volumes, engine="host")] if version == 1 else []
         action = Action.CREATE if version == 1 else Action.UPDATE
         steps.append(step(str(DB), action=action, version=version, body=database, engine="host"))
-        assert set(ends(await self.bench.run(plan(*steps))).values()) == {"applied"}
+        assert set(ends(await self.executor.run(plan(*steps))).values()) == {"applied"}
 
     def content(self, name: str) -> str:
         """A file in the volume; "" without one."""
@@ -527,7 +529,7 @@ def test_a_database_goes_on_after_an_upgrade_and_gets_a_namespace_at_its_next_ve
 ) -> None:
     OWNERS.append(labels_of(tmp_path / "here", "here").owner)
     first = id_range(OWNERS[-1], None).first
-    site = Site(tmp_path, service)
+    database = DatabaseHarness(tmp_path, service)
 
     async def command(engine: HostEngine, name: str, number: int) -> None:
         asked = {"location": "here", "volumeIndex": 0, "snapshotName": "one"}
@@ -536,38 +538,38 @@ def test_a_database_goes_on_after_an_upgrade_and_gets_a_namespace_at_its_next_ve
     async def story() -> None:
         with monkeypatch.context() as older:
             older.setattr(podman_runtime, "has_namespace", lambda spec, known: False)
-            async with site.daemon():
-                await site.apply(1, "one")
-                await until(lambda: site.content("word") == "one\n", "the first version writes")
-                before = await site.process()
+            async with database.daemon():
+                await database.apply(1, "one")
+                await until(lambda: database.content("word") == "one\n", "the first version writes")
+                before = await database.process()
                 assert before[1] == 0
-        async with site.daemon() as engine:
+        async with database.daemon() as engine:
             await asyncio.sleep(0.5)  # a difference would have replaced it by then
-            assert await site.process() == before, "nothing restarts at the upgrade"
-            await site.apply(2, "two")
-            await until(lambda: site.content("word") == "two\n", "the second version writes")
-            assert site.content("found") == "one\n"
-            assert (await site.process())[1] == first
-            assert (site.volume / "word").stat().st_uid == (site.volume / "found").stat().st_uid == 0
+            assert await database.process() == before, "nothing restarts at the upgrade"
+            await database.apply(2, "two")
+            await until(lambda: database.content("word") == "two\n", "the second version writes")
+            assert database.content("found") == "one\n"
+            assert (await database.process())[1] == first
+            assert (database.volume / "word").stat().st_uid == (database.volume / "found").stat().st_uid == 0
             await command(engine, "createVolumeSnapshot", 1)
-            await until(lambda: site.content("found") == "one\ntwo\n", "it starts again after the snapshot")
-            (site.volume / "late").write_text("after the snapshot")
+            await until(lambda: database.content("found") == "one\ntwo\n", "it starts again after the snapshot")
+            (database.volume / "late").write_text("after the snapshot")
             await command(engine, "restoreVolume", 2)
-            await until(lambda: site.content("found") == "one\ntwo\n", "it starts with what the snapshot has")
-            assert site.content("late") == ""
-            await until(lambda: site.content("word") == "two\n", "it writes")
-            started = await site.process()
+            await until(lambda: database.content("found") == "one\ntwo\n", "it starts with what the snapshot has")
+            assert database.content("late") == ""
+            await until(lambda: database.content("word") == "two\n", "it writes")
+            started = await database.process()
             assert started[1] == first
-        async with site.daemon() as engine:
+        async with database.daemon() as engine:
             await asyncio.sleep(0.5)
-            assert await site.process() == started, "nor does the next daemon restart it"
+            assert await database.process() == started, "nor does the next daemon restart it"
             for _ in range(200):
-                gone = await site.bench.run(plan(step(str(DB), action=Action.DELETE, engine="host")))
+                gone = await database.executor.run(plan(step(str(DB), action=Action.DELETE, engine="host")))
                 if set(ends(gone).values()) == {"applied"}:
                     break
                 await asyncio.sleep(0.05)
-            await site.runtime.prune(())
+            await database.runtime.prune(())
         assert mounts_left(tmp_path / "here") == []
-        site.bench.records.close()
+        database.executor.records.close()
 
     run(story())

@@ -28,7 +28,7 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
 from tests.engines.host.provisioning.kit import around, attach_volumes, spec_of, vault, volumes_at
-from tests.engines.host.runtimes.podman.kit import IMAGE, KEY, Host, drop_rules, launch, opened, place
+from tests.engines.host.runtimes.podman.kit import IMAGE, KEY, PodmanHarness, drop_rules, launch, opened, place
 from tests.engines.host.runtimes.podman.libpod import Libpod
 from tests.support.programs import only_root, tool
 
@@ -41,10 +41,10 @@ def host(root: Path, service: Libpod) -> Any:
     return opened(root, root / "socket", service.transport())
 
 
-class Shop:
+class PodmanProvisioning:
     """A provisioner before the Podman runtime, and a replica whose images are pinned."""
 
-    def __init__(self, root: Path, one: Host, **fields: Any) -> None:
+    def __init__(self, root: Path, one: PodmanHarness, **fields: Any) -> None:
         containers = (
             {"name": "app", "image": "localhost/app:1", "volumes": [*SHARED, DATA]},
             {"name": "side", "image": "localhost/side:1", "volumes": SHARED},
@@ -92,9 +92,13 @@ def writes(user: int, folder: Path, name: str) -> bool:
 async def test_containers_of_different_users_share_scratch_also_after_a_restart(tmp_path: Path) -> None:
     service = Libpod()
     async with host(tmp_path, service) as one:
-        shop = Shop(tmp_path, one)
-        service.images |= {shop.images["app"]: "1000", shop.images["side"]: "", shop.images["other"]: "2000"}
-        volumes = await shop.start("app")
+        provisioning = PodmanProvisioning(tmp_path, one)
+        service.images |= {
+            provisioning.images["app"]: "1000",
+            provisioning.images["side"]: "",
+            provisioning.images["other"]: "2000",
+        }
+        volumes = await provisioning.start("app")
         shared, data = volumes["/shared"], volumes["/data"]
         assert writes(1000, shared, "app")
         assert writes(1000, data, "app")
@@ -104,14 +108,14 @@ async def test_containers_of_different_users_share_scratch_also_after_a_restart(
                 service.end(service.named(f"r-{container}"), 1)
                 await one.over(at)
             before = (data.stat().st_ctime_ns, shared.stat().st_ctime_ns)
-            await shop.start(container)
+            await provisioning.start(container)
             assert (data.stat().st_ctime_ns, shared.stat().st_ctime_ns) == before, "a start changes no owner"
             assert all(writes(user, shared, f"from-{user}") for user in (0, 1000, 2000))
         service.end(service.named("r-app"), 1)
         await one.over(ContainerId(KEY, "r", "app"))
-        shop.launch("app")
+        provisioning.launch("app")
         assert writes(1000, data, "app"), "between two starts its user keeps the volume"
-        await shop.start("app")
+        await provisioning.start("app")
         assert (data.stat().st_uid, (data / "of-root").stat().st_uid) == (1000, 0), "content is copied only once"
         assert not writes(2000, data, "stranger")
         assert shared.parent.stat().st_mode & 0o777 == 0o700, "only mounts lead to what all users can write"
@@ -131,9 +135,9 @@ async def test_the_user_of_an_image_is_found_once_for_a_digest_and_each_time_for
 async def test_the_group_of_volumes_is_that_of_the_manifest_with_users_of_images(tmp_path: Path) -> None:
     service = Libpod()
     async with host(tmp_path, service) as one:
-        shop = Shop(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
-        service.images |= dict.fromkeys(shop.images.values(), "1000")
-        volumes = await shop.start("app")
+        provisioning = PodmanProvisioning(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
+        service.images |= dict.fromkeys(provisioning.images.values(), "1000")
+        volumes = await provisioning.start("app")
         stats = {path: at.stat() for path, at in volumes.items()}
         found = {path: (each.st_uid, each.st_gid, each.st_mode & 0o7777) for path, each in stats.items()}
         assert found == {"/shared": (1000, 3000, 0o2777), "/data": (1000, 3000, 0o2770)}
@@ -143,11 +147,11 @@ async def test_the_group_of_volumes_is_that_of_the_manifest_with_users_of_images
 async def test_a_group_that_a_later_version_adds_owns_what_a_volume_contains(tmp_path: Path) -> None:
     service = Libpod()
     async with host(tmp_path, service) as one:
-        shop = Shop(tmp_path, one)
-        service.images |= dict.fromkeys(shop.images.values(), "1000")
-        data = (await shop.start("app"))["/data"]
+        provisioning = PodmanProvisioning(tmp_path, one)
+        service.images |= dict.fromkeys(provisioning.images.values(), "1000")
+        data = (await provisioning.start("app"))["/data"]
         assert writes(1000, data, "file")
-        later = Shop(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
+        later = PodmanProvisioning(tmp_path, one, securityOptions={"filesystemGroupId": 3000})
         later.launch("app")
         found = [(each.stat().st_uid, each.stat().st_gid) for each in (data, data / "file")]
         assert found == [(1000, 3000), (1000, 3000)]

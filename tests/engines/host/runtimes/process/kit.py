@@ -51,7 +51,7 @@ def shell(script: str, of: ContainerId | None = None, **more: Any) -> ContainerS
     return msgspec.structs.replace(launch("sh", "-c", script, of=of), **more)
 
 
-class Host:
+class ProcessHarness:
     """One life of the daemon, as far as the runtime knows it. ``ended`` lists the ends that it has reported."""
 
     def __init__(self, root: Path, *, limited: bool = True) -> None:
@@ -87,9 +87,9 @@ class Host:
 
 
 @asynccontextmanager
-async def opened(root: Path, *, limited: bool = True, keep: bool = False) -> AsyncIterator[Host]:
+async def opened(root: Path, *, limited: bool = True, keep: bool = False) -> AsyncIterator[ProcessHarness]:
     """A host that works; nothing of it is left at the end, unless ``keep``: then all goes on."""
-    host = Host(root, limited=limited)
+    host = ProcessHarness(root, limited=limited)
     await host.runtime.open(host.ended.append)
     try:
         yield host

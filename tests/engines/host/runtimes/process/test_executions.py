@@ -10,7 +10,7 @@ from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from tests.engines.host.cron.real import apply, ask, daemon, reached, stored_output
 from tests.engines.host.runtimes.process.kit import marked
 from tests.support.host_sandbox import open_place
-from tests.support.plans import Bench
+from tests.support.plans import ExecutorHarness
 from tests.support.waiting import until
 
 
@@ -31,16 +31,16 @@ async def outlive(root: Path) -> None:
     shared.chmod(0o777)
     go, began = shared / "go", shared / "began"
     waits = f"echo first; echo >> {began}; until [ -e {go} ]; do sleep 0.05; done; echo last words; exit $CODE"
-    bench = Bench(root, SystemClock())
+    harness = ExecutorHarness(root, SystemClock())
     try:
-        async with daemon(bench, root, runtime(root)) as engine:
-            await apply(bench, image="job", command="sh", args=["-c", "exit 4"])
+        async with daemon(harness, root, runtime(root)) as engine:
+            await apply(harness, image="job", command="sh", args=["-c", "exit 4"])
             await ask(engine)
             failed = await reached(engine, "Failure")
             assert failed.conditions[0]["message"] == "main ended with 4 (Error)"
             await ask(engine, args=["-c", waits], env=[{"name": "CODE", "value": "0"}])
             await until(began.exists, "the start of the second execution")
-        async with daemon(bench, root, runtime(root)) as engine:
+        async with daemon(harness, root, runtime(root)) as engine:
             assert (await reached(engine, "Active")).name != failed.name
             go.touch()
             assert (await reached(engine, "Success")).replica
@@ -50,9 +50,9 @@ async def outlive(root: Path) -> None:
             await until(lambda: began.read_text() == "\n\n", "the start of the third execution")
         go.touch()
         await until(lambda: not marked(root / "here"), "its end while no daemon runs")
-        async with daemon(bench, root, runtime(root)) as engine:
+        async with daemon(harness, root, runtime(root)) as engine:
             assert (await reached(engine, "Failure")).name == last
             assert stored_output(root, last) == ["first", "last words"]
     finally:
         go.touch()
-        bench.records.close()
+        harness.records.close()

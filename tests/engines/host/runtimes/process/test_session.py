@@ -22,7 +22,7 @@ from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from reconciler.errors import EngineError
 from reconciler.terminal.session import Channel, ExecSession, TerminalSize
 from tests.engines.host.runtimes.process.kit import (
-    Host,
+    ProcessHarness,
     alive,
     as_root,
     both_ways,
@@ -86,7 +86,7 @@ async def shown(session: ExecSession, text: str) -> str:
 
 
 @asynccontextmanager
-async def container(root: Path, *, limited: bool = True, **fields: object) -> AsyncIterator[Host]:
+async def container(root: Path, *, limited: bool = True, **fields: object) -> AsyncIterator[ProcessHarness]:
     """A host with one container that runs."""
     async with opened(root, limited=limited) as host:
         await host.runtime.start(msgspec.structs.replace(launch("sleep", "1000"), **fields))
