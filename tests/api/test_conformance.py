@@ -46,7 +46,7 @@ NAMES = {
 }
 
 
-class Served:
+class ServedApi:
     """A daemon with the API at ``base``, and a credential of a superuser."""
 
     def __init__(self, sandbox: DaemonSandbox) -> None:
@@ -65,14 +65,14 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(path: Path) -> Iterator[Served]:
+def serving(path: Path) -> Iterator[ServedApi]:
     """A daemon for generated requests of every kind."""
     sandbox = DaemonSandbox(path, FILES, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
     with sandbox.daemon():
-        yield Served(sandbox)
+        yield ServedApi(sandbox)
 
 
-def requests(served: Served, headers: Mapping[str, str], examples: int) -> Counter[int]:
+def requests(served: ServedApi, headers: Mapping[str, str], examples: int) -> Counter[int]:
     """Statuses of ``examples`` generated requests for each operation; three of four name resources that exist."""
     found: Counter[int] = Counter()
     schema = schemathesis.openapi.from_url(f"{served.base}/openapi.json")

@@ -26,7 +26,7 @@ MEBIBYTE = 1 << 20
 BLOCK = 1 << 16
 
 
-class Ended(NamedTuple):
+class SessionResult(NamedTuple):
     """The output of a program by channel, and its status."""
 
     output: dict[int, bytes]
@@ -53,7 +53,7 @@ def connect(sandbox: HostSandbox, *command: str, path: str = WEB, **query: str) 
     return unix_connect(str(sandbox.state / SOCKET), place_of(path, command, query), subprotocols=[PROTOCOL])
 
 
-async def to_end(link: Any) -> Ended:
+async def to_end(link: Any) -> SessionResult:
     """Everything that comes until the end."""
     output: dict[int, bytes] = {1: b"", 2: b""}
     status = {}
@@ -63,10 +63,10 @@ async def to_end(link: Any) -> Ended:
             status = json.loads(message[1:])
         else:
             output[message[0]] += message[1:]
-    return Ended(output, status)
+    return SessionResult(output, status)
 
 
-def run(sandbox: HostSandbox, command: Sequence[str], content: bytes = b"", **query: str) -> Ended:
+def run(sandbox: HostSandbox, command: Sequence[str], content: bytes = b"", **query: str) -> SessionResult:
     """A program with ``content`` as its input, to its end."""
 
     async def feed(link: Any) -> None:
@@ -76,7 +76,7 @@ def run(sandbox: HostSandbox, command: Sequence[str], content: bytes = b"", **qu
                 await link.send(bytes([STDIN]) + content[begin : begin + BLOCK])
             await link.send(bytes([CLOSE, STDIN]))
 
-    async def story() -> Ended:
+    async def story() -> SessionResult:
         async with connect(sandbox, *command, **query) as link:
             return (await asyncio.gather(to_end(link), feed(link)))[0]
 
@@ -85,7 +85,7 @@ def run(sandbox: HostSandbox, command: Sequence[str], content: bytes = b"", **qu
 
 def test_both_outputs_and_the_exit_code_arrive(sandbox: HostSandbox) -> None:
     found = run(sandbox, ["sh", "-c", 'echo "$GREETING"; echo bad >&2; exit 3'])
-    assert found == Ended({1: b"hello\n", 2: b"bad\n"}, exit_status(3))
+    assert found == SessionResult({1: b"hello\n", 2: b"bad\n"}, exit_status(3))
     assert run(sandbox, ["true"]).status == {"metadata": {}, "status": "Success"}
     assert run(sandbox, ["sh", "-c", "exit 255"]).status == exit_status(255)
     assert run(sandbox, ["/nowhere"]).status == exit_status(127)
@@ -97,7 +97,7 @@ def test_a_mebibyte_comes_back_as_it_went(sandbox: HostSandbox) -> None:
 
 
 async def test_a_terminal_has_its_size_and_gets_another_one(sandbox: HostSandbox) -> None:
-    async def story() -> Ended:
+    async def story() -> SessionResult:
         async with connect(sandbox, "sh", tty="true", rows="40", columns="132") as link:
             await link.send(bytes([STDIN]) + b"stty size\n")
             shown = b""

@@ -56,7 +56,7 @@ PAUSE = 0.01
 """Seconds between two hostile requests: the client shares the cores with the daemon."""
 
 
-class Served:
+class ServedApi:
     """A daemon with the API, over TCP and at its socket."""
 
     def __init__(self, sandbox: DaemonSandbox, running: Any) -> None:
@@ -96,11 +96,11 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApi]:
     """A daemon that all hostile clients share."""
     sandbox = DaemonSandbox(tmp_path_factory.mktemp("hostile"), api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
     with sandbox.daemon() as running:
-        found = Served(sandbox, running)
+        found = ServedApi(sandbox, running)
         eventually(found.answers, "the API answers")
         yield found
 
@@ -128,13 +128,13 @@ def received(link: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_ambiguous_request_is_refused_and_ends_its_connection(shape: str, served: Served) -> None:
+def test_an_ambiguous_request_is_refused_and_ends_its_connection(shape: str, served: ServedApi) -> None:
     with served.connect() as link:
         link.sendall(SHAPES[shape])
         assert re.findall(rb"HTTP/1\.1 (\d+)", received(link)) == [b"400"]
 
 
-def test_a_compressed_bomb_is_refused_unread(served: Served) -> None:
+def test_a_compressed_bomb_is_refused_unread(served: ServedApi) -> None:
     bomb = gzip.compress(bytes(100 << 20), 1)
     host, port = served.address
     token = httpx2.post(f"http://{host}:{port}/login/token", content=bomb, headers={"Content-Encoding": "gzip"})
@@ -142,7 +142,7 @@ def test_a_compressed_bomb_is_refused_unread(served: Served) -> None:
     assert served.answers()
 
 
-def test_slow_heads_and_bodies_lose_their_connections(served: Served) -> None:
+def test_slow_heads_and_bodies_lose_their_connections(served: ServedApi) -> None:
     with ExitStack() as links:
         slow = [links.enter_context(served.connect()) for _ in range(40)]
         for number, link in enumerate(slow):
@@ -152,7 +152,7 @@ def test_slow_heads_and_bodies_lose_their_connections(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_a_body_that_comes_byte_by_byte_has_a_minute(served: Served) -> None:
+def test_a_body_that_comes_byte_by_byte_has_a_minute(served: ServedApi) -> None:
     with served.connect() as link:
         link.settimeout(2.0)
         link.sendall(POST + b"Content-Length: 1000\r\n\r\n")
@@ -171,7 +171,7 @@ def test_a_body_that_comes_byte_by_byte_has_a_minute(served: Served) -> None:
 
 @pytest.mark.parametrize("connections", [pytest.param(10_000, marks=pytest.mark.slow), MOST_CONNECTIONS + 100])
 @pytest.mark.parametrize("sent", [b"", POST, POST + b"Content-Length: 100\r\n\r\nx"], ids=["silent", "head", "body"])
-def test_more_connections_than_it_keeps_still_let_clients_in(sent: bytes, connections: int, served: Served) -> None:
+def test_more_connections_than_it_keeps_still_let_clients_in(sent: bytes, connections: int, served: ServedApi) -> None:
     with many_files(), ExitStack() as links:
         for _ in range(connections):
             link = links.enter_context(served.connect())
@@ -184,7 +184,7 @@ def test_more_connections_than_it_keeps_still_let_clients_in(sent: bytes, connec
 
 
 @contextmanager
-def attack(served: Served) -> Iterator[None]:
+def attack(served: ServedApi) -> Iterator[None]:
     """Idle connections, more than it keeps, then slow, ambiguous and compressed requests until the end."""
     ended, bomb = threading.Event(), gzip.compress(bytes(10 << 20), 9)
     compressed = POST + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb
@@ -211,7 +211,7 @@ def attack(served: Served) -> Iterator[None]:
                 link.close()
 
 
-def slowdown(served: Served, first: int) -> float:
+def slowdown(served: ServedApi, first: int) -> float:
     """The 99th percentile of runs under attack, against that of runs in peace, in turn."""
     peace: list[float] = []
     war: list[float] = []
@@ -224,7 +224,7 @@ def slowdown(served: Served, first: int) -> float:
 
 
 @pytest.mark.slow
-def test_hostile_clients_delay_no_run(served: Served) -> None:
+def test_hostile_clients_delay_no_run(served: ServedApi) -> None:
     served.runs(0)  # the first ones load what later ones have
     found: list[float] = []
     for number in range(1, 1 + COMPARISONS):

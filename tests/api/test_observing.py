@@ -15,7 +15,7 @@ import pytest
 from reconciler.api.routes import streams
 from reconciler.api.service import LISTS, MOST_LONG_OF_CALLER
 from tests.api.conftest import FILES
-from tests.engines.host.logs.kit import Location, place
+from tests.engines.host.logs.kit import LogHarness, place
 from tests.support.api import ORG, READER_PEER, ApiSandbox, api_sandbox
 
 LOG = f"{ORG}/-log"
@@ -61,7 +61,7 @@ bindings: [{permissions: [readLogs], principalLinks: [//serviceaccount/every]}]
 def sandbox_with_logs(tmp_path: Path) -> Iterator[ApiSandbox]:
     """Two workloads of one GVC and one of another have written, in the minutes after 2026-01-01T00:00:00Z."""
     with api_sandbox(tmp_path, {**FILES, "reader.yaml": READER}) as sandbox:
-        location = Location(tmp_path)
+        location = LogHarness(tmp_path)
         location.taken("listening on 8080\n", place("web"))
         location.wait(60)
         location.taken("GET / 200\nGET /x 404\n", place("web"))
@@ -105,7 +105,7 @@ def test_a_wrong_query_is_refused(logged: ApiSandbox, query: dict[str, str], mes
 
 
 def test_an_expression_that_takes_for_ever_is_ended(logged: ApiSandbox, tmp_path: Path) -> None:
-    location = Location(tmp_path)
+    location = LogHarness(tmp_path)
     location.taken("a" * 60 + "\n", place("slow"))
     found = logged.client().request("GET", LOG, params={"query": '{workload="slow"} |~ "(a|a)*b"'})
     assert found.status_code == 400
@@ -133,7 +133,7 @@ def read_by(sandbox: ApiSandbox, account: str, query: str, **more: str) -> tuple
 
 
 def test_logs_of_one_workload_are_for_those_who_may_read_them(logged: ApiSandbox, tmp_path: Path) -> None:
-    location = Location(tmp_path)
+    location = LogHarness(tmp_path)
     location.taken("secret of the api\n", place("api"))
     web = ["listening on 8080", "GET / 200", "GET /x 404"]
     for query in ("workload/shop/web", "gvc/shop", '{gvc="shop"}', '{workload=~".+"}'):
@@ -194,7 +194,7 @@ def log_processes() -> list[str]:
 
 async def test_new_lines_follow_until_the_client_goes(logged: ApiSandbox, tmp_path: Path) -> None:
     def write_again() -> None:
-        location = Location(tmp_path)
+        location = LogHarness(tmp_path)
         location.wait(120)
         location.taken("again\n", place("web", gvc="blog"))
 

@@ -25,13 +25,15 @@ def asked(workspace: Workspace) -> Iterator[Row]:
     installation = workspace.applied(THOUSANDS)
     name = f"{THOUSANDS:,} resources beside their daemon"
     with daemon_on(workspace, installation, "0s") as daemon:
-        planned = Asking(workspace, installation, daemon, "plan").run(times=workspace.often(20))
-        applied = Asking(workspace, installation, daemon, "apply").run(partial(push, installation), workspace.often(20))
+        planned = CommandMeasurement(workspace, installation, daemon, "plan").run(times=workspace.often(20))
+        applied = CommandMeasurement(workspace, installation, daemon, "apply").run(
+            partial(push, installation), workspace.often(20)
+        )
     for what, measured, limit in (("plan without changes", planned, 0.2), ("apply of one change", applied, 0.25)):
         yield Row(f"{name}: {what}, whole process", measured.wall, limit, cpu=measured.cpu, note=measured.note())
 
 
-class Asking:
+class CommandMeasurement:
     """A command that ``daemon`` on ``installation`` answers."""
 
     def __init__(

@@ -111,7 +111,7 @@ def paths(settings: str, times: int) -> list[float]:
     return seconds
 
 
-class Followed(NamedTuple):
+class FollowedCommit(NamedTuple):
     """One commit followed: seconds of the run and of writing the status, CPU seconds of both, steps performed.
 
     ``resident`` are the megabytes of the process after it, of the last commit after the upkeep too.
@@ -129,13 +129,13 @@ class Followed(NamedTuple):
         return self.run + self.status
 
 
-def commits(settings: str, times: int, files: int, seed: int = 0) -> list[Followed]:
+def commits(settings: str, times: int, files: int, seed: int = 0) -> list[FollowedCommit]:
     """What following each of several commits of ``files`` files takes; ``seed`` selects the files."""
     warm_up = WARM_UP if files == 1 else 1
     return _follow(settings, lambda url: made(url, times + warm_up, files, files * 1000 + seed))[-times:]
 
 
-def counts(settings: str, times: int, file: str, pattern: str) -> list[Followed]:
+def counts(settings: str, times: int, file: str, pattern: str) -> list[FollowedCommit]:
     """What following each of several commits takes that count up the number behind ``pattern`` in ``file``."""
     from tests.bench.generate import commit_count
 
@@ -145,12 +145,12 @@ def counts(settings: str, times: int, file: str, pattern: str) -> list[Followed]
     return _follow(settings, make)[-times:]
 
 
-def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
+def _follow(settings: str, make: Callable[[str], list[str]]) -> list[FollowedCommit]:
     """Every commit that ``make`` adds to the repository but the first, as a daemon follows it."""
 
     from reconciler.daemon.upkeep import Upkeep
 
-    async def follow() -> list[Followed]:
+    async def follow() -> list[FollowedCommit]:
         runner = opened(settings)
         upkeep = Upkeep(runner)
         repository = runner.pipelines["main"].source.settings.url
@@ -158,14 +158,14 @@ def _follow(settings: str, make: Callable[[str], list[str]]) -> list[Followed]:
         await step(repository, ids[0], lambda: runner.run("main", "start"))
         runner.flush("main", force=True)
         gc.collect()
-        found: list[Followed] = []
+        found: list[FollowedCommit] = []
         for commit in ids[1:]:
             used = _cpu()
             run, ended = await step(repository, commit, lambda: runner.poll("main"))
             assert ended.outcome == "applied", ended
             began = time.perf_counter()
             assert runner.flush("main", force=True)
-            found.append(Followed(run, time.perf_counter() - began, _cpu() - used, ended.steps, _resident()))
+            found.append(FollowedCommit(run, time.perf_counter() - began, _cpu() - used, ended.steps, _resident()))
             upkeep.start()
         await upkeep.finish()
         upkeep.start()  # what became due during the last one

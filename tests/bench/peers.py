@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import count as count_from
 from pathlib import Path
 
-from tests.bench.command_rows import Asking, push
+from tests.bench.command_rows import CommandMeasurement, push
 from tests.bench.generate import commit_change
 from tests.bench.measure import BIN, ROOT, Failed, Measured, in_turn, middle_of, run
 from tests.bench.push import daemon_on
@@ -181,7 +181,7 @@ def _daemon_of_another_sandbox(workspace: Workspace, count: int) -> Iterator[Cal
         seeds = count_from(1)
 
         def ask(verb: str) -> Measured:
-            asking = Asking(workspace, installation, daemon, verb)
+            asking = CommandMeasurement(workspace, installation, daemon, verb)
             return asking.run(lambda _: push(installation, next(seeds))) if verb == "apply" else asking.run()
 
         yield ask

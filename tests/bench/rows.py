@@ -15,7 +15,7 @@ from tests.bench.dataplane import dataplane
 from tests.bench.growth_rows import findings, growth
 from tests.bench.host_rows import host
 from tests.bench.measure import BIN, Measured, measure_in_process, middle, middle_of, percentile, run
-from tests.bench.measurements import Followed
+from tests.bench.measurements import FollowedCommit
 from tests.bench.platform_rows import platform
 from tests.bench.probe_rows import probes
 from tests.bench.push import push
@@ -87,7 +87,7 @@ def paths(workspace: Workspace) -> Iterator[Row]:
 
 def commit(workspace: Workspace) -> Iterator[Row]:
     """A one-file commit from its ref to its status, where there is much and where there is little."""
-    sizes: list[list[Followed]] = [[], []]
+    sizes: list[list[FollowedCommit]] = [[], []]
     # In turn, so that a slow minute of the machine is one for both.
     for turn in range(TURNS):
         for found, count in zip(sizes, (workspace.count, SMALL), strict=True):
@@ -242,12 +242,12 @@ _ALL = (
 ROWS: dict[str, Callable[[Workspace], Iterator[Row]]] = {each.__name__: each for each in _ALL}
 
 
-def _commits(workspace: Workspace, count: int, files: int, times: int, seed: int = 0) -> list[Followed]:
+def _commits(workspace: Workspace, count: int, files: int, times: int, seed: int = 0) -> list[FollowedCommit]:
     installation = workspace.applied(count)
     found, _ = measure_in_process(
         "commits", settings=installation.settings, times=workspace.often(times), files=files, seed=seed
     )
-    return [Followed(*each) for each in found]
+    return [FollowedCommit(*each) for each in found]
 
 
 def _change(workspace: Workspace, installation: Installation, what: str, file: str, pattern: str) -> Iterator[Row]:
@@ -255,13 +255,13 @@ def _change(workspace: Workspace, installation: Installation, what: str, file: s
     found, _ = measure_in_process(
         "counts", settings=installation.settings, times=workspace.often(20), file=file, pattern=pattern
     )
-    followed = [Followed(*each) for each in found]
+    followed = [FollowedCommit(*each) for each in found]
     yield _followed(what, followed)
     most = max(each.resident for each in followed)
     yield Row("  resident memory after it", followed[-1].resident, 0, "MB", note=f"at most {most:.0f} MB")
 
 
-def _followed(what: str, found: list[Followed], limit: float = 0) -> Row:
+def _followed(what: str, found: list[FollowedCommit], limit: float = 0) -> Row:
     run, status, cpu, steps, _ = (median(part) for part in zip(*found, strict=True))
     note = f"run {1000 * run:.1f} ms, status {1000 * status:.1f} ms, {steps:,.0f} steps"
     return Row(what, median(each.seconds for each in found), limit, cpu=cpu, note=note)

@@ -34,7 +34,7 @@ class Part(NamedTuple):
     loose: int
 
 
-class Following(NamedTuple):
+class FollowingDaemon(NamedTuple):
     """A daemon, its repository, and the commits for it."""
 
     daemon: subprocess.Popen[bytes]
@@ -70,7 +70,7 @@ def series(workspace: Workspace) -> Iterator[Row]:
 
 
 @contextmanager
-def _following(workspace: Workspace, count: int) -> Iterator[Following]:
+def _following(workspace: Workspace, count: int) -> Iterator[FollowingDaemon]:
     """A new daemon, and ``count`` commits that it has not seen."""
     installation = workspace.newly_applied(MANIFESTS)
     with daemon_on(workspace, installation, "0s") as daemon:
@@ -78,7 +78,7 @@ def _following(workspace: Workspace, count: int) -> Iterator[Following]:
         commits = [commit_change(installation.repository, 1, 3_000_000 + seed, "next") for seed in range(count)]
         # Else the objects of these commits would be the most.
         run(["git", "-C", installation.repository, "repack", "-a", "-d", "-q"])
-        yield Following(daemon, installation.repository, commits)
+        yield FollowingDaemon(daemon, installation.repository, commits)
 
 
 def _sum(parts: tuple[Part, ...]) -> Part:

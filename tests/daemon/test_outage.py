@@ -29,7 +29,7 @@ CAP = 1800.0
 TOKEN = "a-token-that-opens-the-door"
 
 
-class Followed(Daemon):
+class CountingDaemon(Daemon):
     """A daemon that reports when it is idle and counts its polls of the source."""
 
     busy = True
@@ -67,7 +67,7 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, log: io.StringIO) 
     """Follow the source, lose it for a day, and find it again; what was seen."""
     clock = FakeClock()
     records = Records.open(path / "records.sqlite", clock_now=clock.now)
-    daemon = Followed(Runner(settings(path, server), records, clock), clock, clock, SystemdNotifier({}))
+    daemon = CountingDaemon(Runner(settings(path, server), records, clock), clock, clock, SystemdNotifier({}))
     following = asyncio.create_task(daemon.run())
     await clock.run_until_idle()
     await daemon.rests()

@@ -38,7 +38,7 @@ VARIES = ((r"-[0-9a-z]{5}\b", "-#"), (r"\d+(\.\d+)?[smh]?", "#"), (r" +", " "))
 """Names of replicas, numbers and the width of columns."""
 
 
-class Trial(NamedTuple):
+class DemoTerminal(NamedTuple):
     """A first terminal: the directory, the process, and what it has printed so far."""
 
     place: Path
@@ -68,7 +68,7 @@ class Trial(NamedTuple):
 
 
 @contextmanager
-def trial(place: Path, log: Path, dataplane: str = "builtin") -> Iterator[Trial]:
+def trial(place: Path, log: Path, dataplane: str = "builtin") -> Iterator[DemoTerminal]:
     """What `make run` starts, writing to ``log``; everything answers when this begins, and nothing runs after it.
 
     The data plane is that of a machine with a HAProxy, or with one that does not run.
@@ -84,7 +84,7 @@ def trial(place: Path, log: Path, dataplane: str = "builtin") -> Iterator[Trial]
         tool("haproxy", "haproxy")
     with log.open("wb") as out:
         process = subprocess.Popen(command, env=environment(log.parent, **found), stdout=out, stderr=subprocess.STDOUT)
-    first = Trial(place, process, log)
+    first = DemoTerminal(place, process, log)
     try:
         until(lambda: first.named().keys() >= SERVED or process.poll() is not None, LONG)
         yield first

@@ -40,7 +40,7 @@ class Bounds(NamedTuple):
 USUAL = Bounds()
 
 
-class Found(NamedTuple):
+class Crasher(NamedTuple):
     """An input that breaks something, and what it breaks; without ``path`` the child ended before its first one."""
 
     target: str
@@ -65,7 +65,7 @@ class Campaign(NamedTuple):
     coverage: int = 0
     corpus: int = 0
     memory: int = 0
-    found: tuple[Found, ...] = ()
+    found: tuple[Crasher, ...] = ()
 
     def __add__(self, other: object) -> Campaign:
         """Both together; coverage is that of the better one, since they share what they learn."""
@@ -176,11 +176,11 @@ def _ended(workspace: FuzzWorkspace, seed: int, child: subprocess.Popen[bytes], 
     text = workspace.log(seed).read_text(errors="replace")
     numbers = {name: int(value) for name, value in _STATISTIC.findall(text)}
     coverage, corpus = next(iter(_PROGRESS.findall(text)[-1:]), (0, 0))
-    found: tuple[Found, ...] = ()
+    found: tuple[Crasher, ...] = ()
     if code:
         saved, raised = _SAVED.search(text), _RAISED.search(text)
         words = raised[1] if raised else f"{words}:\n{text[-1500:]}"
-        found = (Found(workspace.target, Path(saved[1]) if saved else workspace.lost(seed), words),)
+        found = (Crasher(workspace.target, Path(saved[1]) if saved else workspace.lost(seed), words),)
     return Campaign(
         workspace.target,
         numbers.get("number_of_executed_units", 0),

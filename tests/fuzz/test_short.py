@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.campaign import USUAL, Bounds, Campaign, Found, FuzzWorkspace, fuzz, missing
+from tests.fuzz.campaign import USUAL, Bounds, Campaign, Crasher, FuzzWorkspace, fuzz, missing
 from tests.fuzz.seeds import write_seeds
 from tests.fuzz.targets import TARGETS
 
@@ -47,7 +47,7 @@ def planted(name: str, tmp_path: Path, bounds: Bounds = USUAL) -> Campaign:
     return fuzz(FuzzWorkspace(f"planted-{name}", tmp_path, tmp_path), 3, bounds=bounds, most=1)
 
 
-def first(campaign: Campaign) -> Found:
+def first(campaign: Campaign) -> Crasher:
     assert campaign.found, campaign
     assert campaign.found[0].path is not None
     assert b":" not in campaign.found[0].path.read_bytes()

@@ -18,7 +18,7 @@ from reconciler.documents.writer import render_stream
 from reconciler.platform_cli.command_line import all_rows
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.row import COMMON, Option, Row
-from tests.engines.host.logs.kit import Location, place
+from tests.engines.host.logs.kit import LogHarness, place
 from tests.platform_cli.kit import PlatformHarness, harness
 from tests.support.cases import CASES
 from tests.support.dns import name_server
@@ -79,7 +79,7 @@ def test_commands_do_as_their_cases_show(tmp_path: Path) -> None:
     """All files in one test, and in one worker: each begins with what those before it left."""
     with name_server() as server, harness(tmp_path, domains={"resolver": server.address}) as shop:
         server.texts = {f"_reconciler-challenge.example.{end}": ["org=acme"] for end in ("com", "org")}
-        Location(shop.sandbox.path).taken("listening\nGET /x 404\n", place("web"))
+        LogHarness(shop.sandbox.path).taken("listening\nGET /x 404\n", place("web"))
         for file in FILES:
             cases = cases_of(file)
             now = [played(shop, case) for case in cases]

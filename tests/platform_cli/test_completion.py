@@ -21,7 +21,7 @@ from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, complete_nam
 from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.transport import READ_SECONDS
 from tests.platform_cli.kit import PlatformHarness, harness
-from tests.platform_cli.test_client import Scripted, answer
+from tests.platform_cli.test_client import ScriptedServer, answer
 from tests.support.command_sandbox import workload
 from tests.support.programs import tool
 from tests.support.sandbox import PATIENCE, eventually
@@ -138,7 +138,7 @@ def test_a_hint_at_a_name_is_not_waited_for(
 
 
 def test_a_login_is_not_renewed_for_a_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Scripted(answer(body={"items": [{"name": "shop"}]}))
+    server = ScriptedServer(answer(body={"items": [{"name": "shop"}]}))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "platform").mkdir()
     (tmp_path / "platform" / "profiles.json").write_text(

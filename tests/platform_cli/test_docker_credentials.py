@@ -26,7 +26,7 @@ LOGIN = {"ServerURL": SERVER, "Username": "ann", "Secret": "p\u00e4ss\nword"}
 NOT_FOUND = "credentials not found in native keychain\n"
 
 
-class Done(NamedTuple):
+class HelperResult(NamedTuple):
     code: int
     stdout: str
     stderr: str
@@ -39,13 +39,13 @@ class Home:
         self.path = path
         self.file = path / "platform" / "registries.json"
 
-    def run(self, *words: str, text: str | bytes = "") -> Done:
+    def run(self, *words: str, text: str | bytes = "") -> HelperResult:
         raw = text.encode() if isinstance(text, str) else text
         environ = {**os.environ, "XDG_CONFIG_HOME": str(self.path)}
         done = subprocess.run([HELPER, *words], input=raw, env=environ, capture_output=True, timeout=60, check=False)
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return HelperResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def store(self, **members: str) -> Done:
+    def store(self, **members: str) -> HelperResult:
         return self.run("store", text=json.dumps({**LOGIN, **members}))
 
 
@@ -55,15 +55,15 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_what_is_stored_is_got_listed_and_erased(home: Home) -> None:
-    assert home.store() == Done(0, "", "")
-    assert home.store(ServerURL="https://other.example.com/v1/", Username="bob") == Done(0, "", "")
+    assert home.store() == HelperResult(0, "", "")
+    assert home.store(ServerURL="https://other.example.com/v1/", Username="bob") == HelperResult(0, "", "")
     got = home.run("get", text=f"{SERVER}\n")
     assert (got.code, json.loads(got.stdout), got.stderr) == (0, LOGIN, "")
     listed = home.run("list")
     assert (listed.code, json.loads(listed.stdout)) == (0, {SERVER: "ann", "https://other.example.com/v1/": "bob"})
-    assert home.run("erase", text=SERVER) == Done(0, "", "")
-    assert home.run("erase", text=SERVER) == Done(0, "", ""), "erasing it again is no error"
-    assert home.run("get", text=SERVER) == Done(1, NOT_FOUND, "")
+    assert home.run("erase", text=SERVER) == HelperResult(0, "", "")
+    assert home.run("erase", text=SERVER) == HelperResult(0, "", ""), "erasing it again is no error"
+    assert home.run("get", text=SERVER) == HelperResult(1, NOT_FOUND, "")
     assert json.loads(home.run("list").stdout) == {"https://other.example.com/v1/": "bob"}
 
 
@@ -99,7 +99,7 @@ def test_logins_are_in_a_file_of_this_user_alone(home: Home) -> None:
 def test_a_refusal_is_a_line_on_stdout_and_the_code_1(
     home: Home, words: tuple[str, ...], text: str | bytes, printed: str
 ) -> None:
-    assert home.run(*words, text=text) == Done(1, printed, "")
+    assert home.run(*words, text=text) == HelperResult(1, printed, "")
     assert not home.file.exists()
 
 
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_named_and_stays_as_it_is(home: Home, content: str) ->
     home.file.write_text(content)
     for words, text in ((("get",), SERVER), (("list",), ""), (("store",), json.dumps(LOGIN))):
         text_ = f"{home.file} is damaged; remove the file, and log in to the registries again\n"
-        assert home.run(*words, text=text) == Done(1, text_, "")
+        assert home.run(*words, text=text) == HelperResult(1, text_, "")
     assert home.file.read_text() == content
 
 
@@ -206,7 +206,7 @@ def test_podman_logs_in_pulls_and_pushes_with_the_helper(home: Home, registry: D
         assert done.returncode == 0, done.stderr
     logout = run("logout", registry.host)
     assert logout.returncode == 0, logout.stderr
-    assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
+    assert home.run("get", text=registry.host) == HelperResult(1, NOT_FOUND, "")
 
 
 @contextmanager
@@ -293,7 +293,7 @@ def test_docker_pulls_and_pushes_with_the_helper(home: Home, registry: DockerReg
         refused = docker.run("push", f"{reference}:3")
         assert refused.returncode != 0
         assert PASSWORD not in docker.logins.read_text() + home.file.read_text()
-    assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
+    assert home.run("get", text=registry.host) == HelperResult(1, NOT_FOUND, "")
 
 
 def test_docker_logs_in_reads_and_writes_with_the_helper(home: Home, registry: DockerRegistry) -> None:
@@ -315,4 +315,4 @@ def test_docker_logs_in_reads_and_writes_with_the_helper(home: Home, registry: D
     assert both["manifests"][0]["digest"] == image("one").digest
     assert docker.run("logout", registry.host).returncode == 0
     assert docker.run(*read, f"{reference}:1").returncode != 0
-    assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
+    assert home.run("get", text=registry.host) == HelperResult(1, NOT_FOUND, "")

@@ -20,7 +20,7 @@ from reconciler.platform_cli.advice import HERE, ON_FILES, ON_THE_HOST, with_loc
 from reconciler.platform_cli.command_line import RowCommand, all_rows
 from reconciler.platform_cli.main import run_command_line
 from tests.platform_cli.kit import PlatformHarness, harness
-from tests.platform_cli.test_client import Scripted, answer
+from tests.platform_cli.test_client import ScriptedServer, answer
 from tests.support.host_sandbox import HostSandbox, host_sandbox, open_place, served
 from tests.support.processes import ROOT
 from tests.support.sandbox import DaemonProcess, eventually
@@ -238,7 +238,9 @@ def test_requests_of_operators_are_for_the_resource_that_is_named(
     words: str, request_line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
-    server = Scripted(answer(body={"message": "recorded; release them: reconciler hold workload/shop/api --release"}))
+    server = ScriptedServer(
+        answer(body={"message": "recorded; release them: reconciler hold workload/shop/api --release"})
+    )
     address = f"http://127.0.0.1:{server.server_port}"
     assert run_command_line([*words.split(), "--org", "acme", "--gvc", "shop", "--endpoint", address]) == 0
     assert [line for line, _ in server.asked] == [request_line]
@@ -249,7 +251,9 @@ def test_the_refusal_of_a_program_in_a_container_names_what_works_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
-    server = Scripted(answer(409, {"message": "api has no replica now; see: reconciler describe workload/shop/api"}))
+    server = ScriptedServer(
+        answer(409, {"message": "api has no replica now; see: reconciler describe workload/shop/api"})
+    )
     words = ["workload", "exec", "api", "--org", "acme", "--gvc", "shop"]
     assert run_command_line([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}", "--", "ls"]) == 125
     assert capsys.readouterr().err == "error: api has no replica now; see: platform describe workload/shop/api\n"
@@ -261,7 +265,7 @@ def test_plans_of_several_sources_are_one_list(
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     status, headers, body = answer(body={"digest": "d", "steps": []})
     sources = answer(body={"items": [{"name": "main"}, {"name": "more"}]})
-    server = Scripted(sources, (status, headers, body), (status, {**headers, "Plan-Changes": "2"}, body))
+    server = ScriptedServer(sources, (status, headers, body), (status, {**headers, "Plan-Changes": "2"}, body))
     words = ["plan", "--detailed-exitcode", "-o", "json", "--org", "acme"]
     assert run_command_line([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}"]) == 3
     assert json.loads(capsys.readouterr().out) == 2 * [{"digest": "d", "steps": []}]
@@ -272,7 +276,7 @@ def test_a_parameter_that_a_message_names_comes_with_the_command_that_takes_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
-    server = Scripted(answer(400, {"message": "add ?source=NAME: main, more"}))
+    server = ScriptedServer(answer(400, {"message": "add ?source=NAME: main, more"}))
     address = f"http://127.0.0.1:{server.server_port}"
     assert run_command_line(["group", "create", "--name", "x", "--org", "acme", "--endpoint", address]) == 1
     expected = "add ?source=NAME: main, more; that is: platform rest post '/org/acme/group?source=NAME' --file FILE"

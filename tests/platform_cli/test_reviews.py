@@ -11,7 +11,7 @@ from reconciler.changes import commits
 from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.session import REVIEW_BRANCH
 from tests.platform_cli.kit import harness
-from tests.platform_cli.test_client import Scripted, answer
+from tests.platform_cli.test_client import ScriptedServer, answer
 
 GROUP = "kind: group\nname: ops\n"
 NOTE = rf"nothing changes before a review of the branch ({REVIEW_BRANCH}[0-9a-f]{{16}})\n"
@@ -81,7 +81,7 @@ def test_steps_that_wait_are_named_with_what_releases_them(
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     steps = [{"action": "delete", "key": key, "hold": hold or None} for key in keys]
     plan = {"source": "main", "digest": "d0", "hold_digest": "d1", "steps": steps}
-    server = Scripted(answer(body={"name": "x", "change": {"branch": "main", "commit": "c", "plan": plan}}))
+    server = ScriptedServer(answer(body={"name": "x", "change": {"branch": "main", "commit": "c", "plan": plan}}))
     run_command_line([*words.split(), "--org", "acme", "--endpoint", f"http://127.0.0.1:{server.server_port}"])
     assert capsys.readouterr().err == note
 
@@ -91,7 +91,7 @@ def test_the_link_of_the_forge_is_shown(
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     change = {"branch": f"{REVIEW_BRANCH}1", "review": "https://forge.example.com/new?b=1", "commit": "c"}
-    server = Scripted(answer(body={"name": "ops", "change": change}))
+    server = ScriptedServer(answer(body={"name": "ops", "change": change}))
     words = f"group tag ops --tag a=b --org acme --endpoint http://127.0.0.1:{server.server_port}"
     assert run_command_line(words.split()) == 0
     assert capsys.readouterr().err.endswith("; open it: https://forge.example.com/new?b=1\n")

@@ -17,7 +17,7 @@ from reconciler.api.authentication import BOOTSTRAP_FILE
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, all_rows
 from reconciler.platform_cli.table.row import Row
 from tests.platform_cli.kit import PlatformHarness, harness
-from tests.platform_cli.test_client import Scripted, answer
+from tests.platform_cli.test_client import ScriptedServer, answer
 from tests.support.terminal import terminal
 
 VALUE = f"planted-{secrets.token_hex(8)}"
@@ -164,7 +164,7 @@ def test_no_process_has_a_secret_on_its_command_line(shop: PlatformHarness) -> N
 
 def test_a_crash_shows_its_place_and_no_data(shop: PlatformHarness) -> None:
     """A server that is broken or hostile sends text where a number has to be."""
-    server = Scripted(
+    server = ScriptedServer(
         answer(body={"verification_uri_complete": "x", "user_code": "y", "expires_in": VALUE, "device_code": VALUE})
     )
     done = shop.run("login", "broken", "--device", "--endpoint", f"http://127.0.0.1:{server.server_port}")
@@ -195,7 +195,7 @@ def test_no_command_shows_its_credential(shop: PlatformHarness) -> None:
     (shop.home / "compose.yaml").write_text("services: {web: {image: nginx:1.27, environment: {MODE: x}}}\n")
     tokens = dict.fromkeys(("token", "access_token", "refresh_token"), token)
     for status in (200, 403):
-        server = Scripted(answer(status, {"name": "x", "items": [], "message": "no", "links": [], **tokens}))
+        server = ScriptedServer(answer(status, {"name": "x", "items": [], "message": "no", "links": [], **tokens}))
         environ = {"PLATFORM_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "PLATFORM_TOKEN": token}
         for row in all_rows():
             words = [*row.words, *sample(row)]

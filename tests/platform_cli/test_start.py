@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE
-from tests.platform_cli.test_client import Scripted, answer
+from tests.platform_cli.test_client import ScriptedServer, answer
 
 COMPLETION = {COMPLETE_VARIABLE: "bash_complete", "COMP_WORDS": "platform workload get a", "COMP_CWORD": "3"}
 HEAVY = {
@@ -46,7 +46,7 @@ def test_a_command_imports_only_what_it_needs(
     tmp_path: Path, words: str, environ: dict[str, str], unwanted: set[str], shows: str
 ) -> None:
     item = {"kind": "workload", "name": "api"}
-    server = Scripted(answer(body={"kind": "list", "items": [item], "links": [], "name": "api"}))
+    server = ScriptedServer(answer(body={"kind": "list", "items": [item], "links": [], "name": "api"}))
     settings = {
         "XDG_CONFIG_HOME": str(tmp_path),
         "PLATFORM_ORG": "acme",

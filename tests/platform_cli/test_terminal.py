@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.host.logs.kit import Location, place
+from tests.engines.host.logs.kit import LogHarness, place
 from tests.platform_cli.kit import PlatformHarness, harness
-from tests.platform_cli.test_client import Scripted, answer
+from tests.platform_cli.test_client import ScriptedServer, answer
 from tests.support.command_sandbox import workload
 from tests.support.terminal import Terminal, terminal
 
@@ -29,7 +29,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
     files = {"shop/gvc.yaml": GVC, "shop/api.yaml": workload(), "groups.yaml": groups}
     with harness(tmp_path_factory.mktemp("terminal"), files, locations={"here": {"engine": "recorded"}}) as made:
         made.environ |= {"PLATFORM_GVC": "shop", "TERM": "xterm", "PAGER": "sed s/^/paged:/"}
-        Location(made.sandbox.path).taken("listening\n", place("web"))
+        LogHarness(made.sandbox.path).taken("listening\n", place("web"))
         yield made
 
 
@@ -54,7 +54,7 @@ def endless_login() -> str:
         "device_code": "d",
         "interval": 1,
     }
-    server = Scripted(answer(body=begun), answer(400, {"error": "authorization_pending", "message": "wait"}))
+    server = ScriptedServer(answer(body=begun), answer(400, {"error": "authorization_pending", "message": "wait"}))
     return f"http://127.0.0.1:{server.server_port}"
 
 

@@ -140,7 +140,7 @@ def test_a_failed_post_start_hook_is_an_event_and_is_shown_with_its_replica(tmp_
     played(tmp_path, story, FailingHooks)
 
 
-class Immovable(FakeRuntime):
+class UnremovableRuntime(FakeRuntime):
     """What is left of a replica stays."""
 
     async def remove(self, key: Key, replica: str) -> None:
@@ -159,10 +159,10 @@ def test_a_delete_that_cannot_finish_reports_the_reason_while_it_waits(tmp_path:
         [outcome] = await host.run(plan(step(WEB, action=Action.DELETE, engine="host")))
         assert outcome.message == "replicas are ending at here: PermissionDenied: its files cannot be removed"
 
-    played(tmp_path, story, Immovable)
+    played(tmp_path, story, UnremovableRuntime)
 
 
-class Script:
+class ScriptedMetric:
     """A metric whose value is written down."""
 
     value = 0.0
@@ -194,7 +194,7 @@ def scaled_by_cpu() -> ReplicaTemplate:
 async def test_a_workload_is_wanted_again_only_when_its_number_of_replicas_changes() -> None:
     async def story() -> list[bool]:
         clock, found = FakeClock(), list[bool]()
-        source, template = Script(clock), scaled_by_cpu()
+        source, template = ScriptedMetric(clock), scaled_by_cpu()
         scaler = Autoscaler(source, clock, RecordedSignals())
         for source.value in (50.0, 50.0, 140.0, 140.0):
             found.append(scaler.needs_change(template, [started()]))
@@ -210,7 +210,7 @@ async def test_a_workload_is_wanted_again_only_when_its_number_of_replicas_chang
 async def test_the_event_of_scaling_names_replicas_and_metric() -> None:
     async def story() -> list[EngineEvent]:
         clock, events = FakeClock(), list[EngineEvent]()
-        source = Script(clock)
+        source = ScriptedMetric(clock)
         scaler, template = Autoscaler(source, clock, RecordedSignals(events)), scaled_by_cpu()
         for source.value in (50.0, 140.0, 140.0, 10.0, *[1.0] * 30):
             scaler.spec_at_scale(template, [started()])

@@ -85,7 +85,7 @@ def test_a_runtime_is_in_use_where_it_has_left_containers(tmp_path: Path) -> Non
     assert all(runtime_plugin(name).uses_images == (name != "process") for name in runtime_names())
 
 
-class Failing(FakeRuntime):
+class FailingRuntime(FakeRuntime):
     """Fails to open as long as it is ``away``; ``open_now`` counts its opens that no close has followed."""
 
     away = False
@@ -106,7 +106,7 @@ class Failing(FakeRuntime):
 
 def test_a_runtime_that_is_away_leaves_no_other_one_open(tmp_path: Path) -> None:
     async def story(host: HostHarness) -> None:
-        former, current = Failing(host.programs), Failing(Programs(host.time))
+        former, current = FailingRuntime(host.programs), FailingRuntime(Programs(host.time))
         both = HandoverRuntime(current, [former])
         for away in (current, former):
             away.away = True
@@ -145,7 +145,7 @@ async def test_an_automatic_runtime_stays_while_it_has_containers(
 
 
 def test_containers_of_a_former_runtime_follow_the_firewall_and_find_replicas_by_name(tmp_path: Path) -> None:
-    class Networked(FakeRuntime):
+    class NetworkRuntime(FakeRuntime):
         def __init__(self) -> None:
             super().__init__(Programs(QuickClock()))
             self.seen: list[str] = []
@@ -159,7 +159,7 @@ def test_containers_of_a_former_runtime_follow_the_firewall_and_find_replicas_by
         def take_events(self) -> list[tuple[Reason, str]]:
             return [(Reason.FIREWALL_RESTORED, str(len(self.seen)))]
 
-    current, former = Networked(), Networked()
+    current, former = NetworkRuntime(), NetworkRuntime()
     both = HandoverRuntime(current, [former])
     both.prepare(wanted())
     both.publish(KEY, {"r": {80: "10.0.0.2:80"}})

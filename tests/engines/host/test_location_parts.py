@@ -83,14 +83,14 @@ def test_each_hook_of_each_part_is_called_in_the_order_of_the_parts(tmp_path: Pa
 def test_a_part_takes_what_the_one_before_it_returns(tmp_path: Path) -> None:
     seen: list[int] = []
 
-    class Adding(LocationPart):
+    class AddingPart(LocationPart):
         def want(self, _template: ReplicaTemplate, wanted: WorkloadSpec) -> WorkloadSpec:
             seen.append(wanted.replicas)
             return msgspec.structs.replace(wanted, replicas=wanted.replicas + 1)
 
     async def story() -> None:
         location = HostHarness(tmp_path).engine.location
-        location.parts = (Adding(), Adding(), Adding())
+        location.parts = (AddingPart(), AddingPart(), AddingPart())
         location.want(scaled_by_cpu())
 
     asyncio.run(story())

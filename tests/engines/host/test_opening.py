@@ -32,7 +32,7 @@ from tests.support.plans import ExecutorHarness
 from tests.support.waiting import until
 
 
-class EndsMeanwhile(FakeRuntime):
+class EndingRuntime(FakeRuntime):
     """One program ends when the engine has listed all that run, and controls none of them yet."""
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
@@ -47,7 +47,7 @@ def test_a_program_that_ends_while_the_engine_opens_is_missed_and_restarted(tmp_
     async def story(host: HostHarness) -> None:
         await host.apply(1)
         await host.engine.close()
-        host._runtime = EndsMeanwhile
+        host._runtime = EndingRuntime
         host.engine = host._made()
         await host.engine.open()
         await host.until(lambda found: [each.containers[0].restarts for each in found if each.ready] == [1])
@@ -55,7 +55,7 @@ def test_a_program_that_ends_while_the_engine_opens_is_missed_and_restarted(tmp_
     played(tmp_path, story)
 
 
-class Counting(ProcessRuntime):
+class CountingRuntime(ProcessRuntime):
     """Knows how often it was opened."""
 
     opened = 0
@@ -67,7 +67,7 @@ class Counting(ProcessRuntime):
 
 async def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
     records = Records.open(tmp_path / FILE)
-    runtime = Counting(tmp_path / "here", "here", SystemClock())
+    runtime = CountingRuntime(tmp_path / "here", "here", SystemClock())
     context = EngineContext(LocationRecords(records, "here"), Settings("acme", (), tmp_path), SystemClock(), vault({}))
     engine = HostEngine(context, tmp_path / "here", runtime)
     try:
@@ -120,7 +120,7 @@ async def test_the_output_of_replicas_of_an_earlier_boot_is_stored_before_they_a
     harness.records.close()
 
 
-class Interrupted(FakeRuntime):
+class InterruptedRuntime(FakeRuntime):
     """Fails once after it was opened; ``opens`` are the changes of how often it is open."""
 
     fail = False
@@ -135,8 +135,8 @@ class Interrupted(FakeRuntime):
         await super().close()
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        if Interrupted.fail:
-            Interrupted.fail = False
+        if InterruptedRuntime.fail:
+            InterruptedRuntime.fail = False
             raise EngineError("it does not answer", reason=Reason.RUNTIME_UNAVAILABLE)
 
 
@@ -145,17 +145,17 @@ def test_an_engine_that_fails_to_open_is_closed_and_opens_later(tmp_path: Path) 
         await host.apply(1)
         await host.engine.close()
         host.engine = host._made()
-        Interrupted.fail, Interrupted.opens = True, []
+        InterruptedRuntime.fail, InterruptedRuntime.opens = True, []
         with pytest.raises(EngineError):
             await host.engine.open()
-        assert Interrupted.opens == [1, -1]
+        assert InterruptedRuntime.opens == [1, -1]
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("keep ")]
         await host.engine.observe()
-        assert Interrupted.opens == [1, -1, 1], "the next observation opens it again"
+        assert InterruptedRuntime.opens == [1, -1, 1], "the next observation opens it again"
         await host.time.advance(60.0)
         assert len(host.programs.places()) == 1
         assert [each.verb for each in host.programs.calls] == ["start"]
         counts = host.engine.replica_counts()
         assert (counts.running, counts.wanted) == (1, 1)
 
-    played(tmp_path, story, Interrupted)
+    played(tmp_path, story, InterruptedRuntime)

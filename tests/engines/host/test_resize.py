@@ -9,7 +9,7 @@ from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import HostHarness, played
 
 
-class Resizing(FakeRuntime):
+class ResizingRuntime(FakeRuntime):
     """A runtime that changes the limits of running containers."""
 
     resizes = True
@@ -44,7 +44,7 @@ def test_limits_change_in_the_replicas_that_run(tmp_path: Path) -> None:
         assert host.programs.running[place].launch.memory == 128 << 20, "its next start has them too"
         assert host.programs.running[place].launch.version == 3
 
-    played(tmp_path, story, Resizing)
+    played(tmp_path, story, ResizingRuntime)
 
 
 def test_another_image_with_other_limits_is_a_rollout(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_another_image_with_other_limits_is_a_rollout(tmp_path: Path) -> None:
         await apply(host, 2, "96Mi", image="good")
         assert "resize" not in verbs(host)
 
-    played(tmp_path, story, Resizing)
+    played(tmp_path, story, ResizingRuntime)
 
 
 def test_a_runtime_that_cannot_change_limits_replaces_its_replicas(tmp_path: Path) -> None:
@@ -79,4 +79,4 @@ def test_a_replica_that_does_not_fit_into_its_new_limits_is_replaced(tmp_path: P
         [version] = host.versions()
         assert version.message == ""
 
-    played(tmp_path, story, Resizing)
+    played(tmp_path, story, ResizingRuntime)

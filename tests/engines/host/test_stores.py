@@ -24,7 +24,7 @@ ACCOUNT = {"provider": "aws", "data": {"roleArn": "arn:x"}}
 KEYS = {"keys": {"type": "aws", "data": {"accessKey": "AK", "secretKey": "hunter2"}}}
 
 
-class Mounting(FakeRuntime):
+class MountingRuntime(FakeRuntime):
     """A runtime that mounts object stores."""
 
     mounts_stores = True
@@ -35,7 +35,7 @@ class ObjectStoreHarness(HostHarness):
 
     def __init__(self, path: Path, *, bound: bool) -> None:
         self._bound = bound
-        super().__init__(path, Mounting)
+        super().__init__(path, MountingRuntime)
 
     def _made(self) -> HostEngine:
         accounts = {"main": CloudAccountSettings("keys")} if self._bound else {}

@@ -15,7 +15,7 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.reasons import Reason
 from tests.engines.host.kit import WEB, HostHarness, played
-from tests.engines.host.test_resize import Resizing, verbs
+from tests.engines.host.test_resize import ResizingRuntime, verbs
 
 MIB = 1 << 20
 SPEC = ContainerSpec("main", cpu=500, memory=512 * MIB)
@@ -84,7 +84,7 @@ def test_limits_of_running_containers_follow_their_use(tmp_path: Path) -> None:
         assert event.message.endswith("CPU 25m and 46 MiB → CPU 25m and 512 MiB")
         assert lacking(host) == ""
 
-    played(tmp_path, story, Resizing)
+    played(tmp_path, story, ResizingRuntime)
 
 
 def test_memory_that_a_container_lacked_is_not_taken_from_it_again(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_memory_that_a_container_lacked_is_not_taken_from_it_again(tmp_path: Pat
         changes = [each.message for each in host.engine.news() if each.reason == Reason.LIMITS_CHANGED]
         assert changes[-1].endswith("CPU 500m and 512 MiB → CPU 25m and 512 MiB")
 
-    played(tmp_path, story, Resizing)
+    played(tmp_path, story, ResizingRuntime)
 
 
 def test_a_runtime_that_cannot_change_limits_reports_it(tmp_path: Path) -> None:

@@ -149,14 +149,14 @@ async def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_s
     monkeypatch.setattr(ephemeral_storage, "_get_free_bytes", lambda _: next(free) if flooded else 1 << 40)
     clock, measured, replicas = QuickClock(), list[float](), Replicas([replica(50)])
 
-    class Measured(EphemeralStorage):
+    class MeasuredStorage(EphemeralStorage):
         def find_excess(self, replicas: Sequence[Replica]) -> list[tuple[Replica, int]]:
             measured.append(clock.monotonic())
             found = super().find_excess(replicas)
             self._cost = 0.0
             return found
 
-    looking = Measured(tmp_path / "scratch", lambda _: (), clock, replicas)
+    looking = MeasuredStorage(tmp_path / "scratch", lambda _: (), clock, replicas)
     running = asyncio.create_task(looking.run(), name="measure")
     await clock.advance(30.0)
     assert measured == [10.0, 20.0, 30.0]

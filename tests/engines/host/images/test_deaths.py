@@ -27,7 +27,7 @@ MOST = 100
 OTHERS = "docker.io/library/other:1"
 
 
-class Storage(Libpod):
+class FakeStorage(Libpod):
     """Podman's storage: the names of each image, by its digest."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ async def work(service: ImageService) -> None:
 
 async def die_at(root: Path, steps: int, *, last_arrives: bool) -> bool:
     """A daemon dies after so many steps; whether it did all its work before."""
-    registry, storage = FakeRegistry(), Storage()
+    registry, storage = FakeRegistry(), FakeStorage()
     for tag in ("1", "2", "3"):
         registry.push("team/app", tag, manifest(tag))
     life = StepBudget(steps, last_arrives=last_arrives)

@@ -115,7 +115,7 @@ def played(path: Path, story: Callable[[ImageHarness], Awaitable[None]]) -> None
 
 @pytest.mark.parametrize(("answer", "waits"), [(True, 45.0), (False, 0.0), (None, 45.0)])
 def test_an_image_without_sleep_gets_sigterm_at_once(tmp_path: Path, answer: bool | None, waits: float) -> None:
-    class Sleepless(ImageRuntime):
+    class SleeplessRuntime(ImageRuntime):
         async def can_sleep(self, place: ContainerId) -> bool:
             self._programs.note("sleep?", place.replica, place.container)
             if answer is None:
@@ -125,7 +125,7 @@ def test_an_image_without_sleep_gets_sigterm_at_once(tmp_path: Path, answer: boo
     async def story(host: ImageHarness) -> None:
         await host.apply(1, f"{HOST}/team/app:1")
         host._settings = msgspec.structs.replace(host._settings, host=HostSettings(termination_scale=1.0))
-        host.made = lambda: Sleepless(host.programs, host.store, host.images, host.labels)
+        host.made = lambda: SleeplessRuntime(host.programs, host.store, host.images, host.labels)
         await host.restart()
         host.engine.news()
         while "applied" not in set((await host.delete()).values()):

@@ -32,12 +32,12 @@ from tests.support.clock import FakeClock
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, Image, docker_registry, image
 from tests.support.podman import PodmanService
 from tests.support.programs import only_root, small_disk, tool
-from tests.support.registry import Asked, FakeRegistry, Reply
+from tests.support.registry import FakeRegistry, RegistryRequest, Reply
 
 root = only_root("Podman's storage of the tests is that of root")
 
 
-class Storage(PodmanService):
+class IdleService(PodmanService):
     """A Podman service that runs nothing: unlike others it need not be alone on this machine."""
 
     def start(self) -> None:
@@ -66,9 +66,9 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Storage]:
+def service() -> Iterator[IdleService]:
     with short_folder() as folder:
-        found = Storage(folder)
+        found = IdleService(folder)
         try:
             found.start()
             yield found
@@ -82,10 +82,10 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistr
         yield found
 
 
-class Two:
+class TwoStores:
     """The stores of two locations that share the storage of ``service``, and a client that shows what is there."""
 
-    def __init__(self, service: Storage, registry: DockerRegistry) -> None:
+    def __init__(self, service: IdleService, registry: DockerRegistry) -> None:
         self.registry = registry
         self.ours = PodmanImages(service.socket, "a1", [registry.host])
         self.theirs = PodmanImages(service.socket, "b2", [registry.host])
@@ -112,9 +112,9 @@ class Two:
         await self.podman.close()
 
 
-def played(service: Storage, registry: DockerRegistry, story: Callable[[Two], Awaitable[None]]) -> None:
+def played(service: IdleService, registry: DockerRegistry, story: Callable[[TwoStores], Awaitable[None]]) -> None:
     async def whole() -> None:
-        two = Two(service, registry)
+        two = TwoStores(service, registry)
         try:
             await story(two)
         finally:
@@ -124,8 +124,8 @@ def played(service: Storage, registry: DockerRegistry, story: Callable[[Two], Aw
 
 
 @root
-def test_an_image_is_pulled_claimed_and_removed(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_an_image_is_pulled_claimed_and_removed(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         one = image("one", size=100_000)
         name = two.push("team/app", one)
         assert await two.ours.inspect(name) is None
@@ -150,8 +150,8 @@ def test_an_image_is_pulled_claimed_and_removed(service: Storage, registry: Dock
 
 
 @root
-def test_the_image_of_an_index_is_that_of_this_host(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_the_image_of_an_index_is_that_of_this_host(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("many", image("arm", "arm64"), image("amd"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
@@ -171,8 +171,8 @@ def test_the_image_of_an_index_is_that_of_this_host(service: Storage, registry: 
 
 
 @root
-def test_two_locations_never_remove_what_the_other_one_needs(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_two_locations_never_remove_what_the_other_one_needs(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("shared", image("shared"))
         await two.ours.pull(name, None)
         for store in (two.ours, two.theirs):
@@ -187,8 +187,8 @@ def test_two_locations_never_remove_what_the_other_one_needs(service: Storage, r
 
 
 @root
-def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("removed", image("removed"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
@@ -201,8 +201,8 @@ def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Storage, 
 
 
 @root
-def test_claims_without_a_record_end_and_those_of_others_stay(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_claims_without_a_record_end_and_those_of_others_stay(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         first, second = two.push("first", image("first")), two.push("second", image("second"))
         for name in (first, second):
             await two.ours.pull(name, None)
@@ -217,8 +217,8 @@ def test_claims_without_a_record_end_and_those_of_others_stay(service: Storage, 
 
 
 @root
-def test_an_image_with_a_name_of_somebody_stays(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_an_image_with_a_name_of_somebody_stays(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("tagged", image("tagged"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
@@ -231,8 +231,8 @@ def test_an_image_with_a_name_of_somebody_stays(service: Storage, registry: Dock
 
 
 @root
-def test_an_image_that_a_container_uses_stays(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_an_image_that_a_container_uses_stays(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("used", image("used"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
@@ -246,8 +246,8 @@ def test_an_image_that_a_container_uses_stays(service: Storage, registry: Docker
 
 
 @root
-def test_a_failed_pull_has_the_words_of_the_registry(service: Storage, registry: DockerRegistry) -> None:
-    async def failure(two: Two, name: str) -> ImageError:
+def test_a_failed_pull_has_the_words_of_the_registry(service: IdleService, registry: DockerRegistry) -> None:
+    async def failure(two: TwoStores, name: str) -> ImageError:
         with pytest.raises(ImageError) as error:
             await two.ours.pull(name, None)
         assert str(error.value).startswith(f"the image {name}: ")
@@ -255,7 +255,7 @@ def test_a_failed_pull_has_the_words_of_the_registry(service: Storage, registry:
         assert await two.ours.inspect(name) is None
         return error.value
 
-    async def story(two: Two) -> None:
+    async def story(two: TwoStores) -> None:
         missing = await failure(two, f"{registry.host}/never@{image('never').digest}")
         assert "manifest unknown" in str(missing)
         assert missing.missing
@@ -274,11 +274,11 @@ def test_a_failed_pull_has_the_words_of_the_registry(service: Storage, registry:
 
 @root
 def test_a_login_reaches_the_registry_and_nothing_else(
-    service: Storage, registry: DockerRegistry, tmp_path: Path
+    service: IdleService, registry: DockerRegistry, tmp_path: Path
 ) -> None:
     with docker_registry(tmp_path / "closed", login=True) as closed:
 
-        async def story(two: Two) -> None:
+        async def story(two: TwoStores) -> None:
             name = two.push("secret", image("behind a login"))
             for login in (None, RegistryCredentials(USER, "wrong")):
                 with pytest.raises(ImageError, match="authentication required"):
@@ -296,7 +296,7 @@ def paused(fake: FakeRegistry, one: Image) -> asyncio.Event:
     """Let the layer of an image come only when the event is set; everything else comes at once."""
     pause = asyncio.Event()
 
-    def answer(asked: Asked) -> Reply | None:
+    def answer(asked: RegistryRequest) -> Reply | None:
         digest = asked.path.rpartition("/")[2]
         if digest not in one.blobs:
             return None
@@ -316,7 +316,7 @@ class Pull(NamedTuple):
 
 
 @asynccontextmanager
-async def pulling(service: Storage, mark: str) -> AsyncIterator[Pull]:
+async def pulling(service: IdleService, mark: str) -> AsyncIterator[Pull]:
     """The pull of an image with ``mark``, from a registry that lives as long."""
     one = image(mark)
     async with FakeRegistry() as fake:
@@ -334,7 +334,7 @@ async def pulling(service: Storage, mark: str) -> AsyncIterator[Pull]:
 
 
 @root
-async def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: Storage) -> None:
+async def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: IdleService) -> None:
     async with pulling(service, "during a pull") as pull:
         service.kill()
         with pytest.raises(ImageError) as error:
@@ -344,7 +344,7 @@ async def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_p
 
 
 @root
-async def test_a_pull_that_is_cancelled_leaves_nothing(service: Storage) -> None:
+async def test_a_pull_that_is_cancelled_leaves_nothing(service: IdleService) -> None:
     async with pulling(service, "to be cancelled") as pull:
         pull.task.cancel()
         await asyncio.wait([pull.task])
@@ -354,11 +354,11 @@ async def test_a_pull_that_is_cancelled_leaves_nothing(service: Storage) -> None
 
 @root
 def test_a_registry_is_asked_once_for_a_version_and_its_image(
-    service: Storage, registry: DockerRegistry, tmp_path: Path
+    service: IdleService, registry: DockerRegistry, tmp_path: Path
 ) -> None:
     """The service over the real client, registry and storage; Podman itself asks for the digest it pulls."""
 
-    async def story(two: Two) -> None:
+    async def story(two: TwoStores) -> None:
         one = image("whole", size=50_000)
         digest = registry.push("whole", "1", one)
         clock = FakeClock()
@@ -393,7 +393,7 @@ def test_a_registry_is_asked_once_for_a_version_and_its_image(
 
 @root
 async def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_setting_names(
-    service: Storage, tmp_path: Path
+    service: IdleService, tmp_path: Path
 ) -> None:
     """No name server knows the host: Podman cannot have asked it."""
     one, fake, host = image("served", size=300_000), FakeRegistry(), "registry.test"
@@ -425,9 +425,9 @@ async def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_s
 
 @root
 def test_a_pull_that_was_killed_before_its_image_had_a_name_is_cleaned_up(
-    service: Storage, registry: DockerRegistry
+    service: IdleService, registry: DockerRegistry
 ) -> None:
-    async def story(two: Two) -> None:
+    async def story(two: TwoStores) -> None:
         foreign = two.push("reconciler-b2/" + "0" * 32, image("of the other"))
         lost = two.push("reconciler-a1/" + "0" * 32, image("lost"))
         for each in (lost, foreign):
@@ -441,7 +441,7 @@ def test_a_pull_that_was_killed_before_its_image_had_a_name_is_cleaned_up(
 
 @root
 def test_a_full_storage_is_an_error_in_the_words_of_podman(registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+    async def story(two: TwoStores) -> None:
         large, little = two.push("toolarge", image("x", size=40_000_000)), two.push("little", image("little"))
         with pytest.raises(ImageError, match="no space left on device") as error:
             await two.ours.pull(large, None)
@@ -450,7 +450,7 @@ def test_a_full_storage_is_an_error_in_the_words_of_podman(registry: DockerRegis
         assert await two.ours.inspect(little) is not None
 
     with short_folder() as folder, small_disk(folder, "size=24m") as disk:
-        small = Storage(disk)
+        small = IdleService(disk)
         try:
             small.start()
             played(small, registry, story)

@@ -22,7 +22,7 @@ from tests.engines.host.images.test_destinations import listening
 from tests.support.clock import FakeClock
 from tests.support.docker_registry import image
 from tests.support.images import FakeImageStore
-from tests.support.registry import Asked, FakeRegistry, Reply, digest_of, refused
+from tests.support.registry import FakeRegistry, RegistryRequest, Reply, digest_of, refused
 
 LOGIN = RegistryCredentials("ann", "pass:word")
 ONE = image("one", size=200_000)
@@ -37,10 +37,10 @@ class PullProxyHarness:
         self.client = Registry([registry.host], self.clock, seconds)
         self.proxy = PullProxy(self.client, "reconciler-a1")
         self.reference = ImageReference(registry.host, "team/app", digest=registry.push("team/app", "1", ONE.manifest))
-        self.blobs: Callable[[Asked, bytes], Reply | None] = lambda asked, content: Reply(body=content)
+        self.blobs: Callable[[RegistryRequest, bytes], Reply | None] = lambda asked, content: Reply(body=content)
         registry.answer = self._answer
 
-    def _answer(self, asked: Asked) -> Reply | None:
+    def _answer(self, asked: RegistryRequest) -> Reply | None:
         digest = asked.path.rpartition("/")[2]
         if digest not in ONE.blobs or asked.headers.get("authorization", "") != self.wanted:
             return None

@@ -226,12 +226,12 @@ def test_a_slow_registry_delays_no_other(tmp_path: Path) -> None:
 @pytest.mark.parametrize("error", [ZeroDivisionError(), EngineError("no")])
 def test_a_callback_that_fails_ends_nothing(tmp_path: Path, error: Exception) -> None:
     async def story(harness: ImageServiceHarness) -> None:
-        class Broken(list[object]):
+        class BrokenList(list[object]):
             def append(self, each: object) -> None:
                 super().append(each)
                 raise error
 
-        harness.moved = Broken()  # type: ignore[assignment]
+        harness.moved = BrokenList()  # type: ignore[assignment]
         await harness.ensure(dynamic=True)
         harness.run()
         harness.registry.push("team/app", "1", manifest("two"))

@@ -22,7 +22,7 @@ from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.reasons import Reason
 from tests.support.clock import START, FakeClock
-from tests.support.registry import Asked, FakeRegistry, Reply, index, manifest, refused
+from tests.support.registry import FakeRegistry, RegistryRequest, Reply, index, manifest, refused
 
 USER = RegistryCredentials("ann", "pass:word")
 Story = Callable[[FakeRegistry, Registry, ImageReference], Coroutine[Any, Any, None]]
@@ -296,7 +296,7 @@ def test_a_redirect_is_followed_without_the_login() -> None:
 
 def test_a_redirect_on_the_same_host_keeps_the_login_and_has_an_end() -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
-        def moved(asked: Asked) -> Reply | None:
+        def moved(asked: RegistryRequest) -> Reply | None:
             return Reply(307, {"Location": "/v2/new/app/manifests/1"}) if "/v2/team" in asked.path else None
 
         registry.push("new/app", "1", manifest())
@@ -366,7 +366,7 @@ async def test_whatever_a_registry_answers_is_a_manifest_or_an_error(seed: int) 
     }
     bodies = [b"", b"{", b"[" * 50_000, b'{"errors": [{"message": {}}]}', b'{"errors": "x"}', b"\xff\xfe", b"7"]
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: RegistryRequest) -> Reply:
         chosen = {name: rng.choice(values) for name, values in headers.items() if rng.random() < 0.7}
         return Reply(rng.choice([200, 200, 301, 307, 400, 401, 404, 429, 500, 503]), chosen, rng.choice(bodies))
 

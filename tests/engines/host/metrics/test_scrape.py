@@ -10,16 +10,16 @@ import pytest
 from reconciler.engines.host.metrics import scrape as module
 from reconciler.engines.host.metrics.scrape import MAX_BYTES, scrape_target
 from reconciler.engines.target_metrics import TargetMetrics
-from tests.engines.host.metrics.kit import Answer, Requests, head, ok, serving
+from tests.engines.host.metrics.kit import Answer, RecordedRequests, head, ok, serving
 from tests.support.cases import cases
 
 BODY = b"a 1\nb 2\n"
 
 
-def scraped(*answers: bytes | Answer, path: str = "/metrics") -> tuple[TargetMetrics, Requests]:
+def scraped(*answers: bytes | Answer, path: str = "/metrics") -> tuple[TargetMetrics, RecordedRequests]:
     """The result of a scrape of a server with ``answers``, and what it was asked for."""
 
-    async def story() -> tuple[TargetMetrics, Requests]:
+    async def story() -> tuple[TargetMetrics, RecordedRequests]:
         async with serving(*answers) as requests:
             return await scrape_target(requests.port, path, 'replica="web-1"'), requests
 

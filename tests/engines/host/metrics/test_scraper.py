@@ -15,7 +15,7 @@ from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Metrics, Options, Specification
 from reconciler.settings import MetricsSettings
-from tests.engines.host.metrics.kit import Requests, ok, serving
+from tests.engines.host.metrics.kit import RecordedRequests, ok, serving
 from tests.engines.host.provisioning.kit import around
 from tests.engines.host.signals import RecordedSignals
 from tests.support.clock import FakeClock
@@ -39,7 +39,7 @@ class TargetList:
 class ScraperHarness:
     """A scraper whose targets a test changes."""
 
-    def __init__(self, requests: Requests, budget: int = 64) -> None:
+    def __init__(self, requests: RecordedRequests, budget: int = 64) -> None:
         self.clock = FakeClock()
         self.events: list[EngineEvent] = []
         listed = TargetList()

@@ -41,7 +41,7 @@ PLACE = ContainerId(Key(Kind.WORKLOAD, "shop", "web"), "web-1", "main")
 DECLARED = 8080
 
 
-class Shell:
+class ShellRuntime:
     """Runs programs on this host, as a runtime does within a container."""
 
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
@@ -73,7 +73,7 @@ def answer(form: dict[str, Any], port: int, *further: int, **tunables: int) -> P
     async def scenario() -> ProbeResult:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            answered = await run_probe(Shell(), asked_of(port, *further), probe)
+            answered = await run_probe(ShellRuntime(), asked_of(port, *further), probe)
             await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return answered
@@ -192,7 +192,7 @@ def test_a_port_that_is_not_declared_is_asked_itself() -> None:
 async def test_a_container_without_ports_has_none_to_ask() -> None:
     asked = ProbeTarget(PLACE, ContainerSpec("main"), {})
     probe = msgspec.convert({"tcpSocket": {}}, Probe)
-    assert await run_probe(Shell(), asked, probe) == ProbeResult(False, "no port to ask")
+    assert await run_probe(ShellRuntime(), asked, probe) == ProbeResult(False, "no port to ask")
 
 
 HEALTH = HealthCheckResponse.ServingStatus.Value
@@ -285,7 +285,7 @@ async def test_a_host_without_free_file_descriptors_gives_no_verdict() -> None:
         forms = [msgspec.convert(form, Probe) for form in ({"httpGet": {}}, {"tcpSocket": {}}, {"grpc": {}})]
         resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
         try:
-            return [await run_probe(Shell(), asked_of(port), form) for form in forms]
+            return [await run_probe(ShellRuntime(), asked_of(port), form) for form in forms]
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -297,7 +297,7 @@ async def test_a_host_without_free_file_descriptors_gives_no_verdict() -> None:
 async def test_a_daemon_that_was_delayed_gives_no_verdict() -> None:
     async def scenario(port: int) -> ProbeResult:
         asyncio.get_running_loop().call_later(0.1, time.sleep, 1.8)
-        return await run_probe(Shell(), asked_of(port), msgspec.convert({"httpGet": {}}, Probe))
+        return await run_probe(ShellRuntime(), asked_of(port), msgspec.convert({"httpGet": {}}, Probe))
 
     with speaker(b"", keeps_open=True) as port:
         assert await scenario(port) == ProbeResult(None, "this host was too busy to ask")
@@ -309,7 +309,9 @@ async def test_no_probe_leaves_a_file_open() -> None:
     async def open_files() -> int:
         with health_server(HEALTH("SERVING")) as grpc, speaker(b"", keeps_open=True) as silent, serve_statuses() as web:
             ports = (grpc, silent, web.server_port, closed_port())
-            await asyncio.gather(*(run_probe(Shell(), asked_of(port), form) for port in ports for form in forms * 3))
+            await asyncio.gather(
+                *(run_probe(ShellRuntime(), asked_of(port), form) for port in ports for form in forms * 3)
+            )
         return len(os.listdir("/proc/self/fd"))
 
     before = await open_files()
@@ -320,7 +322,7 @@ async def test_a_prober_reports_a_server_soon_after_it_listens_and_when_it_is_go
     verdicts: asyncio.Queue[Verdict] = asyncio.Queue()
     probe = msgspec.convert({"httpGet": {}, "periodSeconds": 1, "timeoutSeconds": 30, "failureThreshold": 1}, Probe)
     clock = SystemClock()
-    prober = Prober(Shell(), clock, verdicts.put_nowait)
+    prober = Prober(ShellRuntime(), clock, verdicts.put_nowait)
     with serve_statuses() as server:
         container = ContainerSpec("main", ports=(DECLARED,), readiness=probe, liveness=probe)
         seen = ReplicaContainer("main", started=clock.monotonic())

@@ -59,7 +59,7 @@ def test_a_probe_runs_and_gives_verdicts_at_the_expected_times(case: dict[str, A
     assert verdicts == [[pytest.approx(at), verdict] for at, verdict in case["verdicts"]]
 
 
-class Scripted:
+class ScriptedRuntime:
     """Executes nothing: a program succeeds or fails as the case sets for the time."""
 
     def __init__(self, clock: FakeClock, well: Callable[[float], bool | None]) -> None:
@@ -77,7 +77,7 @@ class Scripted:
         return ExecResult(0 if well else 1, "a password")
 
 
-class Listener:
+class VerdictRecorder:
     """The verdicts of a prober, and when."""
 
     def __init__(self, clock: FakeClock) -> None:
@@ -97,7 +97,7 @@ FRESH = [case for case in cases("probes/paces.yaml") if "from" not in case.value
 @pytest.mark.parametrize("case", FRESH)
 async def test_a_prober_follows_the_pure_functions(case: dict[str, Any]) -> None:
     clock = FakeClock()
-    runtime, listener = Scripted(clock, answering(case)), Listener(clock)
+    runtime, listener = ScriptedRuntime(clock, answering(case)), VerdictRecorder(clock)
     prober = Prober(runtime, clock, listener.record)
     prober.watch(PLACE, ContainerSpec("main", **{case["kind"]: probe_of(case)}), {}, ReplicaContainer("main"))
     await clock.advance(case["until"])
@@ -108,10 +108,10 @@ async def test_a_prober_follows_the_pure_functions(case: dict[str, Any]) -> None
 
 def watching(
     well: Callable[[float], bool | None], seen: ReplicaContainer, probe: Probe
-) -> tuple[FakeClock, Scripted, Listener, Prober]:
+) -> tuple[FakeClock, ScriptedRuntime, VerdictRecorder, Prober]:
     """A prober that watches one container for both its probes."""
     clock = FakeClock()
-    runtime, listener = Scripted(clock, well), Listener(clock)
+    runtime, listener = ScriptedRuntime(clock, well), VerdictRecorder(clock)
     prober = Prober(runtime, clock, listener.record)
     prober.watch(PLACE, ContainerSpec("main", readiness=probe, liveness=probe), {}, seen)
     return clock, runtime, listener, prober
@@ -162,7 +162,7 @@ async def test_closing_ends_every_task() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-class Unstoppable(Scripted):
+class UnstoppableRuntime(ScriptedRuntime):
     """A runtime that loses one cancellation, as one below it may; it answers after a second."""
 
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
@@ -174,7 +174,7 @@ class Unstoppable(Scripted):
 
 async def test_a_probe_of_a_former_start_has_no_effect_even_where_its_cancellation_is_lost() -> None:
     clock = FakeClock()
-    runtime, listener = Unstoppable(clock, lambda now: False), Listener(clock)
+    runtime, listener = UnstoppableRuntime(clock, lambda now: False), VerdictRecorder(clock)
     prober = Prober(runtime, clock, listener.record)
     impatient = Probe(exec=Command(("check",)), failure_threshold=1)
     prober.watch(PLACE, ContainerSpec("main", liveness=impatient), {}, ReplicaContainer("main"))
@@ -186,7 +186,7 @@ async def test_a_probe_of_a_former_start_has_no_effect_even_where_its_cancellati
     await prober.close()
 
 
-class Faulty(Scripted):
+class FaultyRuntime(ScriptedRuntime):
     """A runtime with a bug that is met at the first three questions."""
 
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
@@ -202,7 +202,7 @@ async def test_a_bug_is_logged_once_and_the_probe_goes_on() -> None:
 
     async def scenario() -> None:
         clock = FakeClock()
-        runtime, listener = Faulty(clock, lambda now: True), Listener(clock)
+        runtime, listener = FaultyRuntime(clock, lambda now: True), VerdictRecorder(clock)
         prober = Prober(runtime, clock, listener.record)
         prober.watch(PLACE, ContainerSpec("main", readiness=CHECK), {}, ReplicaContainer("main"))
         await clock.advance(60)

@@ -44,7 +44,7 @@ as_root = only_root("only root gives files away")
 in_memory = skip_unless(MEMORY.is_mount(), f"{MEMORY} is no file system in memory here")
 
 
-class Provided(NamedTuple):
+class ProvidedFiles(NamedTuple):
     """The mounts of a process and its private directories."""
 
     mounts: tuple[Mount, ...]
@@ -53,17 +53,17 @@ class Provided(NamedTuple):
     scratch: Path
 
 
-def provide(files: Files, container: Container, place: ContainerId, owner: Owner, index: int = 1) -> Provided:
+def provide(files: Files, container: Container, place: ContainerId, owner: Owner, index: int = 1) -> ProvidedFiles:
     """The files of a container, and the view of a process on them."""
     attach_volumes(files.endpoints.parent, container, index, owner)
     made = files.provide(place, index, container, owner)
     view = ContainerViews(files.endpoints.parent, "root").make(made, {}, "")
-    return Provided(made.mounts, Path(view.volumes), Path(view.defaults["HOME"]), Path(view.defaults["TMPDIR"]))
+    return ProvidedFiles(made.mounts, Path(view.volumes), Path(view.defaults["HOME"]), Path(view.defaults["TMPDIR"]))
 
 
 def give(
     files: Files, *volumes: dict[str, str], place: ContainerId = PLACE, owner: Owner = OURS, index: int = 1
-) -> Provided:
+) -> ProvidedFiles:
     """What a container with ``volumes`` gets."""
     return provide(files, container_of({"volumes": list(volumes)}), place, owner, index)
 

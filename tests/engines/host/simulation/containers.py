@@ -17,7 +17,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from tests.engines.host.fake import FakeRuntime, Program, Programs
-from tests.engines.host.runtimes.podman.libpod import Box, Libpod, Refusal
+from tests.engines.host.runtimes.podman.libpod import FakeContainer, Libpod, Refusal
 from tests.engines.host.simulation.behaviour import BEHAVIOURS
 from tests.engines.host.simulation.controller_simulation import ControllerSimulation
 from tests.engines.host.simulation.schedule import Schedule
@@ -34,7 +34,7 @@ class ScriptedLibpod(Libpod):
         self._labels = labels
         programs.on_end = self._ended
 
-    def begin(self, box: Box) -> None:
+    def begin(self, box: FakeContainer) -> None:
         """Start the program of a container; a sandbox has none."""
         place, programs = self._place(box), self.programs
         box.started = programs.clock.now()
@@ -49,10 +49,10 @@ class ScriptedLibpod(Libpod):
             programs.end(place, 1, program)
         programs.later(behaviour.lives, lambda: programs.end(place, 1, program))
 
-    def listen(self, box: Box) -> None:
+    def listen(self, box: FakeContainer) -> None:
         """Nothing connects."""
 
-    def signal(self, box: Box, number: int) -> None:
+    def signal(self, box: FakeContainer, number: int) -> None:
         """SIGKILL ends it now, SIGTERM at the time of its behaviour."""
         place = self._place(box)
         program = self.programs.running.get(place) if place is not None else None
@@ -69,7 +69,7 @@ class ScriptedLibpod(Libpod):
             if box.state == "running" and self._place(box) == place:
                 self.end(box, self.programs.running[place].code)
 
-    def _place(self, box: Box) -> ContainerId | None:
+    def _place(self, box: FakeContainer) -> ContainerId | None:
         labelled = self._labels.read(box.body["labels"])
         return labelled.place if labelled is not None and labelled.place.container else None
 

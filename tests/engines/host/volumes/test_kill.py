@@ -24,7 +24,7 @@ FORMER = ("before-", "pre-restore-")
 """The names of snapshots of data that were replaced: of what a replica wrote before a restore was repeated, too."""
 
 
-class View(NamedTuple):
+class VolumeState(NamedTuple):
     """All that operations change."""
 
     volume: str
@@ -58,7 +58,7 @@ class Killer:
         self._server.stdin.flush()
         return int(self._server.stdout.readline())
 
-    def prepare(self, scene: str) -> View:
+    def prepare(self, scene: str) -> VolumeState:
         """A volume in the state that ``scene`` names; another one is removed."""
         self.disk.store.detach(VOLUME, ONE)
         self.disk.store.drop(SET, keep_final_snapshot=False)
@@ -74,7 +74,7 @@ class Killer:
             self.disk.attach()
         return self.view()
 
-    def view(self) -> View:
+    def view(self) -> VolumeState:
         """What the next daemon finds; nothing of an interrupted operation is left."""
         self.disk.reopen()
         assert self.disk.reports == ()
@@ -85,13 +85,13 @@ class Killer:
         finals = len(self.disk.store.deleted())
         if not volumes:
             assert self.disk.tree() == [] or finals
-            return View("missing", 0, (), "", finals)
+            return VolumeState("missing", 0, (), "", finals)
         (volume,) = volumes
         readable = volume.state == "ready" and volume.unfinished is None
         content = str(self.content(volume.holder)) if readable else ""
         # To attach an image changes it, so that an interrupted restore snapshots it once more.
         snapshots = tuple(each.name for each in volume.snapshots if not each.name.startswith(FORMER))
-        return View(f"{volume.state} {volume.holder}", volume.capacity, snapshots, content, finals)
+        return VolumeState(f"{volume.state} {volume.holder}", volume.capacity, snapshots, content, finals)
 
     def content(self, holder: str) -> dict[str, str]:
         """The files of the volume, which stays attached to ``holder`` or detached."""
@@ -100,7 +100,7 @@ class Killer:
         return {each.name: each.read_text() for each in self.disk.attach(holder).iterdir()}
 
 
-def between(operation: str, before: View, after: View) -> set[View]:
+def between(operation: str, before: VolumeState, after: VolumeState) -> set[VolumeState]:
     """The states in which an interrupted operation may leave a volume, beside the first and the last."""
     if operation == "restore":
         return {before._replace(snapshots=after.snapshots)}

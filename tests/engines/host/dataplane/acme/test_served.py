@@ -43,7 +43,7 @@ DOMAIN = Key(Kind.DOMAIN, "", "shop.example")
 DAY = 86_400.0
 
 
-class Shown(NamedTuple):
+class ShownCertificate(NamedTuple):
     """An answer over TLS: its status and body, and the certificate that the handshake showed."""
 
     status: int
@@ -51,7 +51,7 @@ class Shown(NamedTuple):
     certificate: bytes
 
 
-NONE = Shown(0, "", b"")
+NONE = ShownCertificate(0, "", b"")
 
 
 class AcmeHarness(HostHarness):
@@ -120,7 +120,7 @@ class AcmeHarness(HostHarness):
             await asyncio.sleep(0.05)
         raise AssertionError(f"{condition} {present} never came: {found}")
 
-    async def get(self) -> Shown:
+    async def get(self) -> ShownCertificate:
         """The answer to a request to the domain, whose certificate the authority has signed; status 0 without one."""
         context = ssl.create_default_context(cadata=self.authorities)
         where: dict[str, Any] = {"ssl": context, "server_hostname": DOMAIN.name}
@@ -132,9 +132,9 @@ class AcmeHarness(HostHarness):
         text = (await reader.read()).decode()
         shown = writer.get_extra_info("ssl_object").getpeercert(True)
         writer.close()
-        return Shown(int(text.split()[1]), text.rpartition("\r\n")[2], shown)
+        return ShownCertificate(int(text.split()[1]), text.rpartition("\r\n")[2], shown)
 
-    async def another(self, former: Shown) -> Shown:
+    async def another(self, former: ShownCertificate) -> ShownCertificate:
         """Let time pass until another certificate than the one of ``former`` is served; the first answer with it."""
         for _ in range(600):
             found = await self.get()

@@ -37,7 +37,7 @@ signals: list[tuple[str, bool]] = []
 """Each replica that got a signal, and whether HAProxy still gave it new requests then."""
 
 
-class Watched(FakeRuntime):
+class WatchedRuntime(FakeRuntime):
     """Records for each signal what HAProxy does with the replica."""
 
     plane: HaproxyDataPlane | None = None
@@ -62,7 +62,7 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
     async def story(host: HostHarness) -> None:
         plane = host.engine.location.publisher.dataplane
         assert isinstance(plane, HaproxyDataPlane)
-        Watched.plane = plane
+        WatchedRuntime.plane = plane
         servers = ReplicaServers(host, WebReplica)
         await ask_for(host)
         address = await address_of(host)
@@ -89,7 +89,7 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
 
         await host.engine.close()
         assert (await get(address)).body == second
-        Watched.plane = None
+        WatchedRuntime.plane = None
         await host.restart()
         assert (await get(address)).body == second
         assert await address_of(host) == address
@@ -102,14 +102,14 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
 
         # The split by version is still there when the workload is resumed.
         await host.engine.close()
-        Watched.plane = None
+        WatchedRuntime.plane = None
         await host.restart()
         await ask_for(host, version=2, autoscaling=STEADY)
         await servers.pass_until(1, version=2)
         assert await address_of(host) == address
         assert (await get(address)).headers["set-cookie"].partition(";")[0].endswith("=2")
 
-    play_on(lambda: HostHarness(path, Watched, "haproxy"), story)
+    play_on(lambda: HostHarness(path, WatchedRuntime, "haproxy"), story)
 
 
 def test_requests_that_a_replica_does_not_end_in_its_grace_period_are_reported(path: Path) -> None:

@@ -130,7 +130,7 @@ def test_requests_wait_for_the_first_replica_and_reach_it_a_few_at_a_time(path: 
 
 
 def test_requests_beyond_the_first_few_reach_a_replica_as_soon_as_it_has_answered_one(path: Path) -> None:
-    class Slow(WebReplica):
+    class SlowReplica(WebReplica):
         """Answers its first request at once, and all others when the gate opens."""
 
         async def _wait(self) -> None:
@@ -138,7 +138,7 @@ def test_requests_beyond_the_first_few_reach_a_replica_as_soon_as_it_has_answere
                 await super()._wait()
 
     async def story(plane: Plane) -> None:
-        replica = Slow("a")
+        replica = SlowReplica("a")
         replica.gate.clear()
         address = await plane.address(SERVICE, await replica.start())
         asked = [asyncio.create_task(get(address)) for _ in range(2 * UNPROVEN)]
@@ -448,7 +448,7 @@ def test_a_late_response_is_a_timeout_and_a_replica_that_is_gone_another_one(pat
 
 
 def test_a_failed_request_is_tried_again_by_its_policy(path: Path) -> None:
-    class Failing(WebReplica):
+    class FailingReplica(WebReplica):
         """Ends its first connection without an answer, and answers the next request with 503."""
 
         async def _wait(self) -> None:
@@ -457,7 +457,7 @@ def test_a_failed_request_is_tried_again_by_its_policy(path: Path) -> None:
             self.status = b"503 Service Unavailable" if len(self.heads) == 2 else b"200 OK"
 
     async def story(plane: Plane) -> None:
-        replica = Failing("a")
+        replica = FailingReplica("a")
         await replica.start()
         service = msgspec.structs.replace(SERVICE, retry_on=("reset", "retriable-status-codes", "503"))
         assert (await get(await plane.address(service, replica))).status == 200

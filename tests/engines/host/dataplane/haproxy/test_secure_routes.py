@@ -29,7 +29,7 @@ from reconciler.reasons import Reason
 from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import KEY, Answer, Plane, WebReplica, play
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
-from tests.support.certificates import Issued, authority, issue
+from tests.support.certificates import IssuedCertificate, authority, issue
 from tests.support.processes import free_ports
 from tests.support.programs import tool
 
@@ -86,7 +86,7 @@ class IngressHarness:
             raise EngineError(f"{key} is not applied", reason=Reason.SECRET_UNAVAILABLE)
         return self.secrets[key.name]
 
-    def write(self, name: str, issued: Issued) -> None:
+    def write(self, name: str, issued: IssuedCertificate) -> None:
         """Put a certificate into the directory, as certbot replaces one."""
         (self.folder / ".new").write_bytes(issued.pem)
         os.replace(self.folder / ".new", self.folder / name)
@@ -100,7 +100,7 @@ class IngressHarness:
         await until(lambda: self.plane.dataplane.routes_in_force)
         await self.plane.dataplane.synchronize(KEY)
 
-    async def get(self, name: str, host: str = "", client: Issued | None = None) -> Reply:
+    async def get(self, name: str, host: str = "", client: IssuedCertificate | None = None) -> Reply:
         """The answer to a request for ``host`` on a connection for ``name``; status 0 without one."""
         context = ssl.create_default_context(cadata=authority().chain_pem.decode())
         if client is not None:
@@ -129,7 +129,7 @@ class IngressHarness:
         return Answer(int(head[0].split()[1]), dict(line.split(": ", 1) for line in head[1:] if line), "")
 
 
-def resume(harness: IngressHarness, newest: ssl.TLSVersion, client: Issued, names: tuple[str, str]) -> int:
+def resume(harness: IngressHarness, newest: ssl.TLSVersion, client: IssuedCertificate, names: tuple[str, str]) -> int:
     """The status of a request to the second name, in the session of a connection to the first; 0 without an answer."""
     context = ssl.create_default_context(cadata=authority().chain_pem.decode())
     context.maximum_version = newest
@@ -157,7 +157,7 @@ def test_certificates_of_files_and_redirects_to_them(path: Path) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
         harness.write("shop.pem", first)
         harness.write("old.pem", expired)
-        harness.write("broken.pem", Issued(first.certificate, second.key))
+        harness.write("broken.pem", IssuedCertificate(first.certificate, second.key))
         await harness.serve(domain("shop.example"), domain("plain.example"), domain("both.example", 80))
         assert await harness.get("shop.example") == Reply(200, der(first))
         assert await harness.get("web-alias.platform.test") == Reply(200, der(first))
@@ -242,10 +242,10 @@ def test_what_cannot_work_never_replaces_what_does(path: Path) -> None:
     trusted = SecretValue("tls", {"cert": authority().chain_pem.decode()})
     domains = [domain("own.example", serverCertificate=secret("own"), clientCertificate=secret("ours"))]
 
-    def pair(certificate: Issued, key: Issued) -> SecretValue:
+    def pair(certificate: IssuedCertificate, key: IssuedCertificate) -> SecretValue:
         return SecretValue("tls", {"cert": certificate.chain_pem.decode(), "key": key.key_pem.decode()})
 
-    async def check(plane: Plane, served: Issued, problem: str) -> None:
+    async def check(plane: Plane, served: IssuedCertificate, problem: str) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
         assert await harness.get("own.example", client=mine) == Reply(200, der(served))
         assert (await harness.get("own.example")).status == 0, "clients still need a certificate"
@@ -286,7 +286,7 @@ def test_a_file_that_becomes_unusable_stays_in_service_after_a_restart_too(path:
     harness, first, second = IngressHarness(path), issue("own.example"), issue("own.example")
     both = domain("own.example"), domain("other.example")
 
-    def write_pair(certificate: Issued, key: Issued | None) -> None:
+    def write_pair(certificate: IssuedCertificate, key: IssuedCertificate | None) -> None:
         (harness.folder / "own.crt").write_bytes(certificate.chain_pem)
         if key is not None:
             (harness.folder / "own.key").write_bytes(key.key_pem)
@@ -301,7 +301,7 @@ def test_a_file_that_becomes_unusable_stays_in_service_after_a_restart_too(path:
         else:
             write_pair(second, first if damage == "another key" else None)
 
-    async def check(plane: Plane, served: Issued) -> None:
+    async def check(plane: Plane, served: IssuedCertificate) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
         await harness.serve(both[1])
         await harness.serve(*both)
@@ -370,5 +370,5 @@ def test_a_haproxy_without_tls_serves_the_rest(path: Path, monkeypatch: pytest.M
     play(lambda: harness.plane, story)
 
 
-def der(issued: Issued) -> bytes:
+def der(issued: IssuedCertificate) -> bytes:
     return ssl.PEM_cert_to_DER_cert(issued.chain_pem.decode())

@@ -35,7 +35,7 @@ INFO = {
 }
 
 
-class Box:
+class FakeContainer:
     """A container of the service."""
 
     def __init__(self, number: int, body: dict[str, Any]) -> None:
@@ -87,7 +87,7 @@ class Libpod:
     def __init__(self, info: dict[str, Any] | None = None, *, answers: bool = False) -> None:
         self.info = info or INFO
         self.answers = answers
-        self.boxes: dict[str, Box] = {}
+        self.boxes: dict[str, FakeContainer] = {}
         self.networks: dict[str, dict[str, Any]] = {}
         self.images: dict[str, str] = {}
         self.archive: Callable[[], AsyncIterator[bytes]] | None = None
@@ -128,14 +128,14 @@ class Libpod:
             self._close(box)
             box.state, box.lost = "created", box.state == "running"
 
-    def end(self, box: Box, code: int) -> None:
+    def end(self, box: FakeContainer, code: int) -> None:
         """The program of a container ends; the service reports it."""
         if box.state == "running":
             box.state, box.code = "exited", code
             self._close(box)
             self._report("died", box)
 
-    def named(self, part: str) -> Box:
+    def named(self, part: str) -> FakeContainer:
         """The newest container with ``part`` in its name."""
         return [box for box in self.boxes.values() if part in box.body["name"]][-1]
 
@@ -171,7 +171,7 @@ class Libpod:
                 return found if isinstance(found, httpx2.Response) else httpx2.Response(200, json=found)
         raise AssertionError(f"no such request: {name}")
 
-    def _box(self, name: str) -> Box:
+    def _box(self, name: str) -> FakeContainer:
         for box in self.boxes.values():
             if name in (box.id, box.body["name"]):
                 return box
@@ -233,7 +233,7 @@ class Libpod:
             self._network_exists({}, {}, network)
         if any(box.body["name"] == body["name"] for box in self.boxes.values()):
             raise Refusal(500, "that name is already in use")
-        box = Box(next(self._count), body)
+        box = FakeContainer(next(self._count), body)
         self.boxes[box.id] = box
         return httpx2.Response(201, json={"Id": box.id, "Warnings": []})
 
@@ -258,10 +258,10 @@ class Libpod:
         box.state = "initialized"
         return httpx2.Response(204)
 
-    def begin(self, box: Box) -> None:
+    def begin(self, box: FakeContainer) -> None:
         """Start the program of a container: here there is none."""
 
-    def listen(self, box: Box) -> None:
+    def listen(self, box: FakeContainer) -> None:
         """Listen on the ports of a container. Raises Refusal if one is taken."""
         for port in box.body.get("portmappings", ()):
             listener = socket.socket()
@@ -278,7 +278,7 @@ class Libpod:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
-    def signal(self, box: Box, number: int) -> None:
+    def signal(self, box: FakeContainer, number: int) -> None:
         """Every signal ends a container."""
         self.end(box, 128 + number)
 
@@ -340,12 +340,12 @@ class Libpod:
         finally:
             self._watchers.discard(queue)
 
-    def _report(self, action: str, box: Box) -> None:
+    def _report(self, action: str, box: FakeContainer) -> None:
         line = json.dumps({"Action": action, "Type": "container", "Actor": {"ID": box.id}}).encode() + b"\n"
         for queue in self._watchers:
             queue.put_nowait(line)
 
-    async def _answer_at(self, box: Box, listener: socket.socket) -> None:
+    async def _answer_at(self, box: FakeContainer, listener: socket.socket) -> None:
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             with contextlib.suppress(OSError, asyncio.IncompleteReadError):
                 await reader.readuntil(b"\r\n\r\n")
@@ -356,7 +356,7 @@ class Libpod:
         if listener in box.listeners:
             box.servers.append(await asyncio.start_server(answer, sock=listener))
 
-    def _close(self, box: Box) -> None:
+    def _close(self, box: FakeContainer) -> None:
         for server in box.servers:
             server.close()
         for listener in box.listeners:

@@ -16,7 +16,7 @@ from tests.engines.host.runtimes.podman.kit import launch, opened, place
 from tests.engines.host.runtimes.podman.libpod import Libpod
 
 
-class Slow(Libpod):
+class SlowLibpod(Libpod):
     """A service that takes ``start`` seconds to start a program, which runs for ``run`` seconds."""
 
     def __init__(self, start: float, run: float) -> None:
@@ -45,6 +45,6 @@ class Slow(Libpod):
 
 @pytest.mark.parametrize(("start", "run", "output"), [(1.2, 0.0, "ok\n"), (0.0, 30.0, "")])
 async def test_the_time_of_a_program_begins_when_it_does(tmp_path: Path, start: float, run: float, output: str) -> None:
-    async with opened(tmp_path, tmp_path / "socket", Slow(start, run).transport()) as host:
+    async with opened(tmp_path, tmp_path / "socket", SlowLibpod(start, run).transport()) as host:
         await host.runtime.start(launch())
         assert (await host.runtime.exec(place(), ["true"], 1.0)).output == output

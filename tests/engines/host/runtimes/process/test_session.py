@@ -39,7 +39,7 @@ from tests.support.waiting import until
 MEBIBYTE = 1 << 20
 
 
-class Ended(NamedTuple):
+class SessionResult(NamedTuple):
     """How a program ended, and what it wrote."""
 
     code: int
@@ -59,15 +59,15 @@ async def entered(
         await session.close()
 
 
-async def finished(session: ExecSession) -> Ended:
+async def finished(session: ExecSession) -> SessionResult:
     """Read all output, and wait for the end."""
     written = {Channel.STDOUT: b"", Channel.STDERR: b""}
     while (output := await session.read()) is not None:
         written[output.channel] += output.content
-    return Ended(await session.wait(), written[Channel.STDOUT], written[Channel.STDERR])
+    return SessionResult(await session.wait(), written[Channel.STDOUT], written[Channel.STDERR])
 
 
-async def ran(runtime: ProcessRuntime, *argv: str, terminal: TerminalSize | None = None) -> Ended:
+async def ran(runtime: ProcessRuntime, *argv: str, terminal: TerminalSize | None = None) -> SessionResult:
     """Run a program without input."""
     async with entered(runtime, *argv, terminal=terminal) as session:
         if terminal is None:
