@@ -59,7 +59,7 @@ def test_what_was_issued_works_after_a_restore_on_a_new_host(sandbox: ApiSandbox
     backup = tmp_path / "copy.sqlite"
     assert "and the credentials and the audit log of the API" in run(sandbox, "backup", str(backup))
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
-    assert sorted(each.name for each in tmp_path.glob("copy*")) == ["copy.sqlite"]
+    assert sorted(path.name for path in tmp_path.glob("copy*")) == ["copy.sqlite"]
 
     shutil.rmtree(sandbox.state)
     assert "the credentials of the API are back" in run(sandbox, "restore", str(backup))
@@ -74,25 +74,25 @@ def test_what_was_issued_works_after_a_restore_on_a_new_host(sandbox: ApiSandbox
             )
         ]
         assert statuses == [200, 204, 401]
-        found = api.store.audit()
-        assert [each.hash for each in found][: len(audit)] == [each["hash"] for each in audit]
+        entries = api.store.audit()
+        assert [each.hash for each in entries][: len(audit)] == [value["hash"] for value in audit]
         assert list(api.store.broken_audit()) == []
         assert list(api.store.audit_records.broken("trail")) == []
         assert api.store.audit_records.has_any("trail")
         # An entry of the audit log has the next number.
-        assert found[-1].number == len(found)
+        assert entries[-1].number == len(entries)
     assert run(sandbox, "get")
 
 
 def test_what_the_host_has_stays(sandbox: ApiSandbox, tmp_path: Path) -> None:
-    made = send(sandbox, "POST", f"{ACCOUNT}/-key", {})
+    key = send(sandbox, "POST", f"{ACCOUNT}/-key", {})
     backup = tmp_path / "copy.sqlite"
     run(sandbox, "backup", str(backup))
-    sandbox.client().request("DELETE", f"{ACCOUNT}/-key/{made['name']}")
+    sandbox.client().request("DELETE", f"{ACCOUNT}/-key/{key['name']}")
     sandbox.api.close()
     assert "the API stay as they are" in run(sandbox, "restore", str(backup), "--force")
     with closing(again(sandbox)) as api:
-        answer = ApiClient(api, None).request("GET", "/whoami", headers={"Authorization": made["key"]})
+        answer = ApiClient(api, None).request("GET", "/whoami", headers={"Authorization": key["key"]})
         assert answer.status_code == 401
         assert len(api.store.audit()) == 3
 

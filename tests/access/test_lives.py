@@ -56,16 +56,16 @@ def test_keys_and_sessions_of_a_deleted_account_stay_void_when_its_name_returns(
     acting = sandbox.api.store.add_session(
         Caller(f"user/{ANN}", credential="impersonated by serviceaccount/phoenix"), 900
     )
-    assert [status(sandbox, each) for each in (key, session, acting)] == [200, 200, 200]
+    assert [status(sandbox, credential) for credential in (key, session, acting)] == [200, 200, 200]
     sandbox.api.store.begin_answer("serviceaccount/phoenix", "once", b"digest", "id")
     apply(sandbox, phoenix=None)
-    assert [status(sandbox, each) for each in (key, session)] == [401, 401]
+    assert [status(sandbox, credential) for credential in (key, session)] == [401, 401]
     apply(sandbox, phoenix=PHOENIX)
-    assert [status(sandbox, each) for each in (key, session)] == [401, 401]
+    assert [status(sandbox, credential) for credential in (key, session)] == [401, 401]
     assert sandbox.client().get(account)["items"] == []
     fresh = sandbox.client().request("POST", account, json={}).json()["key"]
     sandbox.api.end_former_lives()
-    assert [status(sandbox, each) for each in (fresh, key, acting)] == [200, 401, 401]
+    assert [status(sandbox, credential) for credential in (fresh, key, acting)] == [200, 401, 401]
     # Nor does the next account get the answers to requests of the former one.
     assert sandbox.api.store.begin_answer("serviceaccount/phoenix", "once", b"digest", "id") is None
 
@@ -106,12 +106,12 @@ def test_a_person_who_is_invited_again_logs_in_again(sandbox: ApiSandbox) -> Non
     acting = sandbox.client().request("POST", f"{person}/-impersonate").json()["token"]
     of_kim = Caller(f"user/{ANN}", frozenset({str(SUPERUSERS)}), "impersonated by user/kim@example.com")
     by_kim = sandbox.api.store.add_session(of_kim, 900)
-    assert [status(sandbox, each) for each in (acting, by_kim)] == [200, 200]
+    assert [status(sandbox, credential) for credential in (acting, by_kim)] == [200, 200]
     began = sandbox.clock.now()
     sandbox.clock.jump(1.0)
     assert sandbox.client().request("DELETE", person).status_code == 202
     assert sandbox.client().request("POST", f"{person}/-invite").status_code == 201
-    assert [status(sandbox, each) for each in (acting, by_kim)] == [401, 401]
+    assert [status(sandbox, credential) for credential in (acting, by_kim)] == [401, 401]
     people = sandbox.api.store.people
     assert people.refresh(refresh) is None
     # A code of a login that began before counts as little.
@@ -120,11 +120,11 @@ def test_a_person_who_is_invited_again_logs_in_again(sandbox: ApiSandbox) -> Non
 
 
 def test_an_unused_token_of_a_deleted_agent_is_void_for_the_next_of_its_name(sandbox: ApiSandbox) -> None:
-    made = sandbox.client().request("POST", f"{ORG}/agent", json={"name": "edge"}).json()["registrationToken"]
+    token = sandbox.client().request("POST", f"{ORG}/agent", json={"name": "edge"}).json()["registrationToken"]
     assert sandbox.run("apply").returncode == 0
     sandbox.api.end_former_lives()
     sandbox.repo.commit({"agent/edge.yaml": None})
     assert sandbox.run("apply").returncode == 0
     apply(sandbox, edge="kind: agent\nname: edge\n")
-    answer = sandbox.client(None).request("PUT", f"{ORG}/agent/edge/-info", json={}, headers={"Authorization": made})
+    answer = sandbox.client(None).request("PUT", f"{ORG}/agent/edge/-info", json={}, headers={"Authorization": token})
     assert answer.status_code == 401

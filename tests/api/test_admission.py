@@ -190,10 +190,10 @@ def test_the_answer_to_a_change_shows_only_what_its_caller_may_view(tmp_path: Pa
         assert set(answer) == {"change"}
         assert (answer["change"]["diff"], answer["change"]["plan"]["steps"]) == ("", [])
         sandbox.repo.commit({"shop/hidden.yaml": HIDDEN.replace("hidden/one", "hidden/two")})
-        found = send(sandbox, "PATCH", f"{WORKLOADS}/api", {"tags": {"a": "b"}})
-        assert found.status_code == 200
-        assert {step["key"] for step in found.json()["change"]["plan"]["steps"]} == {"workload/shop/api"}
-        assert "hidden/two" not in found.text
+        response = send(sandbox, "PATCH", f"{WORKLOADS}/api", {"tags": {"a": "b"}})
+        assert response.status_code == 200
+        assert {step["key"] for step in response.json()["change"]["plan"]["steps"]} == {"workload/shop/api"}
+        assert "hidden/two" not in response.text
         everything = sandbox.client().request("PATCH", f"{WORKLOADS}/api?dryRun=true", json={"tags": {"a": "b"}}).json()
         steps = everything["change"]["plan"]["steps"]
         assert {step["key"] for step in steps} == {"workload/shop/api", "workload/shop/hidden"}

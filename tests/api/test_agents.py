@@ -40,12 +40,16 @@ def report(sandbox: ApiSandbox, token: str, name: str, body: Any = None) -> http
 
 def test_a_new_agent_gets_a_bootstrap_file_and_reports(sandbox: ApiSandbox) -> None:
     assert "registrationToken" not in post(sandbox, f"{AGENTS}?dryRun=true", {"name": "edge"})[1]
-    code, made = post(sandbox, AGENTS, {"name": "edge"}, **{"Idempotency-Key": "edge"})
-    assert (code, made["agentLink"], made["hubEndpoint"]) == (201, "/org/acme/agent/edge", "https://ops.example.com")
-    token = made["registrationToken"]
-    assert token.startswith(f"ra_{made['agentId']}.")
+    code, registration = post(sandbox, AGENTS, {"name": "edge"}, **{"Idempotency-Key": "edge"})
+    assert (code, registration["agentLink"], registration["hubEndpoint"]) == (
+        201,
+        "/org/acme/agent/edge",
+        "https://ops.example.com",
+    )
+    token = registration["registrationToken"]
+    assert token.startswith(f"ra_{registration['agentId']}.")
     again = post(sandbox, AGENTS, {"name": "edge"}, **{"Idempotency-Key": "edge"})
-    assert again == (201, {name: value for name, value in made.items() if name != "registrationToken"})
+    assert again == (201, {name: value for name, value in registration.items() if name != "registrationToken"})
     # A process of its own: to close a file of SQLite in this one would end its locks.
     assert subprocess.run(["grep", "-rF", token, str(sandbox.state)], capture_output=True, check=False).returncode == 1
 

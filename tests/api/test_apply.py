@@ -72,7 +72,7 @@ def test_what_depends_on_each_other_is_one_commit_with_one_plan(sandbox: ApiSand
     assert history(sandbox)[0] == "Apply workload/shop/api and 3 more"
     assert len(history(sandbox)) == 2
     entries = sandbox.client().get(f"{ORG}/-audit?limit=100")["items"]
-    assert [each["target"] for each in entries if each["message"]] == [APPLY]
+    assert [entry["target"] for entry in entries if entry["message"]] == [APPLY]
     assert "workload/newapp/web created" in entries[-1]["message"]
     assert answer["change"]["plan"]["steps"] == shown["change"]["plan"]["steps"]
     assert (shown["change"]["diff"], shown["change"]["files"]) == (answer["change"]["diff"], answer["change"]["files"])
@@ -83,7 +83,7 @@ def test_what_depends_on_each_other_is_one_commit_with_one_plan(sandbox: ApiSand
     assert sandbox.client().get(f"{ORG}/gvc/newapp/workload/web")["name"] == "web"
     for name in ("web", "none"):
         events = sandbox.client().get(f"{ORG}/gvc/newapp/workload/{name}/-eventlog")["items"] if name == "web" else []
-        assert len([each for each in events if each["reason"] == "ChangeCommitted"]) == (name == "web")
+        assert len([event for event in events if event["reason"] == "ChangeCommitted"]) == (name == "web")
 
 
 def test_one_fault_holds_back_all_and_names_its_field(sandbox: ApiSandbox) -> None:

@@ -40,13 +40,13 @@ def send(sandbox: ApiSandbox, account: str, method: str, path: str, body: Any = 
 
 def test_a_record_has_who_states_it_and_is_chained(sandbox: ApiSandbox) -> None:
     made = [send(sandbox, "writer", "POST", f"{TRAIL}/-record", RECORD).json() for _ in range(3)]
-    found = send(sandbox, "reader", "GET", f"{TRAIL}/-record").json()["items"]
-    assert found == made
-    first = found[0]
+    records = send(sandbox, "reader", "GET", f"{TRAIL}/-record").json()["items"]
+    assert records == made
+    first = records[0]
     assert {name: first[name] for name in RECORD} == RECORD
     assert (first["number"], first["principal"], first["at"]) == (1, "serviceaccount/writer", "2026-01-01T00:00:00Z")
     assert first["credential"].startswith("key ")
-    assert send(sandbox, "reader", "GET", f"{TRAIL}/-record?after=1&limit=1").json()["items"] == found[1:2]
+    assert send(sandbox, "reader", "GET", f"{TRAIL}/-record?after=1&limit=1").json()["items"] == records[1:2]
     assert send(sandbox, "reader", "GET", f"{EMPTY}/-record").json()["items"] == []
     assert send(sandbox, "owner", "POST", f"{EMPTY}/-record", RECORD).json()["number"] == 1
 

@@ -130,13 +130,13 @@ def test_a_resource_is_created_and_deleted(sandbox: ApiSandbox) -> None:
     assert code == 201, answer
     assert answer["change"]["files"] == ["shop/workload/new.yaml"]
     assert sandbox.run("apply").returncode == 0
-    place = f"{GVC_WORKLOADS}/new"
-    assert sandbox.client().get(place)["name"] == "new"
+    path = f"{GVC_WORKLOADS}/new"
+    assert sandbox.client().get(path)["name"] == "new"
     assert send(sandbox, "POST", GVC_WORKLOADS, body)[0] == 409
-    assert send(sandbox, "DELETE", place)[0] == 202
+    assert send(sandbox, "DELETE", path)[0] == 202
     assert "new.yaml" not in sandbox.repo.git("ls-tree", "-r", "--name-only", "main")
     assert sandbox.run("apply").returncode == 0
-    assert sandbox.client().request("GET", place).status_code == 404
+    assert sandbox.client().request("GET", path).status_code == 404
     assert history(sandbox)[:2] == ["Delete workload/shop/new", "Create workload/shop/new"]
 
 

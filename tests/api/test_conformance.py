@@ -74,7 +74,7 @@ def serving(path: Path) -> Iterator[ServedApi]:
 
 def requests(served: ServedApi, headers: Mapping[str, str], examples: int) -> Counter[int]:
     """Statuses of ``examples`` generated requests for each operation; three of four name resources that exist."""
-    found: Counter[int] = Counter()
+    counter: Counter[int] = Counter()
     schema = schemathesis.openapi.from_url(f"{served.base}/openapi.json")
 
     def request(case: schemathesis.Case, existing: bool) -> None:
@@ -88,7 +88,7 @@ def requests(served: ServedApi, headers: Mapping[str, str], examples: int) -> Co
         if case.path.endswith("/-events"):
             case.query = {**(case.query or {}), "follow": False}  # else it would last
         response = case.call(headers={**headers})
-        found[response.status_code] += 1
+        counter[response.status_code] += 1
         case.validate_response(response, checks=CHECKS)
 
     for result in schema.get_all_operations():
@@ -101,7 +101,7 @@ def requests(served: ServedApi, headers: Mapping[str, str], examples: int) -> Co
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         )(repeated)()
-    return found
+    return counter
 
 
 def _name_existing(case: schemathesis.Case) -> None:
@@ -125,13 +125,13 @@ def _name_existing(case: schemathesis.Case) -> None:
 def test_generated_requests_get_documented_responses(
     tmp_path: Path, superuser: bool, seconds: float, examples: int
 ) -> None:
-    found: Counter[int] = Counter()
+    counter: Counter[int] = Counter()
     end = time.monotonic() + seconds
     for number in count():
         # The requests delete much of what they find: each round begins anew.
         with serving(tmp_path / str(number)) as served:
-            found += requests(served, served.headers if superuser else {}, examples)
+            counter += requests(served, served.headers if superuser else {}, examples)
         if time.monotonic() > end:
             break
-    assert sum(found.values()) > 200
-    assert set(found) & {200} if superuser else set(found) >= {200, 401}
+    assert sum(counter.values()) > 200
+    assert set(counter) & {200} if superuser else set(counter) >= {200, 401}

@@ -114,11 +114,11 @@ async def test_a_terminal_has_its_size_and_gets_another_one(sandbox: HostSandbox
 
 def is_running(words: str) -> bool:
     """Whether a process has these words."""
-    found = []
+    command_lines = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            found.append(each.read_bytes())
-    return words.encode().replace(b" ", b"\0") + b"\0" in found
+            command_lines.append(each.read_bytes())
+    return words.encode().replace(b" ", b"\0") + b"\0" in command_lines
 
 
 async def test_a_program_ends_with_its_client(sandbox: HostSandbox) -> None:

@@ -49,18 +49,18 @@ def new_key(sandbox: ApiSandbox, **body: str) -> dict[str, Any]:
 
 
 def test_a_key_permits_what_policies_grant_until_it_is_revoked(sandbox: ApiSandbox) -> None:
-    made = new_key(sandbox, description="pipeline")
-    key = made["key"]
+    created = new_key(sandbox, description="pipeline")
+    key = created["key"]
     assert key.startswith("rk_")
     assert status(sandbox, key) == 200
     assert status(sandbox, key, f"{ORG}/gvc/shop/workload/api") == 403
     listed = sandbox.client().get(f"{ACCOUNT}/-key")["items"]
     assert [(each["name"], each["description"], each["createdBy"]) for each in listed] == [
-        (made["name"], "pipeline", "user/root")
+        (created["name"], "pipeline", "user/root")
     ]
     assert listed[0]["lastUsed"] is not None
     assert status(sandbox, key[:-1] + ("a" if key[-1] != "a" else "b")) == 401
-    assert sandbox.client().request("DELETE", f"{ACCOUNT}/-key/{made['name']}").status_code == 204
+    assert sandbox.client().request("DELETE", f"{ACCOUNT}/-key/{created['name']}").status_code == 204
     assert status(sandbox, key) == 401
 
 
@@ -82,11 +82,11 @@ def test_no_secret_is_in_any_file(sandbox: ApiSandbox) -> None:
     status(sandbox, key)
     file = sandbox.state / BOOTSTRAP_FILE
     session = sandbox.client(None).request("POST", "/login/bootstrap", json={"token": file.read_text().strip()})
-    found = {path: path.read_bytes() for path in sandbox.state.rglob("*") if path.is_file() and path != file}
-    assert sandbox.state / "access.sqlite-wal" in found, "what was just written is in the log of the database"
+    contents = {path: path.read_bytes() for path in sandbox.state.rglob("*") if path.is_file() and path != file}
+    assert sandbox.state / "access.sqlite-wal" in contents, "what was just written is in the log of the database"
     for secret in (key.partition(".")[2], session.json()["token"].removeprefix("rs_")):
         assert len(secret) > 30
-        assert [path for path, content in found.items() if secret.encode() in content] == []
+        assert [path for path, content in contents.items() if secret.encode() in content] == []
 
 
 def test_the_bootstrap_token_works_once(sandbox: ApiSandbox) -> None:
@@ -137,31 +137,31 @@ def test_a_flood_of_wrong_credentials_keeps_no_valid_one_out(sandbox: ApiSandbox
 
 
 def test_guesses_at_one_key_count_from_all_addresses(sandbox: ApiSandbox) -> None:
-    made = new_key(sandbox)
+    created = new_key(sandbox)
 
     def guess(number: int) -> int:
         client = sandbox.client(None, f"192.0.2.{number}")
-        return client.request("GET", WEB, **bearer(f"rk_{made['name']}.guess")).status_code
+        return client.request("GET", WEB, **bearer(f"rk_{created['name']}.guess")).status_code
 
     assert [guess(number) for number in range(FREE_FAILURES + 1)] == [401] * FREE_FAILURES + [429]
-    assert status(sandbox, made["key"]) == 200
+    assert status(sandbox, created["key"]) == 200
     assert guess(100) == 401
 
 
 def test_the_audit_log_has_changes_and_refusals(sandbox: ApiSandbox) -> None:
-    made = new_key(sandbox)
+    created = new_key(sandbox)
     sandbox.client().get(WEB)
     status(sandbox, "rk_000000000000.guess")
-    status(sandbox, made["key"], f"{ORG}/secret/db")
-    found = sandbox.client().get(f"{ORG}/-audit")["items"]
-    assert [(each["principal"], each["action"], each["target"], each["outcome"]) for each in found] == [
+    status(sandbox, created["key"], f"{ORG}/secret/db")
+    entries = sandbox.client().get(f"{ORG}/-audit")["items"]
+    assert [(each["principal"], each["action"], each["target"], each["outcome"]) for each in entries] == [
         ("user/root", "POST", f"{ACCOUNT}/-key", 201),
         ("", "GET", WEB, 401),
         ("serviceaccount/ci", "GET", f"{ORG}/secret/db", 403),
     ]
-    assert found[2]["credential"] == f"key {made['name']}"
-    assert sandbox.client().get(f"{ORG}/-audit?after=2")["items"] == found[2:]
-    assert made["key"] not in str(found)
+    assert entries[2]["credential"] == f"key {created['name']}"
+    assert sandbox.client().get(f"{ORG}/-audit?after=2")["items"] == entries[2:]
+    assert created["key"] not in str(entries)
     answer = sandbox.client(READER_PEER).request("GET", f"{ORG}/-audit")
     assert answer.status_code == 403
 
@@ -203,10 +203,10 @@ def test_pages_show_nothing_of_hidden_resources(sandbox: ApiSandbox) -> None:
     client = sandbox.client(None)
     for path in (f"{ORG}/workload?limit=1", f"{ORG}/gvc/shop/workload", f"{ORG}/workload?limit=500"):
         answer = client.request("GET", path, **bearer(key)).json()
-        assert [each["name"] for each in answer["items"]] == ["web"]
+        assert [value["name"] for value in answer["items"]] == ["web"]
         assert [link["rel"] for link in answer["links"]] == ["self"]
     for path in (f"{ORG}/secret", f"{ORG}/group", f"{ORG}/policy", f"{ORG}/gvc"):
         assert client.request("GET", path, **bearer(key)).json()["items"] == []
     # A resource that exists and one that does not are the same to this caller.
     answers = [client.request("GET", f"{ORG}/secret/{name}", **bearer(key)) for name in ("db", "none")]
-    assert [each.status_code for each in answers] == [403, 403]
+    assert [answer.status_code for answer in answers] == [403, 403]

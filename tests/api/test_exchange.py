@@ -58,10 +58,10 @@ def exchange(sandbox: ApiSandbox, token: str, **more: Any) -> tuple[int, dict[st
 
 
 def test_a_job_is_its_service_account_for_a_short_time(sandbox: ApiSandbox, issuer: Issuer) -> None:
-    status, made = exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))
-    assert (status, made["token_type"], made["expires_in"]) == (200, "Bearer", 300)
-    assert made["principal"] == "serviceaccount/ci"
-    client, headers = sandbox.client(None), {"Authorization": f"Bearer {made['access_token']}"}
+    status, token = exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))
+    assert (status, token["token_type"], token["expires_in"]) == (200, "Bearer", 300)
+    assert token["principal"] == "serviceaccount/ci"
+    client, headers = sandbox.client(None), {"Authorization": f"Bearer {token['access_token']}"}
     assert client.request("GET", WEB, headers=headers).status_code == 200
     assert client.request("GET", f"{ORG}/secret/db", headers=headers).status_code == 403
     [*_, entry] = [

@@ -118,13 +118,13 @@ def many_files() -> Iterator[None]:
 
 def received(link: socket.socket) -> bytes:
     """All that comes until the server ends the connection."""
-    found = b""
+    raw = b""
     try:
         while part := link.recv(65_536):
-            found += part
+            raw += part
     except ConnectionResetError:
         pass
-    return found
+    return raw
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -226,9 +226,9 @@ def slowdown(served: ServedApi, first: int) -> float:
 @pytest.mark.slow
 def test_hostile_clients_delay_no_run(served: ServedApi) -> None:
     served.runs(0)  # the first ones load what later ones have
-    found: list[float] = []
+    slowdowns: list[float] = []
     for number in range(1, 1 + COMPARISONS):
-        found.append(slowdown(served, number * 100_000))
-        if found[-1] <= 1.5:
+        slowdowns.append(slowdown(served, number * 100_000))
+        if slowdowns[-1] <= 1.5:
             return
-    raise AssertionError(f"runs take {found} times as long")
+    raise AssertionError(f"runs take {slowdowns} times as long")

@@ -43,14 +43,14 @@ bindings: [{permissions: [view], principalLinks: [//group/everybody-at-members]}
 @pytest.fixture(scope="module")
 def provider() -> Iterator[PeopleProvider]:
     """A provider with people of all sorts."""
-    with people_provider() as made:
-        made.add_person("ann", email="Ann@example.com", email_verified=True)
-        made.add_person("kim", email="kim@example.com", groups=["ops", "others"])
-        made.add_person("max", email="max@members.example.com")
-        made.add_person("eve", email="eve@evil.example.com")
-        made.add_person("fay", email="bob@example.com", email_verified=False)
-        made.add_person("odd", email="no name/../x@example.com", groups=["ops"])
-        yield made
+    with people_provider() as people:
+        people.add_person("ann", email="Ann@example.com", email_verified=True)
+        people.add_person("kim", email="kim@example.com", groups=["ops", "others"])
+        people.add_person("max", email="max@members.example.com")
+        people.add_person("eve", email="eve@evil.example.com")
+        people.add_person("fay", email="bob@example.com", email_verified=False)
+        people.add_person("odd", email="no name/../x@example.com", groups=["ops"])
+        yield people
 
 
 @pytest.fixture(scope="module")
@@ -91,10 +91,12 @@ class Command:
         self.cookie = answer.headers.get("set-cookie", "").partition(";")[0]
         return answer
 
-    def finish(self, place: str, **headers: str) -> httpx2.Response:
-        """What the browser gets when the provider returned it to ``place``."""
-        assert place.startswith(f"{API}/login/callback?"), place
-        return self.sandbox.client(None).request("GET", place[len(API) :], headers={"cookie": self.cookie, **headers})
+    def finish(self, callback: str, **headers: str) -> httpx2.Response:
+        """What the browser gets when the provider returned it to ``callback``."""
+        assert callback.startswith(f"{API}/login/callback?"), callback
+        return self.sandbox.client(None).request(
+            "GET", callback[len(API) :], headers={"cookie": self.cookie, **headers}
+        )
 
     def log_in(self, person: str) -> httpx2.Response:
         """Where the browser ends."""
@@ -143,22 +145,22 @@ def get(sandbox: ApiSandbox, token: str, path: str = WEB, method: str = "GET", *
 
 
 def test_a_person_logs_in_and_is_the_user_whom_policies_name(command: Command, sandbox: ApiSandbox) -> None:
-    made = session(command, "ann")
-    assert (made["principal"], made["token_type"], made["expires_in"]) == ("user/ann@example.com", "Bearer", 900)
-    assert get(sandbox, made["access_token"], "/whoami").json() == {
+    tokens = session(command, "ann")
+    assert (tokens["principal"], tokens["token_type"], tokens["expires_in"]) == ("user/ann@example.com", "Bearer", 900)
+    assert get(sandbox, tokens["access_token"], "/whoami").json() == {
         "principal": "user/ann@example.com",
         "groups": ["group/web"],
         "org": "acme",
     }
-    assert get(sandbox, made["access_token"]).status_code == 200
-    assert get(sandbox, made["access_token"], f"{ORG}/secret/db").status_code == 403
+    assert get(sandbox, tokens["access_token"]).status_code == 200
+    assert get(sandbox, tokens["access_token"], f"{ORG}/secret/db").status_code == 403
     entries = sandbox.client().get(f"{ORG}/-audit")["items"]
-    found = [each for each in entries if each["principal"] == made["principal"]]
+    found = [each for each in entries if each["principal"] == tokens["principal"]]
     assert [(each["target"], each["outcome"]) for each in found][:2] == [
         ("/login/callback", 302),
         ("/login/token", 200),
     ]
-    assert not any(text in str(entries) for text in (made["access_token"], made["refresh_token"], SECRET))
+    assert not any(text in str(entries) for text in (tokens["access_token"], tokens["refresh_token"], SECRET))
 
 
 def test_groups_of_the_provider_are_those_that_the_settings_map(command: Command, sandbox: ApiSandbox) -> None:
@@ -204,15 +206,15 @@ def test_an_invited_person_may_log_in_and_a_removed_one_not(command: Command, sa
     acting = sandbox.client().request("POST", f"{ORG}/user/eve@evil.example.com/-impersonate").json()["token"]
     assert get(sandbox, acting, "/whoami").status_code == 200
     assert get(sandbox, token, invitation, "POST").status_code == 403
-    place, removed = f"{ORG}/user/eve@evil.example.com", {"principal": "user/eve@evil.example.com"}
-    previewed = sandbox.client().request("DELETE", f"{place}?dryRun=true")
+    path, removed = f"{ORG}/user/eve@evil.example.com", {"principal": "user/eve@evil.example.com"}
+    previewed = sandbox.client().request("DELETE", f"{path}?dryRun=true")
     assert (previewed.status_code, previewed.json()) == (200, removed)
-    deleted = sandbox.client().request("DELETE", place)
+    deleted = sandbox.client().request("DELETE", path)
     assert (deleted.status_code, deleted.json()) == (202, removed)
     answer = get(sandbox, token)
     assert (answer.status_code, answer.json()["message"]) == (401, "the credential is unknown, expired or revoked")
     assert get(sandbox, acting, "/whoami").status_code == 401
-    assert sandbox.client().request("GET", place).status_code == 404
+    assert sandbox.client().request("GET", path).status_code == 404
     assert "error" in command.log_in("eve").headers["location"]
 
 
@@ -241,11 +243,11 @@ def test_an_address_stays_that_of_one_account(command: Command, provider: People
 
 def test_a_superuser_may_act_as_another_person(command: Command, sandbox: ApiSandbox) -> None:
     made = session(command, "ann")
-    place = f"{ORG}/user/ann@example.com/-impersonate"
-    assert get(sandbox, made["access_token"], place, "POST").status_code == 403
-    token = sandbox.client().request("POST", place).json()["token"]
+    path = f"{ORG}/user/ann@example.com/-impersonate"
+    assert get(sandbox, made["access_token"], path, "POST").status_code == 403
+    token = sandbox.client().request("POST", path).json()["token"]
     assert get(sandbox, token, "/whoami").json()["groups"] == ["group/web"]
-    assert get(sandbox, token, place, "POST").status_code == 403
+    assert get(sandbox, token, path, "POST").status_code == 403
     last = sandbox.client().get(f"{ORG}/-audit")["items"][-1]
     assert (last["principal"], last["credential"]) == ("user/ann@example.com", "impersonated by user/root")
 
@@ -299,15 +301,15 @@ def test_an_answer_belongs_to_the_browser_that_began(command: Command, provider:
     assert sent["code_challenge_method"] == ["S256"]
     assert {"state", "nonce", "code_challenge"} <= sent.keys()
     assert {"HttpOnly", "Path=/login/callback", "SameSite=lax"} <= set(began.headers["set-cookie"].split("; "))
-    place = provider.log_in(began.headers["location"], "ann")
-    assert command.finish(place, cookie="").status_code == 400
-    assert command.finish(place, cookie="reconciler-login=forged").status_code == 400
-    assert command.finish(place.replace("state=", "state=x")).status_code == 400
+    callback = provider.log_in(began.headers["location"], "ann")
+    assert command.finish(callback, cookie="").status_code == 400
+    assert command.finish(callback, cookie="reconciler-login=forged").status_code == 400
+    assert command.finish(callback.replace("state=", "state=x")).status_code == 400
     other = Command(command.sandbox, provider)
     other.begin()
-    assert command.finish(place, cookie=other.cookie).status_code == 400
+    assert command.finish(callback, cookie=other.cookie).status_code == 400
     command.sandbox.clock.jump(601.0)
-    assert command.finish(place).status_code == 400
+    assert command.finish(callback).status_code == 400
 
 
 def test_a_login_that_the_provider_refuses_is_refused(command: Command, provider: PeopleProvider) -> None:
@@ -364,51 +366,51 @@ def test_a_session_is_refreshed_and_a_stolen_token_ends_it(command: Command, san
 
 
 def test_logging_out_ends_every_token_of_the_login(command: Command, sandbox: ApiSandbox) -> None:
-    made, other = session(command, "ann"), session(command, "ann")
-    assert get(sandbox, made["access_token"], "/login", "DELETE").status_code == 204
-    assert get(sandbox, made["access_token"]).status_code == 401
-    assert command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).status_code == 400
+    tokens, other = session(command, "ann"), session(command, "ann")
+    assert get(sandbox, tokens["access_token"], "/login", "DELETE").status_code == 204
+    assert get(sandbox, tokens["access_token"]).status_code == 401
+    assert command.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).status_code == 400
     assert get(sandbox, other["access_token"]).status_code == 200
 
 
 def test_an_idle_session_ends_after_the_timeout_of_the_org(command: Command, sandbox: ApiSandbox) -> None:
-    made = session(command, "ann")
+    tokens = session(command, "ann")
     for _ in range(3):
         sandbox.clock.jump(3000.0)
-        made = command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).json()
-        assert get(sandbox, made["access_token"]).status_code == 200
+        tokens = command.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).json()
+        assert get(sandbox, tokens["access_token"]).status_code == 200
     sandbox.clock.jump(3700.0)
-    assert command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).status_code == 400
+    assert command.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).status_code == 400
 
 
 def test_with_saml_only_neither_logins_nor_sessions_by_openid_connect_are_valid(
     command: Command, sandbox: ApiSandbox
 ) -> None:
-    made = session(command, "ann")
+    tokens = session(command, "ann")
     _, key = sandbox.api.store.add_key("ci", "", "test", None)
     for saml_only, status in (("true", 401), ("false", 200)):
         manifest = ORG_MANIFEST.replace("authConfig: {", f"authConfig: {{samlOnly: {saml_only}, ")
         sandbox.repo.commit({"org.yaml": manifest})
         assert sandbox.run("apply").returncode == 0
-        assert get(sandbox, made["access_token"]).status_code == status
+        assert get(sandbox, tokens["access_token"]).status_code == status
         assert get(sandbox, key, "/whoami").status_code == 200
-        place = parse_qs(urlsplit(command.log_in("ann").headers["location"]).query)
-        assert ("code" in place) is (status == 200), place
+        qs = parse_qs(urlsplit(command.log_in("ann").headers["location"]).query)
+        assert ("code" in qs) is (status == 200), qs
         if status == 401:
-            assert "by SAML only" in place["error_description"][0]
+            assert "by SAML only" in qs["error_description"][0]
 
 
 def test_a_session_ends_a_day_after_the_login(command: Command, sandbox: ApiSandbox) -> None:
-    made = session(command, "ann")
+    tokens = session(command, "ann")
     for _ in range(28):
         sandbox.clock.jump(3000.0)
-        made = command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).json()
-    assert made["expires_in"] == 900
+        tokens = command.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).json()
+    assert tokens["expires_in"] == 900
     sandbox.clock.jump(2300.0)
-    made = command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).json()
-    assert made["expires_in"] == 100
+    tokens = command.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).json()
+    assert tokens["expires_in"] == 100
     sandbox.clock.jump(101.0)
-    assert command.token(grant_type="refresh_token", refresh_token=made["refresh_token"]).status_code == 400
+    assert command.token(grant_type="refresh_token", refresh_token=tokens["refresh_token"]).status_code == 400
 
 
 def test_a_machine_without_a_browser_logs_in(command: Command, sandbox: ApiSandbox) -> None:

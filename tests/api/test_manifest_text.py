@@ -286,11 +286,11 @@ def edit_of(kind: Kind, name: str, what: str, value: str, is_lenient: bool) -> R
     """An edit of the resource ``name`` of the GVC ``shop``, if its kind has one."""
     key = Key(kind, "shop" if kind is Kind.IDENTITY else "", name)
     body = {"kind": str(kind), "name": name, "description": "old"}
-    wanted: dict[str, Any] | None = body | {"description": value, "tags": {"team": value}}
-    if wanted is not None and what == "data":
-        wanted["data"] = {"key": value}
+    after: dict[str, Any] | None = body | {"description": value, "tags": {"team": value}}
+    if after is not None and what == "data":
+        after["data"] = {"key": value}
     was = None if what == "create" else body
-    return ResourceEdit(key, PATH, was, None if what == "delete" else wanted, what == "data", if_present=is_lenient)
+    return ResourceEdit(key, PATH, was, None if what == "delete" else after, what == "data", if_present=is_lenient)
 
 
 edits = st.builds(

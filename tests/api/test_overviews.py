@@ -153,11 +153,11 @@ def test_the_status_comes_in_parts(sandbox: ApiSandbox, monkeypatch: pytest.Monk
 
     async def parts() -> list[str]:
         stream = ApiStream(sandbox.api, ROOT_PEER, f"{ORG}/-status", {})
-        found = []
+        parts_read = []
         while part := await stream.text():
-            found.append(part)
+            parts_read.append(part)
         await stream.leave()
-        return found
+        return parts_read
 
     found = asyncio.run(parts())
     assert (len(found) > 5, "".join(found)) == (True, whole)
@@ -193,10 +193,10 @@ def test_a_plan_is_found_by_its_digest(sandbox: ApiSandbox) -> None:
     base = sandbox.repo.git("rev-parse", "main")
     sandbox.repo.commit({"shop/more.yaml": "kind: identity\nname: more\ngvc: shop\n"})
     try:
-        found = sandbox.client().request("GET", f"{ORG}/source/main/-plan")
-        plan: dict[str, Any] = found.json()
+        response = sandbox.client().request("GET", f"{ORG}/source/main/-plan")
+        plan: dict[str, Any] = response.json()
         assert [step["key"] for step in plan["steps"]] == ["identity/shop/more"]
-        assert (found.headers["plan-changes"], found.headers["plan-errors"]) == ("1", "0")
+        assert (response.headers["plan-changes"], response.headers["plan-errors"]) == ("1", "0")
         assert sandbox.client().get(f"{ORG}/-plan/{plan['digest'][:8]}")["steps"] == plan["steps"]
     finally:
         sandbox.repo.git("update-ref", "refs/heads/main", base)

@@ -119,13 +119,13 @@ def reads() -> Iterator[str]:
 def test_no_read_shows_the_value(sandbox: ApiSandbox, capfd: pytest.CaptureFixture[str]) -> None:
     revealed = sandbox.client().get(f"{ORG}/secret/planted/-reveal")
     assert CANARY in str(revealed), "the value is there"
-    found = 0
+    answered = 0
     for path, query, peer in product(reads(), QUERIES, (ROOT_PEER, READER_PEER)):
         more = ("&" if query else "?") + "timeoutSeconds=0" if path.endswith("/-watch") else ""
         answer = sandbox.client(peer).request("GET", f"{path}{query}{more}")
         assert hides(answer.content + str(answer.headers).encode()), (path, query, answer.text)
-        found += answer.is_success
-    assert found > 200
+        answered += answer.is_success
+    assert answered > 200
     for wanted in ({"terms": [{"property": "data.password", "value": CANARY}]}, {"terms": [{"property": "data.x"}]}):
         answer = sandbox.client().request("POST", f"{ORG}/secret/-query", json={"kind": "secret", "spec": wanted})
         # Else the value could be guessed; the answer repeats the query, and that is all.
@@ -133,13 +133,15 @@ def test_no_read_shows_the_value(sandbox: ApiSandbox, capfd: pytest.CaptureFixtu
     assert hides("".join(capfd.readouterr()))
 
 
-@pytest.mark.parametrize("operation", [each for each in OPERATIONS if each.forms], ids=lambda each: str(each.path))
+@pytest.mark.parametrize(
+    "operation", [operation for operation in OPERATIONS if operation.forms], ids=lambda each: str(each.path)
+)
 def test_no_overview_shows_the_value_in_any_form(operation: Operation, sandbox: ApiSandbox) -> None:
     path = operation.path.format_map({"org": "acme", "name": "main", "digest": "0"})
     for form in operation.forms:
         answers = [sandbox.client().request("GET", f"{path}{key}", headers={"Accept": form}) for key in ("", KEY)]
-        assert all(hides(each.content) for each in answers)
-        assert any(each.is_success for each in answers) or "{digest}" in operation.path
+        assert all(hides(answer.content) for answer in answers)
+        assert any(answer.is_success for answer in answers) or "{digest}" in operation.path
 
 
 @pytest.mark.parametrize("case", HOSTILE)

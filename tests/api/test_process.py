@@ -112,10 +112,10 @@ def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
 
     def replace() -> int:
         """Write a certificate for the API; its serial number."""
-        made = issue("localhost")
-        (tmp_path / "api.key").write_bytes(made.key_pem)
-        (tmp_path / "api.crt").write_bytes(made.chain_pem)
-        return made.certificate.serial_number
+        certificate = issue("localhost")
+        (tmp_path / "api.key").write_bytes(certificate.key_pem)
+        (tmp_path / "api.crt").write_bytes(certificate.chain_pem)
+        return certificate.certificate.serial_number
 
     first = replace()
     sandbox = DaemonSandbox(tmp_path / "site", api={"address": f"127.0.0.1:{port}", "tls": files})
@@ -131,10 +131,10 @@ def _serial(port: int) -> int:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with socket.create_connection(("127.0.0.1", port)) as link, context.wrap_socket(link) as secure:
-            found = secure.getpeercert(binary_form=True)
+            der = secure.getpeercert(binary_form=True)
     except OSError:
         return 0
-    return x509.load_der_x509_certificate(found).serial_number if found else 0
+    return x509.load_der_x509_certificate(der).serial_number if der else 0
 
 
 def test_settings_reach_the_process_as_they_are(tmp_path: Path) -> None:

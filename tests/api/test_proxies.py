@@ -45,10 +45,10 @@ def seen(sandbox: ApiSandbox, address: str, *forwarded: str) -> str:
     sandbox.clock.suspend(3600.0)
     headers = [("Authorization", "rk_000000000000.guess"), *(("X-Forwarded-For", each) for each in forwarded)]
     assert sandbox.client(None, address).request("GET", WEB, headers=headers).status_code == 401
-    found: str = sandbox.client().get(f"{ORG}/-audit?after={sandbox.api.store.last_audit().number - 1}")["items"][-1][
+    text: str = sandbox.client().get(f"{ORG}/-audit?after={sandbox.api.store.last_audit().number - 1}")["items"][-1][
         "address"
     ]  # type: ignore[union-attr]
-    return found
+    return text
 
 
 @pytest.mark.parametrize(

@@ -139,11 +139,11 @@ def test_a_clone_reads_no_volume_set_that_its_caller_may_not_edit(sandbox: ApiSa
     spec = {"location": "here", "volumeIndex": 0, "snapshotName": "one", "source": source}
     body = {"type": "cloneVolumeSnapshot", "spec": spec}
     path = f"{SHOP}/volumeset/copy/-command"
-    refused, made = (ask(sandbox, name, "POST", path, body) for name in ("copier", "owner"))
+    refused, response = (ask(sandbox, name, "POST", path, body) for name in ("copier", "owner"))
     key = f"volumeset/shop/{source.rpartition('/')[2]}"
     message = f"serviceaccount/copier has no permission `edit` on {key}"
     assert (refused.status_code, refused.json()["message"]) == (403, message)
-    assert made.status_code == 201
+    assert response.status_code == 201
     wrong = ask(sandbox, "owner", "POST", path, {**body, "spec": {**spec, "source": "data"}})
     assert wrong.status_code == 400
     assert "it is a volume set like //gvc/shop/volumeset/data" in wrong.text

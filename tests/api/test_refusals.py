@@ -47,15 +47,15 @@ def sandbox(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 @pytest.fixture(scope="module")
 def former(sandbox: ApiSandbox) -> dict[str, str]:
     """Credentials of an account that was deleted; both were valid before."""
-    made = {
+    credentials = {
         "key": sandbox.api.store.add_key("former", "", "test", None)[1],
         "session": sandbox.api.store.add_session(Caller("serviceaccount/former"), 1e6),
     }
-    assert [status(sandbox, each) for each in made.values()] == [200, 200]
+    assert [status(sandbox, each) for each in credentials.values()] == [200, 200]
     sandbox.repo.commit({"former.yaml": None})
     done = sandbox.run("apply")
     assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return credentials
 
 
 def status(sandbox: ApiSandbox, credential: str) -> int:

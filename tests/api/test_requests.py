@@ -37,11 +37,11 @@ def post(sandbox: ApiSandbox, path: str, body: Any = None) -> tuple[int, Any]:
 def test_a_command_is_requested_read_and_cancelled(sandbox: ApiSandbox) -> None:
     code, made = post(sandbox, f"{JOB}/-command", {"type": "runCronWorkload", "spec": {"location": "here"}})
     assert (code, made["type"], made["lifecycleStage"]) == (201, "runCronWorkload", "pending")
-    place = f"{JOB}/-command/{made['id']}"
-    assert sandbox.client().get(place)["createdBy"] == "user/root"
-    assert sandbox.client().request("DELETE", place).status_code == 200
-    assert sandbox.client().get(place)["lifecycleStage"] == "cancelled"
-    assert sandbox.client().request("DELETE", place).status_code == 409
+    path = f"{JOB}/-command/{made['id']}"
+    assert sandbox.client().get(path)["createdBy"] == "user/root"
+    assert sandbox.client().request("DELETE", path).status_code == 200
+    assert sandbox.client().get(path)["lifecycleStage"] == "cancelled"
+    assert sandbox.client().request("DELETE", path).status_code == 409
 
 
 def test_a_run_without_a_location_is_for_all(sandbox: ApiSandbox) -> None:
@@ -81,10 +81,10 @@ def test_a_source_is_suspended_and_rolled_back(sandbox: ApiSandbox) -> None:
     source = f"{ORG}/source/main"
     assert post(sandbox, f"{source}/-suspend")[0] == 200
     assert post(sandbox, f"{source}/-resume")[0] == 200
-    assert [each["outcome"] for each in sandbox.client().get(f"{source}/-runs")["items"]] == ["applied"]
+    assert [value["outcome"] for value in sandbox.client().get(f"{source}/-runs")["items"]] == ["applied"]
     assert post(sandbox, f"{source}/-rollback", {"revision": "HEAD~7"})[0] in (404, 409, 503)
     assert post(sandbox, f"{ORG}/source/other/-suspend")[0] == 404
-    assert [each["name"] for each in sandbox.client().get(f"{ORG}/source")["items"]] == ["main"]
+    assert [value["name"] for value in sandbox.client().get(f"{ORG}/source")["items"]] == ["main"]
     # No daemon runs here.
     assert post(sandbox, f"{source}/-sync")[0] == 503
 

@@ -29,14 +29,14 @@ def names(answer: Any) -> list[str]:
 
 
 def test_a_resource_shows_its_manifest_and_what_the_server_owns(sandbox: ApiSandbox) -> None:
-    found = sandbox.client().get(WEB)
-    assert (found["kind"], found["name"], found["gvc"], found["version"]) == ("workload", "web", "shop", 1)
-    assert found["spec"]["containers"][0]["image"] == "/org/acme/image/web:1.0.8080"
-    assert found["status"]["canonicalEndpoint"].startswith("web-")
-    assert found["status"]["conditions"][0]["type"] == "Ready"
-    assert {"rel": "self", "href": WEB} in found["links"]
-    assert found["id"] == sandbox.client().get(WEB)["id"]
-    assert found["created"] <= found["lastModified"]
+    resource = sandbox.client().get(WEB)
+    assert (resource["kind"], resource["name"], resource["gvc"], resource["version"]) == ("workload", "web", "shop", 1)
+    assert resource["spec"]["containers"][0]["image"] == "/org/acme/image/web:1.0.8080"
+    assert resource["status"]["canonicalEndpoint"].startswith("web-")
+    assert resource["status"]["conditions"][0]["type"] == "Ready"
+    assert {"rel": "self", "href": WEB} in resource["links"]
+    assert resource["id"] == sandbox.client().get(WEB)["id"]
+    assert resource["created"] <= resource["lastModified"]
 
 
 def test_a_secret_has_no_data(sandbox: ApiSandbox) -> None:
@@ -73,12 +73,12 @@ def pages_of(sandbox: ApiSandbox, query: dict[str, Any], key: str | None = None,
     """The names of workloads on each page of a query, of a superuser or with a ``key``."""
     client, headers = (sandbox.client(), {}) if key is None else (sandbox.client(None), {"Authorization": key})
     href: str | None = f"{ORG}/workload/-query?limit={limit}"
-    found = []
+    pages = []
     while href:
         page = client.request("POST", href, json=query, headers=headers).json()
-        found.append(names(page))
+        pages.append(names(page))
         href = next((link["href"] for link in page["links"] if link["rel"] == "next"), None)
-    return found
+    return pages
 
 
 def test_a_page_of_a_query_compares_a_bounded_number_of_resources(
@@ -197,14 +197,14 @@ def test_a_first_revision_that_is_refused_was_read(tmp_path: Path) -> None:
 def test_readers_read_and_see_who_may_what(sandbox: ApiSandbox) -> None:
     client = sandbox.client(READER_PEER)
     assert names(client.get(f"{ORG}/workload")) == ["api", "web"]
-    report = {each["name"]: each["bindings"] for each in client.get(f"{WEB}/-accessreport")["permissions"]}
-    edits = {each["principalLink"]: each for each in report["edit"]}
+    report = {value["name"]: value["bindings"] for value in client.get(f"{WEB}/-accessreport")["permissions"]}
+    edits = {value["principalLink"]: value for value in report["edit"]}
     assert edits["/org/acme/group/web"] == {
         "principalLink": "/org/acme/group/web",
         "grantingPolicyLink": "/org/acme/policy/web-edits",
         "grantedPermissions": ["edit"],
     }
-    assert "/org/acme/serviceaccount/ci" in {each["principalLink"] for each in report["view"]}
+    assert "/org/acme/serviceaccount/ci" in {value["principalLink"] for value in report["view"]}
     other = client.get(f"{ORG}/gvc/shop/workload/api/-accessreport")["permissions"]
     assert "/org/acme/group/web" not in str(other)
 
@@ -228,18 +228,18 @@ def test_a_list_is_of_names_that_begin_with_a_prefix(sandbox: ApiSandbox, path: 
 
 
 def test_permissions_are_listed_with_what_they_imply(sandbox: ApiSandbox) -> None:
-    found = sandbox.client().get(f"{ORG}/secret/-schema/permissions")
-    assert found["targetKind"] == "secret"
-    assert {"name": "reveal", "description": "see its data"} in found["items"]
-    assert found["implied"]["reveal"] == ["view"]
+    schema = sandbox.client().get(f"{ORG}/secret/-schema/permissions")
+    assert schema["targetKind"] == "secret"
+    assert {"name": "reveal", "description": "see its data"} in schema["items"]
+    assert schema["implied"]["reveal"] == ["view"]
 
 
 def test_deployments_and_events(sandbox: ApiSandbox) -> None:
-    found = sandbox.client().get(f"{WEB}/deployment")["items"]
-    assert [each["name"] for each in found] == ["here", "there"]
-    assert found[0]["status"]["expectedDeploymentVersion"] == 1
-    assert sandbox.client().get(f"{WEB}/deployment/there") == found[1]
-    assert [each["reason"] for each in sandbox.client().get(f"{WEB}/-eventlog")["items"]]
+    deployments = sandbox.client().get(f"{WEB}/deployment")["items"]
+    assert [value["name"] for value in deployments] == ["here", "there"]
+    assert deployments[0]["status"]["expectedDeploymentVersion"] == 1
+    assert sandbox.client().get(f"{WEB}/deployment/there") == deployments[1]
+    assert [value["reason"] for value in sandbox.client().get(f"{WEB}/-eventlog")["items"]]
     assert sandbox.client().get(f"{WEB}/-command")["items"] == []
 
 

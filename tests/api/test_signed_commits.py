@@ -23,11 +23,11 @@ WEB = f"{ORG}/gvc/shop/workload/web"
 @pytest.fixture
 def keys(tmp_path: Path) -> Keys:
     """A key of the API and one of Ada, whom the source allows, and one of a stranger."""
-    made = Keys(tmp_path / "keys")
-    made.ssh("api")
-    made.ssh("ada")
-    made.ssh("stranger", allowed=False)
-    return made
+    signers = Keys(tmp_path / "keys")
+    signers.ssh("api")
+    signers.ssh("ada")
+    signers.ssh("stranger", allowed=False)
+    return signers
 
 
 @pytest.fixture

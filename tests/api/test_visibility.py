@@ -32,12 +32,12 @@ def rules_between_resources() -> set[str]:
 
 
 def findings_between_resources(folder: Path) -> Iterator[tuple[Path, Finding]]:
-    wanted = rules_between_resources()
+    rules = rules_between_resources()
     for path in case_files():
-        if path.parent.name in wanted and path.name.startswith("fails"):
+        if path.parent.name in rules and path.name.startswith("fails"):
             place = folder / path.parent.name / path.stem
             place.mkdir(parents=True)
-            yield from ((path, each) for each in found_in(Case.load(path), place).findings if each.rule in wanted)
+            yield from ((path, each) for each in found_in(Case.load(path), place).findings if each.rule in rules)
 
 
 def test_no_finding_of_a_rule_between_resources_names_what_its_reader_may_not_view(tmp_path: Path) -> None:

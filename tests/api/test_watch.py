@@ -71,13 +71,17 @@ def test_a_commit_is_followed_from_the_list_on(sandbox: ApiSandbox) -> None:
 
     async def watch() -> None:
         async with sandbox.watching(f"{WORKLOADS}/-watch", Last_Event_ID=version) as stream:
-            found = [each for _ in range(3) if (each := await stream.event()) is not None]
-        by_type = {each.type: each for each in found}
-        assert {each.type: each.body["name"] for each in found} == {"added": "new", "modified": "web", "deleted": "api"}
+            events = [each for _ in range(3) if (each := await stream.event()) is not None]
+        by_type = {event.type: event for event in events}
+        assert {event.type: event.body["name"] for event in events} == {
+            "added": "new",
+            "modified": "web",
+            "deleted": "api",
+        }
         assert by_type["modified"].body == sandbox_now
         assert by_type["deleted"].body["spec"] == shown["api"]["spec"]
         # What comes after an event is what comes after its id.
-        later = min(int(each.id) for each in found)
+        later = min(int(event.id) for event in events)
         async with sandbox.watching(f"{WORKLOADS}/-watch?after={later}") as stream:
             assert len(await kinds(stream, 2)) == 2
 
@@ -198,11 +202,11 @@ def test_a_client_that_is_too_slow_lists_again(sandbox: ApiSandbox, monkeypatch:
                 change(records, WEB_KEY, health=each)
                 assert await kinds(fast, 1) == [("modified", "web")]
             slow.reading.set()
-            found = []
+            events = []
             while (event := await slow.event()) is not None:
-                found.append(event)
-            assert len(found) < len(health)
-            assert (found[-1].type, found[-1].body["message"]) == ("problem", watching.SLOW)
+                events.append(event)
+            assert len(events) < len(health)
+            assert (events[-1].type, events[-1].body["message"]) == ("problem", watching.SLOW)
 
     run(sandbox, watch)
 

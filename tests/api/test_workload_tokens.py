@@ -55,10 +55,10 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostSandbox]:
         "shop/plain.yaml": served("plain", replicas=1, args=["-c", CLIENT]),
     }
     api = {"address": f"127.0.0.1:{free_ports(1)[0]}"}
-    with host_sandbox(tmp_path_factory.mktemp("tokens"), files, api=api) as made, made.daemon():
-        eventually(lambda: made.ready("named") and made.ready("plain"))
-        eventually(lambda: _answers(made))
-        yield made
+    with host_sandbox(tmp_path_factory.mktemp("tokens"), files, api=api) as running, running.daemon():
+        eventually(lambda: running.ready("named") and running.ready("plain"))
+        eventually(lambda: _answers(running))
+        yield running
 
 
 def _answers(sandbox: HostSandbox) -> bool:

@@ -94,12 +94,12 @@ def served(workspace: Workspace, installation: Installation) -> Iterator[tuple[i
 
 
 def _children(pid: int) -> list[int]:
-    found = []
+    pids = []
     for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
         with suppress(OSError):  # it ended meanwhile
             if b"reconciler.api" in Path(f"/proc/{child}/cmdline").read_bytes():
-                found.append(int(child))
-    return found
+                pids.append(int(child))
+    return pids
 
 
 def _proportional(pid: int) -> float:
@@ -146,13 +146,13 @@ class Load(NamedTuple):
 
 
 def _single_reads(workspace: Workspace, load: Load) -> Iterator[Row]:
-    found = load.measured(workspace)
-    client = f"{1000 * found['cpu'] / found['count']:.2f} ms of CPU of the client for each"
-    note = f"{found['rate']:,.0f} a second by {load.connections} connections; {client}"
+    result = load.measured(workspace)
+    client = f"{1000 * result['cpu'] / result['count']:.2f} ms of CPU of the client for each"
+    note = f"{result['rate']:,.0f} a second by {load.connections} connections; {client}"
     name = f"2,000 reads of single resources of {workspace.count:,} while commits are applied"
-    yield Row(name, 2000 / found["rate"], 1, note=note)
-    yield Row("  the same, p99", found["p99"], 0.02, note=f"p50 {1000 * found['p50']:.1f} ms")
-    yield Row("  CPU of the server for each", found["server"], 0.0005)
+    yield Row(name, 2000 / result["rate"], 1, note=note)
+    yield Row("  the same, p99", result["p99"], 0.02, note=f"p50 {1000 * result['p50']:.1f} ms")
+    yield Row("  CPU of the server for each", result["server"], 0.0005)
 
 
 def _pages(workspace: Workspace, load: Load, which: str = "") -> Iterator[Row]:

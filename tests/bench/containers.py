@@ -103,16 +103,16 @@ def _server(name: str, replicas: int) -> str:
 
 
 def _words(sandbox: BenchSandbox, times: int) -> Iterator[Row]:
-    found = []
+    delays = []
     for number in range(times):
         word = f"word-{number}"
         container = {"image": IMAGE, "command": "/bin/sh", "args": ["-c", f"echo {word}; exec sleep 1000000"]}
         lag = time.time() - time.perf_counter()
         began = sandbox.commit({"shop/web.yaml": manifest("web", container)}) + lag
-        found.append(eventually(partial(_spoken, sandbox, word), "the first words", PATIENCE) - began)
+        delays.append(eventually(partial(_spoken, sandbox, word), "the first words", PATIENCE) - began)
         sandbox.wait_healthy("web")
-    note = f"the slowest {1000 * max(found):.0f} ms; the image is there"
-    yield Row("commit to the new container's first words", median(found), 1.0, note=note)
+    note = f"the slowest {1000 * max(delays):.0f} ms; the image is there"
+    yield Row("commit to the new container's first words", median(delays), 1.0, note=note)
 
 
 def _spoken(sandbox: BenchSandbox, word: str) -> float:
@@ -133,13 +133,13 @@ def _observed(sandbox: BenchSandbox, times: int) -> float:
             engine = HostPlugin().make(EngineContext(LocationRecords(records, "here"), settings, clock, vault({})))
             assert isinstance(engine, HostEngine)
             await engine.open()
-            found = []
+            delays = []
             for _ in range(times):
                 began = time.perf_counter()
                 assert await engine.observe()
-                found.append(time.perf_counter() - began)
+                delays.append(time.perf_counter() - began)
             await engine.close()
-        return median(found)
+        return median(delays)
 
     return asyncio.run(story())
 

@@ -35,10 +35,10 @@ def cron(workspace: Workspace) -> Iterator[Row]:
         yield Row(f"{count:,} cron workloads between their times: of one core", busy, 1, "%")
         yield Row("  resident memory", resident, 120, "MB")
         sandbox.drain()
-        late = [_delay(each) for each in sandbox.words(due - 1 - int(time.time()) // MINUTE)]
+        late = [_delay(word) for word in sandbox.words(due - 1 - int(time.time()) // MINUTE)]
         note = f"the slowest {1000 * max(late):.0f} ms"
         yield Row("  from the minute to the program's begin, one due", median(late), 0.1, note=note)
-        late = [float(each) - MINUTE * due for each in sandbox.words(count + 1)]
+        late = [float(word) - MINUTE * due for word in sandbox.words(count + 1)]
         note = f"the middle one {median(late):.1f} s; 16 start at once"
         yield Row(f"  from the minute to the last program's begin, {count + 1:,} due", max(late), 0, note=note)
 

@@ -83,10 +83,10 @@ async def _under_load(workspace: Workspace, plane: Plane) -> list[Row]:
         targets = {"a direct connection": origin, "HAProxy": ours}
         if shutil.which("caddy", path=SBIN) is not None:
             targets["Caddy"] = f"127.0.0.1:{stack.enter_context(_caddy(workspace.scratch, origin))}"
-        found = await asyncio.to_thread(_measure, workspace, targets)
+        latencies = await asyncio.to_thread(_measure, workspace, targets)
     rows = []
-    (direct50, direct99, _), *_ = found.values()
-    for name, (p50, p99, rate) in found.items():
+    (direct50, direct99, _), *_ = latencies.values()
+    for name, (p50, p99, rate) in latencies.items():
         ours_row = name == "HAProxy"
         if name != "a direct connection":
             what = f"{name} on one core, {RATE:,} requests/s"
@@ -102,14 +102,14 @@ async def _under_load(workspace: Workspace, plane: Plane) -> list[Row]:
 
 def _measure(workspace: Workspace, targets: dict[str, str]) -> dict[str, tuple[float, float, float]]:
     """p50 and p99 in seconds at a fixed rate, and requests a second without one, by target; medians of rounds."""
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in targets}
+    rounds_of: dict[str, list[tuple[float, float, float]]] = {name: [] for name in targets}
     seconds = "2" if workspace.quick else "5"
     # In turn, so that a slow minute of the machine is one for all.
     for _ in range(ROUNDS):
         for name, address in targets.items():
             log = workspace.scratch / "requests.log"
             log.unlink(missing_ok=True)
-            each = str(RATE // CONNECTIONS)
+            text = str(RATE // CONNECTIONS)
             run(
                 [
                     "taskset",
@@ -120,7 +120,7 @@ def _measure(workspace: Workspace, targets: dict[str, str]) -> dict[str, tuple[f
                     "-c",
                     str(CONNECTIONS),
                     "--rps",
-                    each,
+                    text,
                     "-D",
                     seconds,
                     f"--log-file={log}",
@@ -133,8 +133,8 @@ def _measure(workspace: Workspace, targets: dict[str, str]) -> dict[str, tuple[f
             times = [int(taken) / 1e6 for *_, taken in lines]
             done = run(["taskset", "-c", "1", "wrk", "-t", "1", "-c", "32", "-d", seconds, f"http://{address}/"])
             rate = float(done.output.partition("Requests/sec:")[2].split()[0])
-            found[name].append((percentile(times, 0.5), percentile(times, 0.99), rate))
-    return {name: tuple(map(median, zip(*rounds, strict=True))) for name, rounds in found.items()}  # type: ignore[misc]
+            rounds_of[name].append((percentile(times, 0.5), percentile(times, 0.99), rate))
+    return {name: tuple(map(median, zip(*rounds, strict=True))) for name, rounds in rounds_of.items()}  # type: ignore[misc]
 
 
 async def _from_zero(_: Workspace, plane: Plane) -> list[Row]:
@@ -142,15 +142,15 @@ async def _from_zero(_: Workspace, plane: Plane) -> list[Row]:
 
 
 def _builtin_from_zero(workspace: Workspace) -> Iterator[Row]:
-    found: list[Released] = []
+    releases: list[Released] = []
 
     async def story(plane: builtin.Plane) -> None:
-        found.append(await release(plane, WAITING))
+        releases.append(await release(plane, WAITING))
 
     for number in range(ROUNDS):
         path = workspace.scratch / f"builtin-{number}"
         builtin.play(lambda path=path: builtin.Plane(path, HoldSettings(requests=WAITING)), story)  # type: ignore[misc]
-    yield _from_readiness(sorted(found, key=lambda each: each[1])[ROUNDS // 2], "builtin")
+    yield _from_readiness(sorted(releases, key=lambda each: each[1])[ROUNDS // 2], "builtin")
 
 
 def _from_readiness(released: Released, where: str) -> Row:

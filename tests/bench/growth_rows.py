@@ -61,7 +61,7 @@ def _of_findings(workspace: Workspace, count: int) -> dict[str, Measured]:
 
 def _measured(workspace: Workspace, name: str, count: int) -> list[float]:
     with tempfile.TemporaryDirectory(dir=workspace.scratch) as directory:
-        found: list[float] = measure_in_process(
+        seconds: list[float] = measure_in_process(
             "growth", directory=directory, change=name, count=count, times=workspace.often(20)
         )[0]
-    return found
+    return seconds

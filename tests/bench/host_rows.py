@@ -89,14 +89,14 @@ def _steady(workspace: Workspace, daemon: DaemonProcess, replicas: int) -> Itera
 
 
 def _started(sandbox: BenchSandbox, present: str, times: int) -> Iterator[Row]:
-    found = []
+    delays = []
     for number in range(times):
         sandbox.wait_healthy("web")
         mark = f"{present.replace(' ', '-')}-{number}"
         began = sandbox.commit({"shop/web.yaml": _marking(sandbox, mark)})
-        found.append(sandbox.began(mark) - began)
-    note = f"the slowest {1000 * max(found):.0f} ms"
-    yield Row(f"commit to the new program's begin, {present}", median(found), LIMIT, note=note)
+        delays.append(sandbox.began(mark) - began)
+    note = f"the slowest {1000 * max(delays):.0f} ms"
+    yield Row(f"commit to the new program's begin, {present}", median(delays), LIMIT, note=note)
 
 
 def _marking(sandbox: BenchSandbox, mark: str) -> str:

@@ -97,10 +97,10 @@ class BenchSandbox(HostSandbox):
 
     def commit(self, files: Mapping[str, File]) -> float:
         """Commit ``files``; when the branch was moved (perf_counter)."""
-        made = self.repo.commit(files, branch="next", parent=self.repo.git("rev-parse", "main"))
+        commit_id = self.repo.commit(files, branch="next", parent=self.repo.git("rev-parse", "main"))
         time.sleep(0.3)  # the daemon notices the other branch too, and must be idle again
         began = time.perf_counter()
-        pygit2.Repository(str(self.repo.path)).references["refs/heads/main"].set_target(made)
+        pygit2.Repository(str(self.repo.path)).references["refs/heads/main"].set_target(commit_id)
         return began
 
     def wait_healthy(self, *names: str) -> None:
@@ -119,13 +119,13 @@ class BenchSandbox(HostSandbox):
     @contextlib.contextmanager
     def pauses(self, daemon: DaemonProcess) -> Iterator[list[float]]:
         """Watch the daemon's loop meanwhile; in the end the list has its longest pause and its longest work."""
-        found: list[float] = []
+        longest: list[float] = []
         daemon.signal(signal.SIGUSR1)
-        yield found
+        yield longest
         self._pauses_file.unlink(missing_ok=True)
         daemon.signal(signal.SIGUSR2)
         eventually(self._pauses_file.exists, "the daemon writes its pauses", PATIENCE)
-        found += map(float, self._pauses_file.read_text().split())
+        longest += map(float, self._pauses_file.read_text().split())
 
 
 @contextlib.contextmanager

@@ -158,19 +158,21 @@ def _follow(settings: str, make: Callable[[str], list[str]]) -> list[FollowedCom
         await step(repository, ids[0], lambda: runner.run("main", "start"))
         runner.flush("main", force=True)
         gc.collect()
-        found: list[FollowedCommit] = []
+        commits_followed: list[FollowedCommit] = []
         for commit in ids[1:]:
             used = _cpu()
             run, ended = await step(repository, commit, lambda: runner.poll("main"))
             assert ended.outcome == "applied", ended
             began = time.perf_counter()
             assert runner.flush("main", force=True)
-            found.append(FollowedCommit(run, time.perf_counter() - began, _cpu() - used, ended.steps, _resident()))
+            commits_followed.append(
+                FollowedCommit(run, time.perf_counter() - began, _cpu() - used, ended.steps, _resident())
+            )
             upkeep.start()
         await upkeep.finish()
         upkeep.start()  # what became due during the last one
         await upkeep.finish()
-        return [*found[:-1], found[-1]._replace(resident=_resident())]
+        return [*commits_followed[:-1], commits_followed[-1]._replace(resident=_resident())]
 
     return asyncio.run(follow())
 

@@ -67,18 +67,18 @@ def _validators(workspace: Workspace) -> Iterator[Row]:
         fast[0]: lambda: ajv(workspace, files, schema),
         fast[1]: lambda: kubeconform(workspace, tree, files),
     }
-    found = in_turn(programs, workspace.often(ROUNDS))
-    found |= in_turn({slow: lambda: check_jsonschema(workspace, files, schema)}, 1)  # it takes minutes
+    results = in_turn(programs, workspace.often(ROUNDS))
+    results |= in_turn({slow: lambda: check_jsonschema(workspace, files, schema)}, 1)  # it takes minutes
     note = "schema only: no links, duplicates, GVCs, defaults or rules"
-    yield from _compared(f"{len(files):,} files", found, dict.fromkeys((slow, *fast), note))
+    yield from _compared(f"{len(files):,} files", results, dict.fromkeys((slow, *fast), note))
 
 
-def _compared(what: str, found: Mapping[str, Measured | Failed], notes: Mapping[str, str]) -> Iterator[Row]:
+def _compared(what: str, results: Mapping[str, Measured | Failed], notes: Mapping[str, str]) -> Iterator[Row]:
     """A row for each program, and how many times as long as ours the others take."""
-    ours = found[OURS]
+    ours = results[OURS]
     if isinstance(ours, Failed):
         raise ours
-    for name, measured in found.items():
+    for name, measured in results.items():
         if isinstance(measured, Failed):
             yield Row(f"{name}: left out", 0, 0, note=str(measured).strip().splitlines()[-1][:100])
             continue
@@ -157,15 +157,15 @@ def _terraform(workspace: Workspace, count: int) -> Iterator[Row]:
     homes = [_terraform_home(workspace, python, count, number) for number in range(len(sites))]
     with _daemon_of_another_sandbox(workspace, count) as ask:
         for what, verb in STEPS.items():
-            found: dict[str, list[Measured]] = {OURS: [], ANSWERED: [], "Terraform": []}
+            runs_of: dict[str, list[Measured]] = {OURS: [], ANSWERED: [], "Terraform": []}
             for installation, home in zip(sites, homes, strict=True):
                 if what == CHANGE:
                     _change(installation, home, count)
-                found[OURS].append(run([BIN / "reconciler", verb], installation.env))
+                runs_of[OURS].append(run([BIN / "reconciler", verb], installation.env))
                 if what != FIRST:
-                    found[ANSWERED].append(ask(verb))
-                found["Terraform"].append(run([python, "-c", TERRAFORM, home, verb]))
-            middle = {name: middle_of(runs) for name, runs in found.items() if runs}
+                    runs_of[ANSWERED].append(ask(verb))
+                runs_of["Terraform"].append(run([python, "-c", TERRAFORM, home, verb]))
+            middle = {name: middle_of(runs) for name, runs in runs_of.items() if runs}
             yield from _compared(f"{what} of {count:,} resources", middle, {"Terraform": NOTE})
             if ANSWERED in middle:
                 times = middle["Terraform"].cpu / middle[ANSWERED].cpu

@@ -30,12 +30,12 @@ def probes(workspace: Workspace) -> Iterator[Row]:
     """What a probe over HTTP costs."""
     seconds = 4 if workspace.quick else 20
     measured = run([sys.executable, "-m", "tests.bench.probe_rows", "measure", str(seconds)])
-    found = json.loads(measured.output.splitlines()[-1])
+    result = json.loads(measured.output.splitlines()[-1])
     what, note = (
         f"a probe of {CONTAINERS} replicas, two each in {PERIOD} s",
-        f"{100 * found['share']:.1f} % of one core",
+        f"{100 * result['share']:.1f} % of one core",
     )
-    yield Row(what, found["cpu"], LIMIT, note=note, cpu=found["cpu"])
+    yield Row(what, result["cpu"], LIMIT, note=note, cpu=result["cpu"])
 
 
 def measure(seconds: float) -> dict[str, float]:
@@ -103,7 +103,7 @@ class Server:
         for each in listeners:
             self._selector.register(each, selectors.EVENT_READ, self._accept)
         self._selector.register(sys.stdin, selectors.EVENT_READ)
-        print(*(each.getsockname()[1] for each in listeners), flush=True)
+        print(*(listener.getsockname()[1] for listener in listeners), flush=True)
         ready = [key for key, _ in self._selector.select()]
         while all(key.data for key in ready):
             for key in ready:

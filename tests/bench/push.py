@@ -30,16 +30,16 @@ def push(workspace: Workspace) -> Iterator[Row]:
     installation = workspace.applied(workspace.count)
     with daemon_on(workspace, installation, "0s") as daemon:
         before = used(daemon.pid).cpu
-        found = _measured(installation.repository, workspace.often(100), 0.1)
-        cpu = (used(daemon.pid).cpu - before) / len(found)
-        yield Row(f"{name}, p50", median(found), 0.035, cpu=cpu)
-        yield Row("  the same, p99", percentile(found, 0.99), 0.08, note=f"the slowest {1000 * max(found):.1f} ms")
+        delays = _measured(installation.repository, workspace.often(100), 0.1)
+        cpu = (used(daemon.pid).cpu - before) / len(delays)
+        yield Row(f"{name}, p50", median(delays), 0.035, cpu=cpu)
+        yield Row("  the same, p99", percentile(delays, 0.99), 0.08, note=f"the slowest {1000 * max(delays):.1f} ms")
         time.sleep(REST)
         busy, resident = share(daemon.pid, 4.0 if workspace.quick else 30.0)
         yield Row("  the daemon at rest after them: of one core", busy, 0.5, "%", note=f"{resident:.0f} MB")
     with daemon_on(workspace, installation, f"{INTERVAL}s"):
-        found = _measured(installation.repository, workspace.often(5), INTERVAL + 1.0)
-        yield Row(f"push to status commit, the first in {INTERVAL} s of `status.interval`, p50", median(found), 0.035)
+        delays = _measured(installation.repository, workspace.often(5), INTERVAL + 1.0)
+        yield Row(f"push to status commit, the first in {INTERVAL} s of `status.interval`, p50", median(delays), 0.035)
 
 
 @contextmanager
@@ -62,13 +62,13 @@ def daemon_on(workspace: Workspace, installation: Installation, interval: str) -
 
 def _measured(repository: Path, times: int, pause: float) -> list[float]:
     """Seconds from each of ``times`` moves of the branch, ``pause`` seconds apart, to the status commit."""
-    found = []
+    delays = []
     for seed in range(times):
         restart_next(repository)
         commit = commit_change(repository, 1, 2_000_000 + seed, "next")
         time.sleep(pause)
-        found.append(move(repository, commit))
-    return found
+        delays.append(move(repository, commit))
+    return delays
 
 
 def restart_next(repository: Path) -> None:

@@ -56,11 +56,13 @@ def cold(workspace: Workspace) -> Iterator[Row]:
 def warm(workspace: Workspace) -> Iterator[Row]:
     """A restart on state that is up to date."""
     installation = workspace.applied(workspace.count)
-    found = [measure_in_process("restart", settings=installation.settings) for _ in range(workspace.often(5) + 1)][1:]
-    taken = [measured for _, measured in found]
+    restarts = [measure_in_process("restart", settings=installation.settings) for _ in range(workspace.often(5) + 1)][
+        1:
+    ]
+    taken = [measured for _, measured in restarts]
     yield _whole('warm start to "nothing to do", imports included', middle_of(taken), 1.5)
-    yield Row("resident memory after it", max(each["resident"] for each, _ in found), 400, "MB")
-    collector, loop = (max(each[name] for each, _ in found) for name in ("collector", "loop"))
+    yield Row("resident memory after it", max(each["resident"] for each, _ in restarts), 400, "MB")
+    collector, loop = (max(each[name] for each, _ in restarts) for name in ("collector", "loop"))
     yield Row(
         "longest pause in it",
         max(collector, loop),
@@ -71,18 +73,18 @@ def warm(workspace: Workspace) -> Iterator[Row]:
 
 def poll(workspace: Workspace) -> Iterator[Row]:
     """A poll of a source that has not moved."""
-    found, _ = measure_in_process(
+    delays, _ = measure_in_process(
         "poll", settings=workspace.applied(workspace.count).settings, times=workspace.often(1000)
     )
-    yield Row("poll that finds nothing new, local source", median(found), 0.001, note=f"p99 {_ms(found, 0.99)}")
+    yield Row("poll that finds nothing new, local source", median(delays), 0.001, note=f"p99 {_ms(delays, 0.99)}")
 
 
 def paths(workspace: Workspace) -> Iterator[Row]:
     """Which files one commit changed."""
-    found, _ = measure_in_process(
+    delays, _ = measure_in_process(
         "paths", settings=workspace.applied(workspace.count).settings, times=workspace.often(200)
     )
-    yield Row("changed paths of a one-file commit", median(found), 0.002, note=f"p99 {_ms(found, 0.99)}")
+    yield Row("changed paths of a one-file commit", median(delays), 0.002, note=f"p99 {_ms(delays, 0.99)}")
 
 
 def commit(workspace: Workspace) -> Iterator[Row]:
@@ -94,11 +96,11 @@ def commit(workspace: Workspace) -> Iterator[Row]:
             found += _commits(workspace, count, 1, 200 // TURNS, turn * 1000)
     many, few = sizes
     yield _followed("one-file commit to recorded and status committed, p50", many, 0.01)
-    whole = [each.seconds for each in many]
+    whole = [commit.seconds for commit in many]
     yield Row("  the same, p99", percentile(whole, 0.99), 0.025, note=f"the slowest {_ms(whole, 1)}")
     yield _followed(f"  the same with {SMALL:,} manifests, p50", few)
-    times = median(whole) / median(each.seconds for each in few)
-    cpu = median(each.cpu for each in many) / median(each.cpu for each in few)
+    times = median(whole) / median(commit.seconds for commit in few)
+    cpu = median(commit.cpu for commit in many) / median(commit.cpu for commit in few)
     yield Row(f"  {workspace.count:,} manifests against {SMALL:,}", times, 1.5, "times", note=f"CPU {cpu:.2f} times")
 
 
@@ -198,10 +200,10 @@ def commands(workspace: Workspace) -> Iterator[Row]:
 def logs(workspace: Workspace) -> Iterator[Row]:
     """What a location's log collector takes: many lines, and none."""
     lines = 200_000 * workspace.often(10)
-    found, _ = measure_in_process("ingest", directory=workspace.scratch, lines=lines)
-    rate = f"{lines / found['seconds']:,.0f} lines/s, {found['cpu']:.2f} s of CPU"
-    yield Row(f"{lines:,} lines of 100 bytes into the logs", found["seconds"], lines / 200_000, note=rate)
-    yield Row("a look at 100 containers that write nothing", found["check"], 0.001)
+    result, _ = measure_in_process("ingest", directory=workspace.scratch, lines=lines)
+    rate = f"{lines / result['seconds']:,.0f} lines/s, {result['cpu']:.2f} s of CPU"
+    yield Row(f"{lines:,} lines of 100 bytes into the logs", result["seconds"], lines / 200_000, note=rate)
+    yield Row("a look at 100 containers that write nothing", result["check"], 0.001)
 
 
 def others(workspace: Workspace) -> Iterator[Row]:
@@ -244,27 +246,27 @@ ROWS: dict[str, Callable[[Workspace], Iterator[Row]]] = {each.__name__: each for
 
 def _commits(workspace: Workspace, count: int, files: int, times: int, seed: int = 0) -> list[FollowedCommit]:
     installation = workspace.applied(count)
-    found, _ = measure_in_process(
+    rows, _ = measure_in_process(
         "commits", settings=installation.settings, times=workspace.often(times), files=files, seed=seed
     )
-    return [FollowedCommit(*each) for each in found]
+    return [FollowedCommit(*each) for each in rows]
 
 
 def _change(workspace: Workspace, installation: Installation, what: str, file: str, pattern: str) -> Iterator[Row]:
     """Commits that count up the number behind ``pattern``, and the memory that stays; there is no budget for them."""
-    found, _ = measure_in_process(
+    rows, _ = measure_in_process(
         "counts", settings=installation.settings, times=workspace.often(20), file=file, pattern=pattern
     )
-    followed = [FollowedCommit(*each) for each in found]
+    followed = [FollowedCommit(*each) for each in rows]
     yield _followed(what, followed)
     most = max(each.resident for each in followed)
     yield Row("  resident memory after it", followed[-1].resident, 0, "MB", note=f"at most {most:.0f} MB")
 
 
-def _followed(what: str, found: list[FollowedCommit], limit: float = 0) -> Row:
-    run, status, cpu, steps, _ = (median(part) for part in zip(*found, strict=True))
+def _followed(what: str, commits: list[FollowedCommit], limit: float = 0) -> Row:
+    run, status, cpu, steps, _ = (median(part) for part in zip(*commits, strict=True))
     note = f"run {1000 * run:.1f} ms, status {1000 * status:.1f} ms, {steps:,.0f} steps"
-    return Row(what, median(each.seconds for each in found), limit, cpu=cpu, note=note)
+    return Row(what, median(each.seconds for each in commits), limit, cpu=cpu, note=note)
 
 
 def _whole(what: str, measured: Measured, limit: float, cores: int = 1, note: str = "") -> Row:

@@ -49,28 +49,28 @@ def _rows(workspace: Workspace, root: Path, setting: str, name: str) -> Iterator
     store.open()
     samples = workspace.often(5)
     spec = VolumeSpec(CAPACITY)
-    found = [VolumeId(SET, number) for number in range(samples)]
+    volumes = [VolumeId(SET, number) for number in range(samples)]
 
     def attach(volume: VolumeId) -> Path:
         return store.attach(volume, spec, ONE, Owner())
 
-    created = [_timed(attach, each) for each in found]
-    for each in found:
-        store.detach(each, ONE)
-    attached = [_timed(attach, each) for each in found]
-    grown = [_timed(lambda volume: store.grow(volume, CAPACITY + 1), each) for each in found]
+    created = [_timed(attach, volume) for volume in volumes]
+    for volume in volumes:
+        store.detach(volume, ONE)
+    attached = [_timed(attach, volume) for volume in volumes]
+    grown = [_timed(lambda volume: store.grow(volume, CAPACITY + 1), volume_id) for volume_id in volumes]
     yield Row(f"{name}: create", median(created), 0.1)
     yield Row("  attach", median(attached), 0.1)
     yield Row("  grow in use", median(grown), 0.1)
-    path = attach(found[0])
+    path = attach(volumes[0])
     with (path / "records").open("wb") as file:
         for _ in range(DATA // CHUNK):
             file.write(os.urandom(CHUNK))
         os.fsync(file.fileno())
-    stopped = [_stopped(store, found[0], path, f"s{number}") for number in range(samples)]
-    yield Row("  a snapshot stops writes, at most", max(stopped), 1, note=_taken(store, found[0]))
-    for each in found:
-        store.detach(each, ONE)
+    stopped = [_stopped(store, volumes[0], path, f"s{number}") for number in range(samples)]
+    yield Row("  a snapshot stops writes, at most", max(stopped), 1, note=_taken(store, volumes[0]))
+    for volume in volumes:
+        store.detach(volume, ONE)
     store.drop(SET, keep_final_snapshot=False)
 
 

@@ -60,11 +60,11 @@ def test_the_first_run_after_a_restore_applies_later_commits_again(sandbox: Comm
     assert "new" in sandbox.status("shop/workload/new.yaml")
 
 
-@pytest.mark.parametrize("place", ["state/records.sqlite", "state/copy.sqlite", "state", "nowhere/copy.sqlite"])
-def test_a_backup_goes_to_a_place_of_its_own(sandbox: CommandSandbox, place: str) -> None:
-    result = sandbox.run("backup", str(sandbox.path / place))
+@pytest.mark.parametrize("target", ["state/records.sqlite", "state/copy.sqlite", "state", "nowhere/copy.sqlite"])
+def test_a_backup_goes_to_a_place_of_its_own(sandbox: CommandSandbox, target: str) -> None:
+    result = sandbox.run("backup", str(sandbox.path / target))
     assert result.code in (1, 2)
-    assert place in result.err
+    assert target in result.err
     assert len(result.err.splitlines()) == 1
     assert sandbox.plan()["steps"] == []
 

@@ -94,9 +94,9 @@ def test_commands_are_checked_wait_for_a_run_and_are_listed(sandbox: CommandSand
 def test_a_command_is_shown_in_the_form_of_the_api_and_can_be_cancelled(sandbox: CommandSandbox) -> None:
     asked = sandbox.run("command", JOB, "runCronWorkload", "location=there", "--spec", "spec.yaml", "-o", "json")
     assert asked.err == "no daemon runs; the next `reconciler apply` performs it\n"
-    [made] = asked.json["items"]
-    assert made == {
-        "id": made["id"],
+    [command] = asked.json["items"]
+    assert command == {
+        "id": command["id"],
         "type": "runCronWorkload",
         "lifecycleStage": "pending",
         "spec": {
@@ -104,17 +104,17 @@ def test_a_command_is_shown_in_the_form_of_the_api_and_can_be_cancelled(sandbox:
             "containerOverrides": [{"name": "main", "env": [{"name": "TOKEN", "value": "***"}]}],
         },
         "status": {"messages": []},
-        "created": made["created"],
+        "created": command["created"],
     }
-    assert re.fullmatch(r"20\S+Z", made["created"])
-    other = sandbox.run("command", DATA, "--cancel", made["id"])
+    assert re.fullmatch(r"20\S+Z", command["created"])
+    other = sandbox.run("command", DATA, "--cancel", command["id"])
     assert (other.code, other.err) == (
         1,
-        f"error: {DATA} has no command {made['id']}; see: reconciler command {DATA}\n",
+        f"error: {DATA} has no command {command['id']}; see: reconciler command {DATA}\n",
     )
-    assert sandbox.run("command", JOB, "--cancel", made["id"]).out == f"the command {made['id']} is cancelled\n"
-    assert sandbox.run("command", JOB, "--cancel", made["id"]).err == (
-        f"error: the command {made['id']} is cancelled; only a pending one can be cancelled\n"
+    assert sandbox.run("command", JOB, "--cancel", command["id"]).out == f"the command {command['id']} is cancelled\n"
+    assert sandbox.run("command", JOB, "--cancel", command["id"]).err == (
+        f"error: the command {command['id']} is cancelled; only a pending one can be cancelled\n"
     )
     sandbox.applied()
     assert [each["lifecycleStage"] for each in sandbox.run("command", JOB, "-o", "json").json["items"]] == ["cancelled"]

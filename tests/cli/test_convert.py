@@ -233,14 +233,14 @@ def test_drop_ins_beside_a_unit_are_read_and_links_are_not(tmp_path: Path) -> No
         assert "kanarienvogel" not in result.out + result.err
 
 
-@pytest.mark.parametrize("place", ["../outside/web.env", "./link", "/OUTSIDE/web.env"])
-def test_an_env_file_outside_of_a_unit_is_read_only_on_demand(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("env_file", ["../outside/web.env", "./link", "/OUTSIDE/web.env"])
+def test_an_env_file_outside_of_a_unit_is_read_only_on_demand(tmp_path: Path, env_file: str) -> None:
     (tmp_path / "units").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/web.env").write_text("TOKEN=kanarienvogel\n")
     (tmp_path / "units/link").symlink_to(tmp_path / "outside/web.env")
-    place = place.replace("/OUTSIDE", str(tmp_path / "outside"))
-    (tmp_path / "units/web.container").write_text(f"[Container]\nImage=web:1\nEnvironmentFile={place}\n")
+    env_file = env_file.replace("/OUTSIDE", str(tmp_path / "outside"))
+    (tmp_path / "units/web.container").write_text(f"[Container]\nImage=web:1\nEnvironmentFile={env_file}\n")
     refused = here("convert", "units/web.container", cwd=tmp_path)
     assert "kanarienvogel" not in refused.out + refused.err
     assert "--allow-outside" in refused.err

@@ -61,7 +61,7 @@ def test_the_snapshot_before_the_next_version_is_restored(
     lost = re.findall(
         r"volume 0 of (\S+) at (\S+) goes back to (\S+) of \d+ s ago, before version (\d) of (\S+)\n", refused.err
     )
-    assert lost == [(DATA, place, snapshot, snapshot[-1], "workload/shop/db") for place in ("here", "there")]
+    assert lost == [(DATA, location, snapshot, snapshot[-1], "workload/shop/db") for location in ("here", "there")]
     assert re.search(
         r"error: what was written to these volumes since is lost; to approve it, add --approve \w{12}\n$", refused.err
     )
@@ -71,9 +71,9 @@ def test_the_snapshot_before_the_next_version_is_restored(
     assert stages(sandbox) == []
     done = approved(sandbox, revision)
     assert (done.code, " with 2 volumes; follow" in done.out) == (0, True)
-    assert stages(sandbox) == [(place, snapshot, "pending") for place in ("here", "there")]
+    assert stages(sandbox) == [(location, snapshot, "pending") for location in ("here", "there")]
     sandbox.applied()
-    assert stages(sandbox) == [(place, snapshot, "completed") for place in ("here", "there")]
+    assert stages(sandbox) == [(location, snapshot, "completed") for location in ("here", "there")]
 
 
 def test_a_second_rollback_restores_what_the_first_version_wrote_last(sandbox: CommandSandbox) -> None:

@@ -59,10 +59,10 @@ def sandbox(tmp_path: Path) -> CommandSandbox:
 @pytest.fixture
 def open_place() -> Iterator[Path]:
     """A directory that every user may enter, unlike those of pytest."""
-    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
-    place.chmod(0o755)
-    yield place
-    shutil.rmtree(place)
+    path = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
 
 
 def examined(sandbox: CommandSandbox, **environ: str) -> list[dict[str, str]]:
@@ -243,9 +243,13 @@ def test_doctor_reads_the_certificates_in_secrets_of_domains(sandbox: CommandSan
     sandbox.settings.write_text(SETTINGS + secrets)
     files: dict[str, bytes] = {}
     for name, end in (("soon", 13.0), ("late", 80.0), ("sealed", 5.0), ("broken", 80.0)):
-        found = issue(f"{name}.example", start=-77.0, end=end)
-        cert = found.chain_pem.decode().replace("MII", "AII") if name == "broken" else found.chain_pem.decode()
-        secret = TLS_SECRET.format(name=name, cert=json.dumps(cert), key=json.dumps(found.key_pem.decode())).encode()
+        certificate = issue(f"{name}.example", start=-77.0, end=end)
+        cert = (
+            certificate.chain_pem.decode().replace("MII", "AII") if name == "broken" else certificate.chain_pem.decode()
+        )
+        secret = TLS_SECRET.format(
+            name=name, cert=json.dumps(cert), key=json.dumps(certificate.key_pem.decode())
+        ).encode()
         sealed = encrypt_secrets(secret, [recipient], EncryptionRules(), MOMENT) if name == "sealed" else secret
         files[f"{name}.yaml"] = sealed + TLS_DOMAIN.format(name=name).encode()
     sandbox.commit(files)
@@ -265,10 +269,11 @@ def test_doctor_reads_the_certificates_in_secrets_of_domains(sandbox: CommandSan
         state = update_domain_state(b"{}", [DomainReport("here", conditions=(missing,))], ())
         records.applied.update_seen(Key.parse("domain/late.example"), "", Health.UNHEALTHY, state)
     (sandbox.path / "host" / "age.txt").write_text(fresh()[0])
-    found = reported(sandbox, "certificates", "warning")
-    assert "domain/late.example has the condition CertificateMissing at here: none is issued yet" in found
+    certificate = reported(sandbox, "certificates", "warning")
+    assert "domain/late.example has the condition CertificateMissing at here: none is issued yet" in certificate
     assert (
-        "secret/sealed is not served for sealed.example: secret/sealed can no longer be opened (sealed.yaml:1)" in found
+        "secret/sealed is not served for sealed.example: secret/sealed can no longer be opened (sealed.yaml:1)"
+        in certificate
     )
     assert "PRIVATE KEY" not in sandbox.run("doctor").out
 

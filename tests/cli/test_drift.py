@@ -71,16 +71,16 @@ def test_drift_lists_one_resource_alone(running: CommandSandbox) -> None:
 
 def test_drift_for_programs(running: CommandSandbox) -> None:
     document = running.run("drift", WEB, "-o", "json").json
-    [found] = document["items"]
-    assert document["checked"] == found["since"]
-    assert {name: found[name] for name in ("key", "location", "source", "what", "in_conflict")} == {
+    [item] = document["items"]
+    assert document["checked"] == item["since"]
+    assert {name: item[name] for name in ("key", "location", "source", "what", "in_conflict")} == {
         "key": WEB,
         "location": "there",
         "source": "main",
         "what": "changed",
         "in_conflict": False,
     }
-    assert {"path": "version", "there": 4, "applied": 1} in found["changes"]
+    assert {"path": "version", "there": 4, "applied": 1} in item["changes"]
 
 
 def test_a_plan_shows_what_it_heals(sandbox: CommandSandbox) -> None:

@@ -36,10 +36,10 @@ def options(command: click.Command, name: str) -> Iterator[tuple[str, click.Para
 
 
 def test_no_option_is_a_bare_number_with_a_fraction() -> None:
-    found = dict(options(cli, "reconciler"))
+    parameters = dict(options(cli, "reconciler"))
     fractions = (click.types.FloatParamType, click.FloatRange)
-    assert [name for name, each in found.items() if isinstance(each.type, fractions)] == []
-    assert sum(isinstance(each.type, Duration) for each in found.values()) == len(TIMED)
+    assert [name for name, each in parameters.items() if isinstance(each.type, fractions)] == []
+    assert sum(isinstance(each.type, Duration) for each in parameters.values()) == len(TIMED)
 
 
 @pytest.mark.parametrize("words", TIMED, ids=" ".join)

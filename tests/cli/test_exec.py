@@ -119,10 +119,10 @@ def on_terminal(harness: ExecHarness, *words: str) -> Iterator[Terminal]:
 
 def test_streams_arguments_and_exit_codes_pass_unchanged(harness: ExecHarness) -> None:
     content = os.urandom(MEBIBYTE)
-    found = harness.run("--", "tee", "/dev/stderr", content=content)
-    assert (found.returncode, found.stdout == content, found.stderr == content) == (0, True, True)
-    found = harness.run("--container", "side", "--", "sh", "-c", 'pwd; echo "$WHERE"; exit 255')
-    assert (found.returncode, found.stdout) == (255, f"{harness.path}\nside\n".encode())
+    result = harness.run("--", "tee", "/dev/stderr", content=content)
+    assert (result.returncode, result.stdout == content, result.stderr == content) == (0, True, True)
+    result = harness.run("--container", "side", "--", "sh", "-c", 'pwd; echo "$WHERE"; exit 255')
+    assert (result.returncode, result.stdout) == (255, f"{harness.path}\nside\n".encode())
     assert harness.run("--", "no-such-program").returncode == 127
 
 

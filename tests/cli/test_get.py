@@ -161,11 +161,11 @@ def test_describe_shows_all_that_is_known(tmp_path: Path) -> None:
 
 def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
     records = shop(tmp_path)
-    known = {"version": 2, "ready": True, "ports": {"8080": 29624, "9000": 29625}, "message": "", "restarts": 1}
+    common = {"version": 2, "ready": True, "ports": {"8080": 29624, "9000": 29625}, "message": "", "restarts": 1}
     ending = {"version": 1, "ready": False, "ports": {}, "message": "ending: Replaced"}
     lacks = {"type": "NotEnforced", "status": "True", "reason": "NotEnforced", "message": "No a:1.2 here. And no b."}
     state = {
-        "status": {"conditions": [lacks], "replicas": [known | {"name": "api-4bpw8"}, ending | {"name": "api-snqg6"}]}
+        "status": {"conditions": [lacks], "replicas": [common | {"name": "api-4bpw8"}, ending | {"name": "api-snqg6"}]}
     }
     with records.transaction():
         records.applied.put(record("workload/shop/api", {}, "aws-us-west-2", state=json.dumps(state).encode()))

@@ -34,8 +34,8 @@ SERVING: list[dict[str, Any]] = [{"name": "main", "image": "none", "ports": [{"n
 def records(tmp_path: Path) -> Records:
     """Records of workloads on this host, with settings beside them."""
     (tmp_path / "settings.yaml").write_text(SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}"))
-    made = Records.open(tmp_path / "state" / FILE)
-    made.applied.put_many(
+    opened = Records.open(tmp_path / "state" / FILE)
+    opened.applied.put_many(
         [
             workload("api", "here", engine="host", containers=SERVING),
             workload("cron", "here", engine="host", type="cron"),
@@ -44,7 +44,7 @@ def records(tmp_path: Path) -> Records:
             workload("silent", "here", engine="host"),
         ]
     )
-    return made
+    return opened
 
 
 def test_only_a_workload_that_serves_on_this_host_has_requests_to_hold(tmp_path: Path, records: Records) -> None:

@@ -43,13 +43,13 @@ def test_applied_text_is_escaped_in_output_and_keeps_its_bytes(sandbox: CommandS
     for words in (("describe", "workload/shop/web"), ("get",), ("events",), ("history",)):
         result = sandbox.run(*words)
         assert not BAD.search(result.out + result.err), words
-    found = {}
+    items = {}
     for form in ("json", "yaml"):
         result = sandbox.run("get", "workload", "web", "--gvc", "shop", "-o", form)
         assert not BAD.search(result.out)
-        (found[form],) = yaml.safe_load(result.out)["items"]
-    assert found["json"] == found["yaml"]
-    assert found["json"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": VALUE}]
+        (items[form],) = yaml.safe_load(result.out)["items"]
+    assert items["json"] == items["yaml"]
+    assert items["json"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": VALUE}]
     assert not BAD.search(sandbox.status("README.md") + sandbox.status("shop/workload/web.yaml"))
 
 

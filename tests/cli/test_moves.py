@@ -48,11 +48,11 @@ def test_a_volume_set_is_let_go_by_one_workload_before_another_has_it(tmp_path: 
     sandbox.applied()
     sandbox.commit({"shop/db.yaml": DB.replace("name: db\n", "name: store\n")})
     steps = sandbox.plan()["steps"]
-    place = {(step["action"], step["key"], step["location"]): number for number, step in enumerate(steps)}
+    position = {(step["action"], step["key"], step["location"]): number for number, step in enumerate(steps)}
     for location in ("here", "there"):
         gone, new = ("delete", "workload/shop/db", location), ("create", "workload/shop/store", location)
-        assert place[gone] < place[new]
-        assert f"workload/shop/db@{location}" in steps[place[new]]["waits_for"]
+        assert position[gone] < position[new]
+        assert f"workload/shop/db@{location}" in steps[position[new]]["waits_for"]
     assert not any(step["key"] == "volumeset/shop/data" and step["action"] != "update" for step in steps)
 
 

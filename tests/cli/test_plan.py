@@ -154,10 +154,10 @@ def test_the_plan_can_be_saved_to_a_file(tmp_path: Path) -> None:
     assert (result.code, result.out) == (0, sandbox.run("plan").out)
     assert json.loads((tmp_path / "plan.json").read_text()) == sandbox.plan()
     (tmp_path / "folder").mkdir()
-    for place in ("folder", "nowhere/plan.json"):
-        result = sandbox.run("plan", "--out", place)
+    for target in ("folder", "nowhere/plan.json"):
+        result = sandbox.run("plan", "--out", target)
         assert (result.code, result.out) == (2, "")
-        assert result.err.startswith(f"error: the plan cannot be written to {place}: ")
+        assert result.err.startswith(f"error: the plan cannot be written to {target}: ")
 
 
 def test_every_form_shows_a_refused_revision(tmp_path: Path) -> None:

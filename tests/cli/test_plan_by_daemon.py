@@ -58,19 +58,19 @@ def test_the_daemon_plans_what_a_command_alone_does(sandbox: DaemonSandbox, comm
     forms = ("text", "json", "markdown")
 
     def plans() -> list[tuple[int, str, str]]:
-        found = [sandbox.run("plan", "--format", form, "--detailed-exitcode") for form in forms]
-        return [(each.returncode, each.stdout, each.stderr) for each in found]
+        by_daemon = [sandbox.run("plan", "--format", form, "--detailed-exitcode") for form in forms]
+        return [(each.returncode, each.stdout, each.stderr) for each in by_daemon]
 
     with sandbox.daemon() as daemon:
         for form in forms:
             eventually(partial(answered, sandbox, "--format", form), f"the daemon answers as {form}")
-        found = plans()
+        by_daemon = plans()
         with sandbox.records() as records:
             assert records.requests.open() == []
             assert not [each for each in range(1, 20) if records.requests.get(each)]
         assert daemon.stop() == 0
         assert daemon.logged("bug") == []
-    assert found == plans()
+    assert by_daemon == plans()
 
 
 def test_the_daemon_does_not_answer_for_other_settings(sandbox: DaemonSandbox) -> None:

@@ -36,13 +36,13 @@ becoming_another = only_root("only root can become another user")
 @contextmanager
 def with_readers() -> Iterator[DaemonSandbox]:
     """A sandbox with readers, in a place that every user may enter."""
-    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
-    place.chmod(0o755)
-    sandbox = DaemonSandbox(place, SHOP)
+    path = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    path.chmod(0o755)
+    sandbox = DaemonSandbox(path, SHOP)
     sandbox.configure(readers=GROUP, sources=[sandbox.source(interval="1h")])
     sandbox.settings_file.chmod(0o644)
     yield sandbox
-    shutil.rmtree(place)
+    shutil.rmtree(path)
 
 
 @pytest.fixture
@@ -146,13 +146,19 @@ def test_a_member_sees_what_a_commit_would_change_and_not_the_secret_in_it(serve
 
 @becoming_another
 def test_no_file_of_the_state_directory_is_open_to_a_member(served: DaemonSandbox) -> None:
-    found = served.state.stat()
-    assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o710, grp.getgrnam(GROUP).gr_gid)
+    stat_result = served.state.stat()
+    assert (stat.S_IMODE(stat_result.st_mode), stat_result.st_gid) == (0o710, grp.getgrnam(GROUP).gr_gid)
     script = "import os, sys; os.setgroups([int(sys.argv[2])]); os.setgid(NOBODY); os.setuid(NOBODY)\n"
     script += "for each in sys.argv[3:]: print(each, os.access(each, os.R_OK), os.access(each, os.W_OK))\n"
     script += "os.listdir(sys.argv[1])"
     files = [str(path) for path in served.state.rglob("*")]
-    command = [sys.executable, "-c", script.replace("NOBODY", str(STRANGER)), str(served.state), str(found.st_gid)]
+    command = [
+        sys.executable,
+        "-c",
+        script.replace("NOBODY", str(STRANGER)),
+        str(served.state),
+        str(stat_result.st_gid),
+    ]
     result = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
     assert "PermissionError" in result.stderr
     opened = [line.split()[0] for line in result.stdout.splitlines() if "True" in line]

@@ -204,10 +204,12 @@ def test_a_daemon_and_who_asks_it(tmp_path: Path) -> None:
         daemon.signal(signal.SIGTERM)
         daemon.process.wait(10)
     entries = [
-        each for each in daemon.log() if each["event"] in ("started", "stopped") or each.get("reason") == "start"
+        mapping
+        for mapping in daemon.log()
+        if mapping["event"] in ("started", "stopped") or mapping.get("reason") == "start"
     ]
     log = "".join(
-        f"{' '.join(f'{name}={value}' for name, value in each.items() if name != 'seconds')}\n" for each in entries
+        f"{' '.join(f'{name}={value}' for name, value in entry.items() if name != 'seconds')}\n" for entry in entries
     )
     golden("daemon.txt", f"{text}the daemon's log\n{without_variation(tmp_path, log)}")
 

@@ -13,10 +13,10 @@ from tests.support.keys import Keys
 
 @pytest.fixture
 def keys(tmp_path: Path) -> Iterator[Keys]:
-    made = Keys(tmp_path / "keys")
-    made.ssh("ada")
-    yield made
-    made.stop()
+    signers = Keys(tmp_path / "keys")
+    signers.ssh("ada")
+    yield signers
+    signers.stop()
 
 
 @pytest.fixture

@@ -71,11 +71,11 @@ def test_every_replica_is_a_line_in_order_of_its_workload(place: Path) -> None:
 
 
 def test_json_shows_the_same_as_text(place: Path) -> None:
-    found = here("top", "-o", "json", "--gvc", "shop", cwd=place).json["replicas"]
-    assert [each["replica"] for each in found] == ["api-b", "api-c", "api-d", "api-e", "api-f", "api-a", "web-a"]
-    age = found[1].pop("ageSeconds")
+    rows = here("top", "-o", "json", "--gvc", "shop", cwd=place).json["replicas"]
+    assert [each["replica"] for each in rows] == ["api-b", "api-c", "api-d", "api-e", "api-f", "api-a", "web-a"]
+    age = rows[1].pop("ageSeconds")
     assert 330 <= age < 400
-    assert found[1] == {
+    assert rows[1] == {
         "workload": "workload/shop/api",
         "location": "here",
         "replica": "api-c",
@@ -128,25 +128,25 @@ def test_top_shows_replicas_to_a_reader_with_another_boot_id(tmp_path: Path) -> 
             eventually(sandbox.healthy, "all is well", LONG)
         [begun] = (sandbox.state / "host/here/run").rglob("record.json")
         former = begun.rename(sandbox.path / "former")
-        [found] = _replicas(sandbox)
-        assert (found["state"], found["memoryBytes"]) == ("Unknown", None), "nothing shows that it lives"
+        [row] = _replicas(sandbox)
+        assert (row["state"], row["memoryBytes"]) == ("Unknown", None), "nothing shows that it lives"
         former.rename(begun)
         here = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         written = [path for path in (sandbox.state / "host").rglob("*.json") if here in path.read_text()]
         assert {path.name == "record.json" for path in written} == {True, False}
         for path in written:
             path.write_text(path.read_text().replace(here, "another"))
-        [found] = _replicas(sandbox)
-        assert (found["state"], found["memoryBytes"] > 2**20) == ("Ready", True)
+        [row] = _replicas(sandbox)
+        assert (row["state"], row["memoryBytes"] > 2**20) == ("Ready", True)
 
 
 @becoming_another
 def test_readers_are_shown_the_same() -> None:
-    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
-    place.chmod(0o755)
+    path = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    path.chmod(0o755)
     try:
         with (
-            host_sandbox(place, {"shop/web.yaml": served("web", replicas=1)}, readers=GROUP) as sandbox,
+            host_sandbox(path, {"shop/web.yaml": served("web", replicas=1)}, readers=GROUP) as sandbox,
             sandbox.daemon(),
         ):
             sandbox.settings_file.chmod(0o644)
@@ -158,7 +158,7 @@ def test_readers_are_shown_the_same() -> None:
             refused = member(sandbox, "top", groups=[grp.getgrnam("nogroup").gr_gid])
             assert (refused.returncode, f"member of the group {GROUP}" in refused.stderr) == (1, True)
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(path)
 
 
 def busy() -> str:

@@ -148,11 +148,11 @@ def missed(file: Any) -> Iterator[tuple[str, bool]]:
     sources = sources_of(file)
     before, remarks = outcome(sources), convert_kubernetes_resources(sources).remarks
     for number, source in enumerate(sources):
-        reported = [each.at for each in remarks if each.index == source.position and len(each.at) > 1]
+        reported = [remark.at for remark in remarks if remark.index == source.position and len(remark.at) > 1]
         for at in fields_of(source.value):
             changed = copy.deepcopy(source.value)
             del below(changed, at[:-1])[at[-1]]
-            related = any(at[: len(each)] == each for each in reported)
+            related = any(at[: len(pair)] == pair for pair in reported)
             after = outcome([*sources[:number], source._replace(value=changed), *sources[number + 1 :]])
             yield form_of(source.value["kind"], at), related or after != before
 
@@ -233,10 +233,10 @@ def test_no_document_makes_a_conversion_fail(file: Any) -> None:
     for _ in range(60):
         number = dice.randrange(len(sources))
         changed = mutated(sources[number].value, dice)
-        made = convert_kubernetes_resources(
+        converted = convert_kubernetes_resources(
             [*sources[:number], sources[number]._replace(value=changed), *sources[number + 1 :]]
         )
-        text = render_stream(draft.body for draft in made.drafts)
+        text = render_stream(draft.body for draft in converted.drafts)
         assert parse_documents(text.encode()).faults == []
 
 

@@ -21,15 +21,15 @@ def test_the_number_of_queries_of_get_does_not_follow_the_number_of_resources(tm
     costs = []
     for count in (FEW, MANY):
         harness = CostHarness(tmp_path / str(count), {"main": shop(count)})
-        found: list[object] = []
+        rows: list[object] = []
         costs.append(
             harness.cost(
-                lambda harness=harness, found=found: found.extend(
+                lambda harness=harness, rows=rows: rows.extend(
                     find_resources(harness.settings, harness.records, None, None, None)
                 )
             )
         )
-        assert len(found) == count + 4
+        assert len(rows) == count + 4
     few, many = costs
     assert many.statements <= few.statements
     assert many.calls <= MANY / FEW * few.calls

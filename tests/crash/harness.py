@@ -120,14 +120,14 @@ class CrashHarness:
 
     def resources(self) -> dict[str, tuple[str, int]]:
         """Place to digest and version of what there is according to the ledger."""
-        found: dict[str, tuple[str, int]] = {}
+        existing: dict[str, tuple[str, int]] = {}
         for line in self._lines():
-            place = _place(line["key"], line["at"])
+            resource = _place(line["key"], line["at"])
             if line["action"] == "delete":
-                found.pop(place, None)
+                existing.pop(resource, None)
             else:
-                found[place] = (line["digest"], line["version"])
-        return found
+                existing[resource] = (line["digest"], line["version"])
+        return existing
 
     def _lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.ledger.read_text().splitlines()] if self.ledger.exists() else []
@@ -155,17 +155,17 @@ class CrashHarness:
 
 def assert_same(endings: list[Ending], expected: list[Ending]) -> None:
     """Equal records, equal status branch, every step performed, nothing recorded that was not."""
-    for ending, wanted in zip(endings, expected, strict=True):
+    for ending, expected_ending in zip(endings, expected, strict=True):
         different = {
-            place: (ending.records.get(place), wanted.records.get(place))
-            for place in ending.records.keys() | wanted.records.keys()
-            if ending.records.get(place) != wanted.records.get(place)
+            resource: (ending.records.get(resource), expected_ending.records.get(resource))
+            for resource in ending.records.keys() | expected_ending.records.keys()
+            if ending.records.get(resource) != expected_ending.records.get(resource)
         }
         assert different == {}, f"recorded, and expected: {different}"
-        assert {place: found[:2] for place, found in ending.records.items()} == ending.resources
-        assert wanted.performed - ending.performed == set()
-        assert ending.performed - wanted.performed == set()
-        assert ending.tree == wanted.tree
+        assert {resource: found[:2] for resource, found in ending.records.items()} == ending.resources
+        assert expected_ending.performed - ending.performed == set()
+        assert ending.performed - expected_ending.performed == set()
+        assert ending.tree == expected_ending.tree
 
 
 def random_kill(chance: random.Random, seconds: float) -> Kill:

@@ -102,30 +102,34 @@ def let_die(sandbox: HostSandbox, kill: Kill, ending: Mapping[str, tuple[int, in
 
 def converged(sandbox: HostSandbox, ending: Mapping[str, tuple[int, int]]) -> bool:
     """Whether everything is recorded, and runs, as it shall in the end."""
-    found = {key: each for key, each in sandbox.recorded().items() if key.startswith("workload/")}
-    if {each.key.name: each.version for each in found.values()} != {name: each[0] for name, each in ending.items()}:
+    records = {key: record for key, record in sandbox.recorded().items() if key.startswith("workload/")}
+    if {record.key.name: record.version for record in records.values()} != {
+        name: pair[0] for name, pair in ending.items()
+    }:
         return False
-    replicas = [each for name in NAMES for each in sandbox.replicas(name).values()]
-    count = Counter(each.key.name for each in replicas if each.ready and each.version == ending[each.key.name][0])
+    replicas = [replica for name in NAMES for replica in sandbox.replicas(name).values()]
+    count = Counter(
+        replica.key.name for replica in replicas if replica.ready and replica.version == ending[replica.key.name][0]
+    )
     wanted = {name: number for name, (_, number) in ending.items()}
-    return count == wanted and len(replicas) == count.total() and all(sandbox.healthy(key) for key in found)
+    return count == wanted and len(replicas) == count.total() and all(sandbox.healthy(key) for key in records)
 
 
 def examine(sandbox: HostSandbox, ending: Mapping[str, tuple[int, int]]) -> None:
     """Check that what runs is what is recorded, nothing started twice or anew, and nothing else is left."""
     with sandbox.records() as records:
         assert records.journal.open() == []
-    replicas = [each for name in NAMES for each in sandbox.replicas(name).values()]
+    replicas = [replica for name in NAMES for replica in sandbox.replicas(name).values()]
     # Shows when and how the last one ended.
-    assert [(each.name, one) for each in replicas for one in each.containers if one.restarts] == []
-    assert {each.name for each in replicas if each.index >= 0} == {"db-0", "db-1"}
+    assert [(replica.name, one) for replica in replicas for one in replica.containers if one.restarts] == []
+    assert {replica.name for replica in replicas if replica.index >= 0} == {"db-0", "db-1"}
     programs = [command for command in sandbox.programs().values() if command != "sleep 0.2 "]
     assert len(programs) == len(replicas)
-    known = {f"{each.key.name}/{each.name}" for each in replicas}
+    names = {f"{replica.key.name}/{replica.name}" for replica in replicas}
     root = sandbox.state / "host" / "here"
     for folder in ("run", "scratch"):
-        assert {f"{each.parent.name}/{each.name}" for each in (root / folder / "shop").glob("*/*")} <= known
-    assert {each.stem for each in (root / "endpoints" / "shop").iterdir()} == {*ending}
+        assert {f"{path.parent.name}/{path.name}" for path in (root / folder / "shop").glob("*/*")} <= names
+    assert {path.stem for path in (root / "endpoints" / "shop").iterdir()} == {*ending}
     assert len(sandbox.ready("web")) == ending["web"][1]
     assert sandbox.greetings("web") == {f"version {ending['web'][0]}"}
     assert not list((root / "volumes").rglob("twice"))

@@ -140,15 +140,15 @@ def test_fifty_writers_for_a_minute_lose_nothing(api: SourceHarness, tmp_path: P
     person = threading.Thread(
         target=lambda: notes.extend(push_until(ended, api.sandbox.repo, tmp_path / tag, pause=0.5))
     )
-    for each in (*writers, person):
-        each.start()
+    for thread in (*writers, person):
+        thread.start()
     for _ in range(4):
         ended.wait(random.uniform(12, 18))
         if kills:
             api.kill_api()
     ended.set()
-    for each in (*writers, person):
-        each.join()
+    for thread in (*writers, person):
+        thread.join()
     subjects = Counter(api.sandbox.repo.git("log", "--format=%s", "main").splitlines())
     assert {name: subjects[f"Create workload/shop/{name}"] for name in accepted} == dict.fromkeys(accepted, 1)
     files = {*api.sandbox.repo.git("ls-tree", "-r", "--name-only", "main").split()}

@@ -25,11 +25,11 @@ class WatchedLedger(LedgerEngine):
 
     async def changes(self) -> AsyncIterator[frozenset[Key]]:
         """Yields at every change of the ledger what differs, or nothing where only its time does."""
-        known, resources = self.touched(), self.resources()
+        touched, resources = self.touched(), self.resources()
         while True:
             await asyncio.sleep(0.02)
-            if (now := self.touched()) != known:
-                known, before, resources = now, resources, self.resources()
+            if (now := self.touched()) != touched:
+                touched, before, resources = now, resources, self.resources()
                 yield frozenset(
                     Key.parse(key) for key in before.keys() | resources.keys() if before.get(key) != resources.get(key)
                 )

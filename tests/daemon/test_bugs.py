@@ -103,22 +103,22 @@ def test_a_source_that_met_a_bug_is_tried_again_with_backoff_and_at_once_at_anot
     harness.run()
     harness.sandbox.repo.commit({"shop/api.yaml": BUGGY})
     with raising_rule():
-        assert [each and each.outcome for each in (harness.poll(), harness.poll())] == ["failed", None]
+        assert [report and report.outcome for report in (harness.poll(), harness.poll())] == ["failed", None]
         asyncio.run(harness.clock.advance(1.5))
-        assert [each and each.outcome for each in (harness.poll(), harness.poll())] == ["failed", None]
+        assert [report and report.outcome for report in (harness.poll(), harness.poll())] == ["failed", None]
         asyncio.run(harness.clock.advance(1.5))
         assert harness.poll() is None, "each wait is longer than the one before"
         asyncio.run(harness.clock.advance(1.5))
-        assert (found := harness.poll()) is not None
-        assert found.outcome == "failed"
+        assert (polled := harness.poll()) is not None
+        assert polled.outcome == "failed"
         harness.sandbox.repo.commit({"shop/web.yaml": workload("web")})
-        assert (found := harness.poll()) is not None
-        assert found.outcome == "failed"
+        assert (polled := harness.poll()) is not None
+        assert polled.outcome == "failed"
     asyncio.run(harness.clock.advance(1.5))
-    assert (found := harness.poll()) is not None
-    assert found.outcome == "applied"
+    assert (polled := harness.poll()) is not None
+    assert polled.outcome == "applied"
     assert harness.condition() == "true Applied: "
-    assert [each[:55] for each in harness.events("Recovered")] == [
+    assert [event[:55] for event in harness.events("Recovered")] == [
         "source/main Recovered: over: InternalError: KeyError at"
     ]
 
@@ -207,7 +207,7 @@ def test_a_bug_in_another_part_of_a_round_leaves_the_sources_alone(
     turn.daemon.wakes.add(None, "refresh")
     with capture_logs() as logged:
         asyncio.run(turn.until_quiet())
-    assert {each.split("@")[0] for each in harness.recorded()} == {
+    assert {text.split("@")[0] for text in harness.recorded()} == {
         "gvc/shop",
         "workload/shop/api",
         "gvc/other",
@@ -235,10 +235,10 @@ def test_a_bug_at_one_location_leaves_the_drift_of_the_others_to_be_seen(
 
     whole = monitor._compare_location
 
-    def compare(settings: Any, records: Any, place: str, seen: Any, keys: Any) -> Any:
-        if place == "here":
+    def compare(settings: Any, records: Any, location: str, seen: Any, keys: Any) -> Any:
+        if location == "here":
             raise KeyError(SECRET)
-        return whole(settings, records, place, seen, keys)
+        return whole(settings, records, location, seen, keys)
 
     monkeypatch.setattr(monitor, "_compare_location", compare)
     for engine in harness.runner.drift_monitor.engines.values():

@@ -64,17 +64,23 @@ def manifest(name: str, version: int = 1) -> str:
 def is_at_rest(sandbox: HostSandbox, service: PodmanService, version: int) -> bool:
     """Whether just the wanted replicas run, all of them ready, and Podman has no other container."""
     record = sandbox.recorded().get("workload/shop/web@here")
-    replicas = [each for name in NAMES for each in sandbox.replicas(name).values()]
+    replicas = [replica for name in NAMES for replica in sandbox.replicas(name).values()]
     if (
         record is None
         or record.version != version
         or not all(sandbox.healthy(f"workload/shop/{name}@here") for name in NAMES)
     ):
         return False
-    wanted = {each.name for each in replicas if each.ready and each.ending is None}
-    found = Counter(each["Labels"]["io.gitops-reconciler.replica"] for each in service.containers() if each["Labels"])
-    states = {each["State"] for each in service.containers()}
-    return len(replicas) == len(wanted) == 2 * REPLICAS and found == dict.fromkeys(wanted, 2) and states == {"running"}
+    available = {replica.name for replica in replicas if replica.ready and replica.ending is None}
+    running = Counter(
+        container["Labels"]["io.gitops-reconciler.replica"] for container in service.containers() if container["Labels"]
+    )
+    states = {container["State"] for container in service.containers()}
+    return (
+        len(replicas) == len(available) == 2 * REPLICAS
+        and running == dict.fromkeys(available, 2)
+        and states == {"running"}
+    )
 
 
 def containers_of(service: PodmanService, name: str) -> set[str]:

@@ -95,11 +95,11 @@ class ConvertedProject:
             if name not in present:
                 assert re.search(rf"secret {name} must exist", self.remarks), name
                 keys[name].add(key)
-        for name, found in sorted(keys.items()):
-            content: Any = dict.fromkeys(sorted(found), "made-up")
-            if "" in found:
+        for name, names in sorted(keys.items()):
+            content: Any = dict.fromkeys(sorted(names), "made-up")
+            if "" in names:
                 content = {"payload": "made-up"}
-            yield {"kind": "secret", "name": name, "type": "opaque" if "" in found else "dictionary", "data": content}
+            yield {"kind": "secret", "name": name, "type": "opaque" if "" in names else "dictionary", "data": content}
         for name in self._pull_secrets():
             login = {"auths": {"registry.example.com": {"username": "ci", "password": "made-up"}}}
             yield {"kind": "secret", "name": name, "type": "docker", "data": json.dumps(login)}

@@ -112,18 +112,18 @@ def use(sandbox: HostSandbox) -> None:
     wait(lambda: sandbox.healthy(DATABASE), "it is healthy again")
 
 
-def kinds(sandbox: HostSandbox, known: Collection[str] = KINDS) -> dict[str, list[Path]]:
+def kinds(sandbox: HostSandbox, patterns: Collection[str] = KINDS) -> dict[str, list[Path]]:
     """The files but those of the witness, by their kinds; a file of no kind has none yet: give it one."""
-    found: dict[str, list[Path]] = {}
+    files: dict[str, list[Path]] = {}
     for path in sorted(each for each in sandbox.state.rglob("*") if each.is_file() or each.is_socket()):
         name = str(path.relative_to(sandbox.state))
         if name in WHOLE or "/volumes/shop/data/0/" in name or path.suffix in UNFINISHED:
             continue
-        matching = [kind for kind in known if fnmatch(name, kind)]
+        matching = [kind for kind in patterns if fnmatch(name, kind)]
         assert len(matching) == 1, f"classify {name}"
         if "witness" not in name:
-            found.setdefault(matching[0], []).append(path)
-    return found
+            files.setdefault(matching[0], []).append(path)
+    return files
 
 
 def damage(sandbox: HostSandbox, way: str, of: Collection[str], known: Collection[str] = KINDS) -> dict[Path, bytes]:

@@ -87,11 +87,11 @@ def documents() -> str:
     own = issue(OWN)
     certificate = {"cert": own.chain_pem.decode(), "key": own.key_pem.decode()}
     secret = {"kind": "secret", "name": "own", "type": "tls", "data": certificate}
-    found = [f"# reconciler: ignore secret-plain-text made up\n{json.dumps(secret)}\n"]
+    texts = [f"# reconciler: ignore secret-plain-text made up\n{json.dumps(secret)}\n"]
     for name, tls in ((OWN, {"serverCertificate": {"secretLink": "//secret/own"}}), (SHARED, {})):
         spec = {"workloadLink": "//gvc/shop/workload/web", "ports": [{"number": 443, "tls": tls}]}
-        found.append(json.dumps({"kind": "domain", "name": name, "spec": spec}) + "\n")
-    return "---\n".join(found)
+        texts.append(json.dumps({"kind": "domain", "name": name, "spec": spec}) + "\n")
+    return "---\n".join(texts)
 
 
 @contextmanager
@@ -106,11 +106,11 @@ def proxy_harness(path: Path) -> Iterator[ProxyHarness]:
         "httpsPort": https,
         "addresses": ["127.0.0.1"],
     }
-    place = {"engine": "host", "dataplane": "haproxy", "ingress": ingress}
+    location = {"engine": "host", "dataplane": "haproxy", "ingress": ingress}
     firewall = {"external": {"inboundAllowCIDR": ["0.0.0.0/0"]}}
     web = served("web", replicas=1, env={"GREETING": "hello"}, firewallConfig=firewall)
     files = {"domains.yaml": documents(), "shop/web.yaml": web, "shop/witness.yaml": WITNESSES}
-    with host_sandbox(path, files, locations={"here": place}, drift={"interval": "1s"}) as sandbox:
+    with host_sandbox(path, files, locations={"here": location}, drift={"interval": "1s"}) as sandbox:
         yield ProxyHarness(sandbox, https)
 
 

@@ -38,7 +38,7 @@ WRITE = 'cd "$RECONCILER_VOLUMES/data" && touch log && cat log >/dev/stderr && i
 
 def manifests(image: str) -> dict[str, str]:
     """A stateful workload with a volume for each of the users."""
-    found = {}
+    files = {}
     for name, options in USERS.items():
         volume = {"uri": f"platform://volumeset/{name}", "path": "/data"}
         container = {"name": "main", "image": image, "command": "/bin/sh", "args": ["-c", WRITE], "volumes": [volume]}
@@ -48,23 +48,23 @@ def manifests(image: str) -> dict[str, str]:
             {"kind": "workload", "name": name, "gvc": "shop", "spec": spec},
             {"kind": "volumeset", "name": name, "gvc": "shop", "spec": space},
         ]
-        found[f"shop/{name}.yaml"] = "---\n".join(json.dumps(each) + "\n" for each in documents)
-    return found
+        files[f"shop/{name}.yaml"] = "---\n".join(json.dumps(each) + "\n" for each in documents)
+    return files
 
 
 @contextmanager
 def stateful_sandbox(path: Path, backend: str, runtime: str) -> Iterator[HostSandbox]:
     """A sandbox whose volumes have ``backend``; the disk of a test is smaller than the default reserve."""
     with ExitStack() as stack:
-        place = path
+        folder = path
         if backend == "btrfs":
-            place = stack.enter_context(mounted_disk(path / "disk", "btrfs"))
+            folder = stack.enter_context(mounted_disk(path / "disk", "btrfs"))
         settings: dict[str, Any] = {"locations": {"here": {"engine": "host", "runtime": runtime}}}
         if runtime == "podman":
             settings["podman"] = {"socket": str(stack.enter_context(podman_service()).socket)}
         host = {"volumes": backend, "diskReserve": 0}
         files = manifests(IMAGE if runtime == "podman" else "none")
-        yield stack.enter_context(host_sandbox(place / "site", files, host=host, **settings))
+        yield stack.enter_context(host_sandbox(folder / "site", files, host=host, **settings))
 
 
 def has_written(sandbox: HostSandbox, name: str, users: list[int]) -> bool:
@@ -110,10 +110,10 @@ def test_a_stateful_workload_of_any_user_writes_restarts_and_reads(tmp_path: Pat
 def interpreter() -> list[str]:
     """The command of a Python that any user can run, with the modules of this one."""
     user = get_program_identity(OWNER, 0)
-    found = Path(sys.executable)
-    if not (user.may_enter(found) and user.may_enter(found.resolve())):
-        found = Path(tool("/usr/bin/python3.11", "python3.11"))
-    return ["env", f"PYTHONPATH={ROOT}:{':'.join(packages.getsitepackages())}", str(found)]
+    path = Path(sys.executable)
+    if not (user.may_enter(path) and user.may_enter(path.resolve())):
+        path = Path(tool("/usr/bin/python3.11", "python3.11"))
+    return ["env", f"PYTHONPATH={ROOT}:{':'.join(packages.getsitepackages())}", str(path)]
 
 
 def test_a_daemon_of_a_service_user_runs_them_all_as_itself(tmp_path: Path) -> None:

@@ -80,10 +80,10 @@ def facts(sandbox: HostSandbox) -> dict[str, object]:
         ]
     names = sandbox.repo.git("ls-tree", "-r", "--name-only", STATUS).split()
     status = {name: yaml.safe_load(sandbox.status(name)) for name in names if name.endswith(".yaml")}
-    found = {"deployments": deployments, "events": dict(enumerate(sorted(events))), "status": status}
+    parts = {"deployments": deployments, "events": dict(enumerate(sorted(events))), "status": status}
     return {
         f"{kind} {name} {path}": value
-        for kind, documents in found.items()
+        for kind, documents in parts.items()
         for name, document in documents.items()
         for path, value in _fields(document)
     }
@@ -149,14 +149,14 @@ def test_the_example_runs_in_containers(tmp_path: Path) -> None:
                 _order(podman, place)
 
 
-def _order(sandbox: HostSandbox, place: str) -> None:
+def _order(sandbox: HostSandbox, location: str) -> None:
     """Check that an order at the API is on the page of its own location only."""
-    (web,), apis = sandbox.ready("web", place), sandbox.ready("api", place)
+    (web,), apis = sandbox.ready("web", location), sandbox.ready("api", location)
     assert len(apis) == 2
-    order = urllib.request.Request(f"http://{apis[0]}/orders", data=f"a hat for {place}".encode())
+    order = urllib.request.Request(f"http://{apis[0]}/orders", data=f"a hat for {location}".encode())
     assert urllib.request.urlopen(order, timeout=10).status == 201
     page = fetch(web)
-    assert f"Shop in {place}" in page
-    assert f"a hat for {place}" in page
+    assert f"Shop in {location}" in page
+    assert f"a hat for {location}" in page
     assert page.count("a hat for") == 1
     assert "EUR" in page

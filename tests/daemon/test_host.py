@@ -200,12 +200,12 @@ def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
             assert answer.result() == "new"
 
 
-@pytest.mark.parametrize("each", [6, pytest.param(25, marks=pytest.mark.slow)])
-def test_many_replicas_start_and_stop(tmp_path: Path, each: int) -> None:
+@pytest.mark.parametrize("number", [6, pytest.param(25, marks=pytest.mark.slow)])
+def test_many_replicas_start_and_stop(tmp_path: Path, number: int) -> None:
     sleeper = {"command": "sleep", "args": ["1000"], "ports": None, "readinessProbe": None}
-    files = {f"shop/{name}.yaml": served(name, replicas=each, **sleeper) for name in ("one", "two", "three", "four")}
+    files = {f"shop/{name}.yaml": served(name, replicas=number, **sleeper) for name in ("one", "two", "three", "four")}
     with host_sandbox(tmp_path, files, prune={"percent": 100}) as sandbox, sandbox.daemon():
-        wait(lambda: len(sandbox.programs()) == 4 * each)
+        wait(lambda: len(sandbox.programs()) == 4 * number)
         wait(lambda: all(sandbox.healthy(f"workload/shop/{name}@here") for name in ("one", "two", "three", "four")))
         sandbox.repo.commit(dict.fromkeys(files))
         wait(lambda: not sandbox.programs())

@@ -133,20 +133,20 @@ def test_a_snapshot_can_be_deleted_on_a_full_disk(tmp_path: Path) -> None:
         "shop/data.yaml": json.dumps(data),
         "shop/db.yaml": served("db", replicas=1, command="/bin/sh", args=["-c", script], **options),
     }
-    place = ("location=here", "volumeIndex=0", "snapshotName=one", "--yes", "--wait")
+    arguments = ("location=here", "volumeIndex=0", "snapshotName=one", "--yes", "--wait")
     with on_small_disk(tmp_path, files) as sandbox:
         sandbox.configure(
             host={"defaultUser": "root", "volumes": "directory", "diskReserve": 0, "terminationScale": 0.005}
         )
         with sandbox.daemon():
             wait(lambda: sandbox.healthy("workload/shop/db@here"))
-            taken = sandbox.run("command", "volumeset/shop/data", "createVolumeSnapshot", *place)
+            taken = sandbox.run("command", "volumeset/shop/data", "createVolumeSnapshot", *arguments)
             assert taken.returncode == 0, taken.stdout + taken.stderr
             wait(lambda: sandbox.healthy("workload/shop/db@here"))
             fill(sandbox.state)
             wait(lambda: sandbox.condition("DiskFull") == "true DiskFull" or fill(sandbox.state))
             fill(sandbox.state)
-            gone = sandbox.run("command", "volumeset/shop/data", "deleteVolumeSnapshot", *place)
+            gone = sandbox.run("command", "volumeset/shop/data", "deleteVolumeSnapshot", *arguments)
             assert gone.returncode == 0, gone.stdout + gone.stderr
             assert not list(sandbox.state.glob("host/here/volumes/shop/data/0.d/snapshots/*"))
 

@@ -14,11 +14,11 @@ from tests.support.sandbox import DaemonSandbox, eventually, workload
 @pytest.fixture
 def keys(tmp_path: Path) -> Iterator[Keys]:
     """A key of ada that is trusted, and one of eve that is not."""
-    made = Keys(tmp_path / "keys")
-    made.ssh("ada")
-    made.ssh("eve", allowed=False)
-    yield made
-    made.stop()
+    signers = Keys(tmp_path / "keys")
+    signers.ssh("ada")
+    signers.ssh("eve", allowed=False)
+    yield signers
+    signers.stop()
 
 
 @pytest.mark.parametrize("signed", ["commit", "history"])

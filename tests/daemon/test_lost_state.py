@@ -52,9 +52,9 @@ def test_the_host_engine_makes_no_state_directory_anew() -> None:
         "shop/gvc.yaml": GVC,
         "shop/web.yaml": served(replicas=1, command="sleep", args=["1000"], ports=None, readinessProbe=None),
     }
-    with open_place() as place, host_sandbox(place, files) as sandbox, sandbox.daemon() as running:
+    with open_place() as path, host_sandbox(path, files) as sandbox, sandbox.daemon() as running:
         eventually(lambda: "workload/shop/web@here" in sandbox.recorded(), "the workload is applied")
-        sandbox.state.rename(place / "moved")
+        sandbox.state.rename(path / "moved")
         assert running.process.wait(10) == 2
         assert not sandbox.state.exists()
-        (place / "moved").rename(sandbox.state)
+        (path / "moved").rename(sandbox.state)

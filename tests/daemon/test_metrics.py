@@ -52,15 +52,15 @@ def test_prometheus_gets_the_metrics_of_all_replicas(tmp_path: Path) -> None:
 
 def check_page(sandbox: HostSandbox, address: str) -> None:
     """Check the labels of the series, and what is dropped."""
-    found = series(address)
-    names = {name: each for key in ("web", "jobs", "bad") for name, each in sandbox.replicas(key).items()}
+    values = series(address)
+    names = {name: replica for key in ("web", "jobs", "bad") for name, replica in sandbox.replicas(key).items()}
     web = next(name for name in names if name.startswith("web-"))
-    labels, _ = found["hits", web]
+    labels, _ = values["hits", web]
     expected = {"org": "acme", "gvc": "shop", "location": "here", "provider": "byok", "workload": "web"}
     assert labels.items() >= expected.items()
     assert labels.keys() - expected.keys() == {"region", "cluster_id", "replica", "container"}
-    assert {name for name, _ in found} == {"hits", "done", *(f"platform_scrape_{each}" for each in REPORTS)}
-    ups = {replica: value for (name, replica), (_, value) in found.items() if name == "platform_scrape_up"}
+    assert {name for name, _ in values} == {"hits", "done", *(f"platform_scrape_{text}" for text in REPORTS)}
+    ups = {replica: value for (name, replica), (_, value) in values.items() if name == "platform_scrape_up"}
     assert ups == {name: float(not name.startswith("bad-")) for name in names}
     # The port for metrics alone serves no requests.
     assert len(sandbox.ready("web")) == 2
@@ -71,7 +71,7 @@ REPORTS = ("up", "duration_seconds", "samples")
 
 
 def _values(address: str) -> set[tuple[str, tuple[float, ...]]]:
-    found: dict[str, list[float]] = {}
+    samples: dict[str, list[float]] = {}
     for (name, _), (_, value) in series(address).items():
-        found.setdefault(name, []).append(value)
-    return {(name, tuple(values)) for name, values in found.items()}
+        samples.setdefault(name, []).append(value)
+    return {(name, tuple(values)) for name, values in samples.items()}

@@ -85,7 +85,7 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, log: io.StringIO) 
         "polls": daemon.polls - before_loss,
         "log": during,
         "retained": retained,
-        "conditions": {each.type: each.status for each in records.conditions.get("main")},
+        "conditions": {condition.type: condition.status for condition in records.conditions.get("main")},
     }
     server.token = TOKEN
     while records.sources.get("main").commit != commit:  # type: ignore[union-attr]
@@ -93,7 +93,7 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, log: io.StringIO) 
         await daemon.rests()
         assert clock.monotonic() <= 24 * HOUR + CAP + 2 * INTERVAL
     seen["after"] = json.loads(log.getvalue().splitlines()[-1])
-    seen["well"] = {each.type: each.status for each in records.conditions.get("main")}
+    seen["well"] = {condition.type: condition.status for condition in records.conditions.get("main")}
     daemon.stop.set()
     await following
     records.close()

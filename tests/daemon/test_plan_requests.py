@@ -84,22 +84,22 @@ def test_a_source_that_the_daemon_does_not_have_has_no_answer(harness: RunnerHar
 def test_a_plan_that_no_command_waits_for_is_not_made(harness: RunnerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = [ask_for_plan(harness) for _ in range(3)]
     whole = harness.records.requests.open
-    made: list[object] = []
+    plans: list[object] = []
 
     def open_then_abandon() -> list[Request]:
-        found = whole()
+        requests = whole()
         for number in numbers[1:]:
             harness.records.requests.remove(number)
-        return found
+        return requests
 
     def render(*seen: object, **_: object) -> RenderedPlan:
-        made.append(seen)
+        plans.append(seen)
         return RenderedPlan(0, False)
 
     monkeypatch.setattr(harness.records.requests, "open", open_then_abandon)
     monkeypatch.setattr(review, "render_plan", render)
     assert answer(harness, numbers[0]) is not None
-    assert len(made) == 1
+    assert len(plans) == 1
 
 
 def test_a_request_whose_command_was_killed_is_removed_by_a_later_one(harness: RunnerHarness) -> None:

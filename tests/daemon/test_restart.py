@@ -38,7 +38,7 @@ def test_a_restart_replaces_every_replica_and_nothing_else(tmp_path: Path) -> No
         before, other = sandbox.replicas("api"), sandbox.replicas("web")
         assert sandbox.run("restart", API).returncode == 0
         eventually(lambda: restarted(sandbox, before.keys()), "new replicas took over", LONG)
-        assert {each.version for each in sandbox.replicas("api").values()} == {1}
+        assert {replica.version for replica in sandbox.replicas("api").values()} == {1}
         assert sandbox.replicas("web") == other
         again = sandbox.replicas("api")
         assert _count(sandbox) == 1
@@ -47,7 +47,7 @@ def test_a_restart_replaces_every_replica_and_nothing_else(tmp_path: Path) -> No
         sandbox.repo.commit({"shop/api.yaml": None})
         eventually(lambda: f"{API}@here" not in sandbox.recorded(), "it is gone", LONG)
         eventually(lambda: _count(sandbox) == 0, "and its restarts are forgotten")
-        assert not [each for each in daemon.log() if each.get("level") in ("warning", "error")]
+        assert not [mapping for mapping in daemon.log() if mapping.get("level") in ("warning", "error")]
 
 
 def test_a_restart_requested_without_a_daemon_is_done_when_one_starts(tmp_path: Path) -> None:

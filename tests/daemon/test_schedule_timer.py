@@ -40,8 +40,8 @@ def test_the_daemon_wakes_for_the_next_due_time_and_checks_the_clock_every_minut
                 timer.record_due()
 
     asyncio.run(story())
-    assert woken == [(60.0 * each, {SCHEDULES: {"schedule"}}) for each in range(1, 6)]
+    assert woken == [(60.0 * number, {SCHEDULES: {"schedule"}}) for number in range(1, 6)]
     for place in ("here", "there"):
         status = json.loads(harness.recorded()[f"workload/shop/report@{place}"].state)["status"]
-        assert [each["startTime"] for each in status["jobExecutions"]] == ["2026-01-01T00:05:00Z"]
+        assert [value["startTime"] for value in status["jobExecutions"]] == ["2026-01-01T00:05:00Z"]
     harness.records.close()

@@ -51,12 +51,12 @@ class Receiver(ThreadingHTTPServer):
 
     def trace(self, commit: str) -> dict[str, list[Any]]:
         """The spans of the run of ``commit`` by name; empty until its status is written."""
-        roots = [each for each in self.spans if attributes(each).get("vcs.ref.head.revision") == commit]
-        found: dict[str, list[Any]] = {}
-        for each in self.spans:
-            if roots and each.trace_id == roots[0].trace_id:
-                found.setdefault(each.name, []).append(each)
-        return found if "status" in found else {}
+        roots = [span for span in self.spans if attributes(span).get("vcs.ref.head.revision") == commit]
+        spans: dict[str, list[Any]] = {}
+        for value in self.spans:
+            if roots and value.trace_id == roots[0].trace_id:
+                spans.setdefault(value.name, []).append(value)
+        return spans if "status" in spans else {}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -78,11 +78,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with Receiver() as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield made
-        made.answers.set()
-        made.shutdown()
+    with Receiver() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.answers.set()
+        server.shutdown()
 
 
 @pytest.fixture
@@ -99,8 +99,8 @@ def attributes(span: Any) -> dict[str, Any]:
 def test_a_run_is_a_trace_with_its_commit_phases_and_steps(sandbox: DaemonSandbox, receiver: Receiver) -> None:
     with sandbox.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
         first = sandbox.repo.git("rev-parse", "main")
-        found = eventually(lambda: receiver.trace(first), "the first run is received")
-        [root] = found["reconcile"]
+        trace = eventually(lambda: receiver.trace(first), "the first run is received")
+        [root] = trace["reconcile"]
         assert attributes(root) == {
             "reconciler.source": "main",
             "reconciler.reason": "start",
@@ -108,23 +108,25 @@ def test_a_run_is_a_trace_with_its_commit_phases_and_steps(sandbox: DaemonSandbo
             "vcs.ref.head.revision": first,
             "reconciler.resources.created": 2,
         }
-        steps = [attributes(each) for each in found["step"]]
-        assert {each["reconciler.key"] for each in steps} == {"gvc/shop", "secret/db"}
-        assert {each["reconciler.result"] for each in steps} == {"ok"}
-        assert {name: len(spans) for name, spans in found.items()} == {
+        steps = [attributes(value) for value in trace["step"]]
+        assert {step["reconciler.key"] for step in steps} == {"gvc/shop", "secret/db"}
+        assert {step["reconciler.result"] for step in steps} == {"ok"}
+        assert {name: len(spans) for name, spans in trace.items()} == {
             "load": 1,
             "plan": 1,
             "step": 2,
             "status": 1,
             "reconcile": 1,
         }
-        below = [each for name, spans in found.items() if name != "reconcile" for each in spans]
-        assert {each.parent_span_id for each in below} == {root.span_id}
-        assert all(root.start_time_unix_nano <= each.start_time_unix_nano <= each.end_time_unix_nano for each in below)
+        below = [span for name, spans in trace.items() if name != "reconcile" for span in spans]
+        assert {value.parent_span_id for value in below} == {root.span_id}
+        assert all(
+            root.start_time_unix_nano <= value.start_time_unix_nano <= value.end_time_unix_nano for value in below
+        )
         second = sandbox.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
         eventually(lambda: receiver.trace(second), "the second run is received")
         assert daemon.stop() == 0
-    assert len({each.trace_id for each in receiver.spans}) == 2, "polls that find nothing make no trace"
+    assert len({span.trace_id for span in receiver.spans}) == 2, "polls that find nothing make no trace"
     assert receiver.credentials == {"Bearer receiver-token"}
     assert not [body for body in receiver.bodies if b"hunter2-canary" in body]
     assert "receiver-token" not in daemon.log_file.read_text()

@@ -11,20 +11,20 @@ from tests.support.sandbox import SHOP, DaemonSandbox, eventually, workload
 LOCATIONS = "".join(f"---\nkind: location\nname: {place}\nprovider: byok\n" for place in ("here", "there"))
 
 
-def host(path: Path, repo: GitRepo, place: str) -> DaemonSandbox:
+def host(path: Path, repo: GitRepo, location: str) -> DaemonSandbox:
     """A host that serves one of the locations."""
     sandbox = DaemonSandbox(path)
     sandbox.repo = repo
-    branch = f"reconciler/status-{place}"
+    branch = f"reconciler/status-{location}"
     source = sandbox.source(url=str(repo.path), interval="1s", status={"interval": "100ms", "branch": branch})
-    sandbox.configure(sources=[source], locations={place: {"engine": "recorded"}})
+    sandbox.configure(sources=[source], locations={location: {"engine": "recorded"}})
     return sandbox
 
 
-def status_file(sandbox: DaemonSandbox, place: str, path: str) -> str:
+def status_file(sandbox: DaemonSandbox, location: str, path: str) -> str:
     """A file of the host's status branch; "" where it is not there."""
     try:
-        return sandbox.repo.git("show", f"reconciler/status-{place}:{path}")
+        return sandbox.repo.git("show", f"reconciler/status-{location}:{path}")
     except RuntimeError:
         return ""
 

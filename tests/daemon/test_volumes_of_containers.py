@@ -59,8 +59,10 @@ def test_a_container_gets_its_mounted_volume_back_as_it_was(tmp_path: Path) -> N
 
             wait(lambda: size() > 0, "the container writes")
             assert log.parent.is_mount()
-            found = [Path(f"/proc/{each['Pid']}/uid_map").read_text().split() for each in service.containers()]
-            assert [ids[0] for ids in found if int(ids[1]) > 0] == ["0", "0"], "the sandbox, and root of the container"
+            owners = [
+                Path(f"/proc/{container['Pid']}/uid_map").read_text().split() for container in service.containers()
+            ]
+            assert [ids[0] for ids in owners if int(ids[1]) > 0] == ["0", "0"], "the sandbox, and root of the container"
             assert log.stat().st_uid == 0, "as the container sees it"
             command("createVolumeSnapshot")
             before = size()
@@ -68,7 +70,7 @@ def test_a_container_gets_its_mounted_volume_back_as_it_was(tmp_path: Path) -> N
             [replica] = sandbox.replicas("db").values()
             command("restoreVolume")
             wait(
-                lambda: [each.created for each in sandbox.replicas("db").values()] > [replica.created],
+                lambda: [replica.created for replica in sandbox.replicas("db").values()] > [replica.created],
                 "it starts again",
             )
             wait(lambda: size() > 0, "it writes again")

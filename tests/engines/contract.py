@@ -162,10 +162,10 @@ class EngineHarness(ExecutorHarness):
         """Delete the workload; asked again until it is gone."""
         self.until(lambda: self.apply(self.web(Action.DELETE)) == {WEB: "applied"})
 
-    def until(self, found: Callable[[], Any]) -> Any:
-        """What ``found`` returns once that is something."""
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """What ``condition`` returns once that is something."""
         end = time.monotonic() + PATIENCE
-        while not (answer := found()):
+        while not (answer := condition()):
             assert time.monotonic() < end, f"not within {PATIENCE:g} s: {self.see()}"
             self._loop.run(asyncio.sleep(0.02))
         return answer

@@ -146,7 +146,7 @@ def test_commands_on_a_volume_follow_one_another_and_other_volumes_do_not_wait(t
         await queue.advance(harness.ended.set)
         await turns()
         assert harness.engine.running == ["a", "c", "d"]
-        assert [each.stage.value for each in harness.records.commands.open()] == [
+        assert [command.stage.value for command in harness.records.commands.open()] == [
             "running",
             "pending",
             "running",
@@ -155,9 +155,9 @@ def test_commands_on_a_volume_follow_one_another_and_other_volumes_do_not_wait(t
         ]
         harness.engine.gate.set()
         await harness.finish(queue)
-        labels = [each["label"] for each in harness.engine.done]
+        labels = [mapping["label"] for mapping in harness.engine.done]
         assert sorted(labels) == ["a", "b", "c", "d", "e"]
-        assert [each for each in labels if each in "abe"] == ["a", "b", "e"]
+        assert [label for label in labels if label in "abe"] == ["a", "b", "e"]
         assert harness.events()[0] == (
             "CommandCompleted",
             "ann: createVolumeSnapshot: the snapshot a of volume 0 is taken",
@@ -195,12 +195,12 @@ def test_a_command_that_a_crash_interrupted_is_performed_again_with_its_id(tmp_p
         await turns()
         assert harness.get(first).stage == "running"
         await harness.finish(harness.queue())
-        assert [(each["label"], each["id"]) for each in harness.engine.done] == [
+        assert [(mapping["label"], mapping["id"]) for mapping in harness.engine.done] == [
             ("a", first),
             ("a", first),
             ("b", second),
         ]
-        assert {harness.get(each).stage for each in (first, second)} == {"completed"}
+        assert {harness.get(text).stage for text in (first, second)} == {"completed"}
 
     play(tmp_path, story)
 
@@ -325,12 +325,12 @@ def test_what_a_completed_command_did_is_recorded_with_its_end(tmp_path: Path) -
         harness.engine.seen = [msgspec.structs.replace(after, key=Key.parse(OTHER)), after]
         harness.snapshot("first")
         await harness.finish(harness.queue())
-        found = harness.records.applied.at(DATA, "here")
-        assert found is not None
-        assert (found.health, found.state) == (Health.UNHEALTHY, b'{"after": 1}')
+        applied = harness.records.applied.at(DATA, "here")
+        assert applied is not None
+        assert (applied.health, applied.state) == (Health.UNHEALTHY, b'{"after": 1}')
         harness.engine.seen = [msgspec.structs.replace(after, digest="another", state=b'{"another": 1}')]
         harness.snapshot("second")
         await harness.finish(harness.queue())
-        assert harness.records.applied.at(DATA, "here") == found, "another version says nothing about this one"
+        assert harness.records.applied.at(DATA, "here") == applied, "another version says nothing about this one"
 
     play(tmp_path, story)

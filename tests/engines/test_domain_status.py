@@ -123,12 +123,15 @@ def test_a_domain_that_a_location_no_longer_serves_is_reported_no_more(harness: 
 
 def test_locations_without_an_ingress_count_only_where_none_has_one(harness: DomainHarness) -> None:
     nowhere = {name: {KEY: report_without_ingress(name)} for name in ("here", "there")}
-    found = harness.report(nowhere)
-    shown = {each.type: each.message for each in compute_conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
+    reported = harness.report(nowhere)
+    shown = {
+        compute_condition.type: compute_condition.message
+        for compute_condition in compute_conditions(ResourceFacts(KEY, "main", "d1", records=(reported,)))
+    }
     assert shown.keys() == {"Ready", "NotServed"}
     assert shown["NotServed"].startswith("at here, there: no location with its workloads has an ingress")
-    found = harness.report({"here": nowhere["here"], "there": served("there", MISSING)})
-    assert [each.location for each in read_domain_state(found.state).locations] == ["there"]
+    reported = harness.report({"here": nowhere["here"], "there": served("there", MISSING)})
+    assert [location.location for location in read_domain_state(reported.state).locations] == ["there"]
 
 
 async def test_a_change_in_git_keeps_the_reports(harness: DomainHarness) -> None:

@@ -65,17 +65,17 @@ def test_a_failure_holds_back_only_what_waits_for_it(
     names = [f"workload/shop/w{at}" for at in range(len(graph))]
     harness.here.refuse = {names[at] for at in bad if at < len(graph)}
     steps = [step(names[at], waits_for=[names[one] for one in ones]) for at, ones in enumerate(graph)]
-    found = ends(asyncio.run(harness.run(plan(*steps))))
+    results = ends(asyncio.run(harness.run(plan(*steps))))
     undone: set[str] = set()
     for name, ones in zip(names, graph, strict=True):
         if undone & {names[one] for one in ones}:
-            assert found[name] == "skipped/DependencyFailed"
+            assert results[name] == "skipped/DependencyFailed"
             undone.add(name)
         elif name in harness.here.refuse:
-            assert found[name] == "failed/Refused"
+            assert results[name] == "failed/Refused"
             undone.add(name)
         else:
-            assert found[name] == "applied"
+            assert results[name] == "applied"
     assert set(harness.recorded()) == set(names) - undone
     performed = [line.partition(" ")[2] for line in harness.here.performed()]
     for name, ones in zip(names, graph, strict=True):

@@ -224,27 +224,27 @@ def test_a_snapshot_of_each_volume_in_use_precedes_a_new_version(harness: Record
         body = json.dumps(json.loads(made.body) | {"tags": tags}).encode()
         harness.apply(msgspec.structs.replace(made, body=body, digest=f"{version} {tags} {least}"))
 
-    wanted = {"reconciler/snapshot-on": "new-version"}
+    on_new_version = {"reconciler/snapshot-on": "new-version"}
     harness.apply(volumeset())
     harness.apply(workload("db", "stateful", mounts=["disk"]))
     release(2, {})
-    release(2, wanted)
-    release(2, wanted, least=3)
+    release(2, on_new_version)
+    release(2, on_new_version, least=3)
     assert snapshots(harness) == [[], [], []]
     harness.records.runs.start("main", "main@sha1:c2", "poll")
-    release(3, wanted, least=2)
-    release(4, wanted)
+    release(3, on_new_version, least=2)
+    release(4, on_new_version)
     assert snapshots(harness) == [["before-db-00003", "before-db-00004"]] * 2 + [[]]
     [volume, *_] = harness.state("volumeset/shop/disk")["volumes"]
     [snapshot, *_] = volume["volumeSnapshots"]
-    assert snapshot["tags"] == wanted | {
+    assert snapshot["tags"] == on_new_version | {
         "reconciler/workload": "db",
         "reconciler/version": "3",
         "reconciler/commit": "c2",
     }
     assert snapshot["size"] == 10
     for version in range(5, 16):
-        release(version, wanted)
+        release(version, on_new_version)
     assert snapshots(harness)[0] == [f"before-db-{version:05d}" for version in range(5, 16)]
 
 
@@ -335,11 +335,11 @@ def test_snapshots_are_taken_restored_and_deleted(harness: RecordedHarness) -> N
     harness.apply(volumeset())
     harness.apply(workload("db", "stateful", mounts=["disk"]))
     key, expires = "volumeset/shop/disk", "2027-01-01T00:00:00Z"
-    made = harness.command(
+    status = harness.command(
         key, "createVolumeSnapshot", volumeIndex=0, snapshotName="s1", snapshotExpirationDate=expires, tags={"a": "b"}
     )
     snapshot = {"name": "s1", "created": "2026-01-01T00:00:00Z", "expires": expires, "size": 10, "tags": {"a": "b"}}
-    assert made["volumeSnapshots"] == [snapshot]
+    assert status["volumeSnapshots"] == [snapshot]
     assert harness.state(key)["volumes"][0]["volumeSnapshots"] == [snapshot]
     harness.command(key, "expandVolume", volumeIndex=0, newStorageCapacity=30)
     harness.command(key, "restoreVolume", volumeIndex=0, snapshotName="s1")

@@ -53,10 +53,10 @@ def cron(schedule: str = "*/10 * * * *", **more: Any) -> Step:
 
 @pytest.fixture
 def harness(tmp_path: Path) -> Schedule:
-    made = Schedule(tmp_path)
-    made.apply(cron())
-    made.at(0)
-    return made
+    schedule = Schedule(tmp_path)
+    schedule.apply(cron())
+    schedule.at(0)
+    return schedule
 
 
 def test_each_due_time_is_one_successful_execution_in_a_short_history(harness: Schedule) -> None:

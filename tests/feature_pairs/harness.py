@@ -232,22 +232,22 @@ class FeatureHarness:
 
     def check(self, tallies: list[Tally]) -> list[str]:
         """What does not hold, besides what ``wait_until_done`` waits for."""
-        found = [f"{tally.form}: {', '.join(tally.lost[:3])}" for tally in tallies if tally.lost]
-        found += [f"no request of the form {tally.form} was answered" for tally in tallies if not tally.answered]
+        texts = [f"{tally.form}: {', '.join(tally.lost[:3])}" for tally in tallies if tally.lost]
+        texts += [f"no request of the form {tally.form} was answered" for tally in tallies if not tally.answered]
         lines = (self.sandbox.state / "host/here/volumes/shop/data/0/log").read_text().split()
         if lines != [str(number + 1) for number in range(len(lines))]:
-            found.append("the volume lacks a line, or has one twice")
+            texts.append("the volume lacks a line, or has one twice")
         if len(lines) <= self._written:
-            found.append("nothing more was written to the volume")
+            texts.append("nothing more was written to the volume")
         self._written = len(lines)
         listed = self.run("snapshots", "volumeset/shop/data")
-        found += [f"the snapshot {name} is gone" for name in self.snapshots if name not in listed]
+        texts += [f"the snapshot {name} is gone" for name in self.snapshots if name not in listed]
         restarts = self._restarts()
-        found += [f"{name} was restarted" for name, count in restarts.items() if count > self._seen.get(name, count)]
+        texts += [f"{name} was restarted" for name, count in restarts.items() if count > self._seen.get(name, count)]
         self._seen = restarts
-        found += [f"{name} ran {count} times" for name, count in self._executions().items() if count > 1]
+        texts += [f"{name} ran {count} times" for name, count in self._executions().items() if count > 1]
         self._check_log()
-        return found
+        return texts
 
     def _restarts(self) -> dict[str, int]:
         """How often containers of each replica were restarted: on a full disk, the first start of a new one fails."""
@@ -288,17 +288,17 @@ class FeatureHarness:
         recorded = self.sandbox.recorded()
         if (names := self.recorded()) != {*self.workloads, "cold", "tick"}:
             return f"{sorted(names)} are recorded"
-        for name, wanted in self.workloads.items():
+        for name, count in self.workloads.items():
             replicas = self.sandbox.replicas(name).values()
             version = recorded[f"workload/shop/{name}@here"].version
-            ready = [each for each in replicas if each.ready and each.version == version]
-            if len(ready) != wanted or len(replicas) != wanted:
-                return f"{len(ready)} of {len(replicas)} replicas of {name} are ready, {wanted} are wanted"
+            ready = [replica for replica in replicas if replica.ready and replica.version == version]
+            if len(ready) != count or len(replicas) != count:
+                return f"{len(ready)} of {len(replicas)} replicas of {name} are ready, {count} are wanted"
         if not self.has_newest_image():
             return f"web does not run {self.digest}"
         if strays := self._strays():
             return f"{strays} run, and belong to no replica"
-        ill = [key for key, each in recorded.items() if each.health != "Healthy" and "/cold" not in key]
+        ill = [key for key, record in recorded.items() if record.health != "Healthy" and "/cold" not in key]
         return f"{ill} are not healthy" if ill else ""
 
 

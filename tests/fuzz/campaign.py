@@ -176,11 +176,11 @@ def _ended(workspace: FuzzWorkspace, seed: int, child: subprocess.Popen[bytes], 
     text = workspace.log(seed).read_text(errors="replace")
     numbers = {name: int(value) for name, value in _STATISTIC.findall(text)}
     coverage, corpus = next(iter(_PROGRESS.findall(text)[-1:]), (0, 0))
-    found: tuple[Crasher, ...] = ()
+    crashers: tuple[Crasher, ...] = ()
     if code:
         saved, raised = _SAVED.search(text), _RAISED.search(text)
         words = raised[1] if raised else f"{words}:\n{text[-1500:]}"
-        found = (Crasher(workspace.target, Path(saved[1]) if saved else workspace.lost(seed), words),)
+        crashers = (Crasher(workspace.target, Path(saved[1]) if saved else workspace.lost(seed), words),)
     return Campaign(
         workspace.target,
         numbers.get("number_of_executed_units", 0),
@@ -188,7 +188,7 @@ def _ended(workspace: FuzzWorkspace, seed: int, child: subprocess.Popen[bytes], 
         int(coverage),
         int(corpus),
         numbers.get("peak_rss_mb", 0),
-        found,
+        crashers,
     )
 
 

@@ -81,15 +81,15 @@ class BrokenProperty(AssertionError):
 
 def reading(raw: bytes) -> None:
     """The reader: faults within the file and without what they must not quote, values within the limits."""
-    found = _timed(parse_documents, raw)
-    _within(found.faults, raw)
-    _silent(found.faults)
+    parsed = _timed(parse_documents, raw)
+    _within(parsed.faults, raw)
+    _silent(parsed.faults)
     tight = parse_documents(raw, TIGHT)
     _within(tight.faults, raw)
     if len(tight.faults) > TIGHT.faults or len(tight.documents) > TIGHT.documents:
         raise BrokenProperty("more was reported or read than the limits allow")
     locator = Locator(raw)
-    for document in found.documents:
+    for document in parsed.documents:
         _readable(document)
         located = locator.of(document.index)
         ends = _ends(raw)
@@ -128,20 +128,20 @@ def reading_json(raw: bytes) -> None:
     is_text = check_encoding(raw, LIMITS, is_stream=True) is None
     if is_text and parse_documents(raw, is_json=True) != read_json_events(raw):
         raise BrokenProperty("a file is read otherwise than its events are")
-    found = _timed(lambda raw: parse_documents(raw, text_fields=frozenset(), is_json=True), raw)
-    _within(found.faults, raw)
-    _silent(found.faults)
+    parsed = _timed(lambda raw: parse_documents(raw, text_fields=frozenset(), is_json=True), raw)
+    _within(parsed.faults, raw)
+    _silent(parsed.faults)
     try:
         value = json.loads(raw.decode(), parse_constant=_refused)
     except (ValueError, RecursionError):
-        if not found.faults:
+        if not parsed.faults:
             raise BrokenProperty("what is no JSON is read") from None
         return
-    if any(fault.rule == "syntax" and "surrogates" not in fault.message for fault in found.faults):
+    if any(fault.rule == "syntax" and "surrogates" not in fault.message for fault in parsed.faults):
         raise BrokenProperty("JSON is refused")
-    if not found.faults:
+    if not parsed.faults:
         values = value if isinstance(value, list) else [value]
-        if json.dumps([each.value for each in found.documents]) != json.dumps(values):
+        if json.dumps([each.value for each in parsed.documents]) != json.dumps(values):
             raise BrokenProperty("JSON has another value")
         _changed(raw.decode(), values)
 
@@ -155,13 +155,15 @@ def _changed(text: str, values: list[Any]) -> None:
     if not values or not isinstance(values[0], dict):
         return
     documents = JsonDocuments(text)
-    wanted = [{**dict([*values[0].items()][1:]), "added": [1, {"x": None}]}, *values[1:]]
-    documents.replace(0, values[0], wanted[0])
-    if len(wanted) > 1:
-        documents.remove(len(wanted) - 1)
-        wanted.pop()
+    values_after = [{**dict([*values[0].items()][1:]), "added": [1, {"x": None}]}, *values[1:]]
+    documents.replace(0, values[0], values_after[0])
+    if len(values_after) > 1:
+        documents.remove(len(values_after) - 1)
+        values_after.pop()
     after = json.loads(documents.text())
-    if json.dumps(after if isinstance(after, list) else [after], sort_keys=True) != json.dumps(wanted, sort_keys=True):
+    if json.dumps(after if isinstance(after, list) else [after], sort_keys=True) != json.dumps(
+        values_after, sort_keys=True
+    ):
         raise BrokenProperty("a change of JSON has another value")
 
 
@@ -181,10 +183,10 @@ def checking(raw: bytes) -> None:
 
 def composing(raw: bytes) -> None:
     """A compose project of one file: converted or refused, within the file and the time, and the output is read."""
-    found = _timed(_project, raw)
-    converted = _timed(lambda _: convert_compose(found), raw)
-    remarks = make_findings(converted.remarks, found.contents)
-    _within([*found.faults, *remarks], raw)
+    project = _timed(_project, raw)
+    converted = _timed(lambda _: convert_compose(project), raw)
+    remarks = make_findings(converted.remarks, project.contents)
+    _within([*project.faults, *remarks], raw)
     if parse_documents(render_stream(draft.body for draft in converted.drafts).encode()).faults:
         raise BrokenProperty("the manifests of a project cannot be read")
 
@@ -233,14 +235,14 @@ def _of_files(named: dict[str, bytes], files: dict[str, bytes], destination: str
         return files[path] if path in files else files[NAMED]
 
     options = ConversionOptions("shop", "", destination, lambda _: read_file)
-    found = _timed(lambda _: convert_files(named, options), raw)
+    conversion = _timed(lambda _: convert_files(named, options), raw)
     for path, content in files.items():
-        here = [each for each in found.findings if each.path == path]
+        here = [each for each in conversion.findings if each.path == path]
         _within(here, content)
-    _known_to_conversions(each.rule for each in found.findings)
-    if parse_documents(render_stream(draft.body for draft in found.drafts).encode()).faults:
+    _known_to_conversions(each.rule for each in conversion.findings)
+    if parse_documents(render_stream(draft.body for draft in conversion.drafts).encode()).faults:
         raise BrokenProperty("the manifests of a conversion cannot be read")
-    if _sometimes(raw) and convert_files(named, options) != found:
+    if _sometimes(raw) and convert_files(named, options) != conversion:
         raise BrokenProperty("the same files were converted to something else")
 
 
@@ -259,11 +261,11 @@ def stepping(raw: bytes) -> None:
     if len(halves) != 2:
         return
     before, after = ({f"shop/{number:02d}.yaml": text for number, text in enumerate(half)} for half in halves)
-    found = stepped(before, after)
-    if found is None:
+    results = stepped(before, after)
+    if results is None:
         return
     step, fresh = (
-        {(each.path, each.line, each.column, each.rule, each.severity, each.message) for each in one} for one in found
+        {(each.path, each.line, each.column, each.rule, each.severity, each.message) for each in one} for one in results
     )
     wrong = (step - fresh) | {one for one in fresh - step if one[4] is Severity.ERROR}
     if wrong:
@@ -287,13 +289,13 @@ def _sometimes(raw: bytes) -> bool:
 
 
 def _readable(document: Document) -> None:
-    found = list(places(document.value))
-    if len(found) > LIMITS.nodes:
-        raise BrokenProperty(f"a document of {len(found):,} values was read")
-    for place in found:
-        if isinstance(place.step, str) and "\0" in place.step:
+    slots = list(places(document.value))
+    if len(slots) > LIMITS.nodes:
+        raise BrokenProperty(f"a document of {len(slots):,} values was read")
+    for slot in slots:
+        if isinstance(slot.step, str) and "\0" in slot.step:
             raise BrokenProperty("a stand-in for a faulty key got out")
-        if isinstance(place.value, float) and not abs(place.value) < float("inf"):
+        if isinstance(slot.value, float) and not abs(slot.value) < float("inf"):
             raise BrokenProperty("a number that is not finite got out")
 
 

@@ -155,10 +155,10 @@ def streams() -> Iterator[bytes]:
         yield stream([planted(document)])
     for path in (*(EXAMPLES.glob("*")), *CASES.glob("rules/*/*.yaml")):
         files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
-        found = [document for file in files for document in loaded(file.read_bytes())]
-        if found:
-            yield stream(found)
-            yield stream([planted(document) for document in found])
+        contents = [document for file in files for document in loaded(file.read_bytes())]
+        if contents:
+            yield stream(contents)
+            yield stream([planted(document) for document in contents])
 
 
 def steps() -> Iterator[bytes]:

@@ -93,13 +93,13 @@ def sample(names: Iterable[str], short: Collection[str]) -> list[Any]:
 
 def checked(path: Path, dialect: ManifestContext = DIALECT) -> FolderCheck:
     """``path`` checked and shown in every format, each in time."""
-    found, spent = in_time(lambda: check_folder(path, dialect, AROUND), SECONDS)
-    unknown = {finding.rule for finding in found.findings} - load_rulebook().keys()
+    result, spent = in_time(lambda: check_folder(path, dialect, AROUND), SECONDS)
+    unknown = {finding.rule for finding in result.findings} - load_rulebook().keys()
     assert not unknown
     for name, shown in FORMATS.items():
-        text, _ = in_time(partial(shown, found), SECONDS, spent)
+        text, _ = in_time(partial(shown, result), SECONDS, spent)
         assert len(text) < MIB, name
-    return found
+    return result
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -92,11 +92,11 @@ def test_a_thousand_broken_links_of_one_file_are_reported(tmp_path: Path) -> Non
     harness = PipelineHarness(
         tmp_path, {"shop/gvc.yaml": BASE, "groups.yaml": missing, "one.yaml": group.format("x", "y")}
     )
-    found = harness.prepare().findings
-    *reported, last = (each for each in found if each.path == "groups.yaml")
+    findings = harness.prepare().findings
+    *reported, last = (finding for finding in findings if finding.path == "groups.yaml")
     assert len(reported) == 1_000
     assert (last.rule, last.line, "more than 1,000 errors" in last.message) == ("too-many-faults", 4_003, True)
-    assert [each.path for each in found if each.path == "one.yaml"] == ["one.yaml"]
+    assert [finding.path for finding in findings if finding.path == "one.yaml"] == ["one.yaml"]
 
 
 def test_some_circles_are_reported_and_long_ones_shortened(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_some_circles_are_reported_and_long_ones_shortened(tmp_path: Path) -> No
     long = "---\n".join(group.format(number, (number + 1) % 30) for number in range(30))
     loops = "---\n".join(group.format(number, number) for number in range(99, 69, -1))
     found = PipelineHarness(tmp_path, {"long.yaml": long, "loops.yaml": loops}).prepare().findings
-    assert {each.rule for each in found} == {"dependency-cycle"}
-    first, *rest = (each.message for each in found)
+    assert {finding.rule for finding in found} == {"dependency-cycle"}
+    first, *rest = (finding.message for finding in found)
     assert first.partition(": ")[2].count(" → ") == 12
     assert "… 19 more …" in first
     assert len(rest) == 20
-    assert sum("more than 20 cycles" in each for each in rest) == 1
+    assert sum("more than 20 cycles" in text for text in rest) == 1

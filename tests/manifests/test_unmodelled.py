@@ -77,10 +77,10 @@ def product(shapes: tuple[str, ...]) -> dict[str, Any]:
     """A workload with these shapes."""
     spec = deepcopy(SPEC)
     for (*path, last), value in (change for each in shapes for change in SHAPES[each]):
-        place: Any = spec
+        parent: Any = spec
         for step in path:
-            place = place[step]
-        place[last] = value
+            parent = parent[step]
+        parent[last] = value
     return {"kind": "workload", "name": "product", "gvc": "shop", "spec": spec}
 
 
@@ -180,11 +180,11 @@ def with_variable(value: str) -> bytes:
 
 def test_another_spelling_of_the_platform_has_references_too() -> None:
     other = ManifestContext("acme", secret_key=b"k", scheme="other")
-    found = decode_manifests(with_variable("other://reference/a.b"), other)
-    assert [each.rule for each in found.faults if each.rule in ("field-not-enforced", "bad-link")] == [
+    decoded = decode_manifests(with_variable("other://reference/a.b"), other)
+    assert [each.rule for each in decoded.faults if each.rule in ("field-not-enforced", "bad-link")] == [
         "field-not-enforced"
     ]
-    assert b'"platform://reference/a.b"' in found.manifests[0].body
+    assert b'"platform://reference/a.b"' in decoded.manifests[0].body
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "a" * 101])

@@ -55,17 +55,17 @@ QUERIES = st.fixed_dictionaries(
 def holds(term: dict[str, Any], body: dict[str, Any]) -> bool:
     """Whether ``term`` is true of ``body``, as the page of queries defines it."""
     inner = body.get("a")
-    found = {
+    value = {
         "t": body.get("tags", {}).get("t"),
         "u": body.get("tags", {}).get("u"),
         "name": body.get("name"),
         "a.b": inner.get("b") if isinstance(inner, dict) else None,
     }[term.get("tag") or term["property"]]
     if term["op"] in ("exists", "!exists"):
-        return (found is None) == (term["op"] == "!exists")
-    if found is None:
+        return (value is None) == (term["op"] == "!exists")
+    if value is None:
         return bool(term["op"] == "!=")
-    left, right = (str(each).lower() if isinstance(each, bool) else str(each) for each in (found, term["value"]))
+    left, right = (str(each).lower() if isinstance(each, bool) else str(each) for each in (value, term["value"]))
     if term["op"] == "~":
         return right in left
     if term["op"] in ("=", "!="):

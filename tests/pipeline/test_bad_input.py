@@ -97,11 +97,11 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_costs_little_and_is_reported_with_its_place(name: str, harness: PipelineHarness) -> None:
-    make, wanted = HOSTILE[name]
+    make, expected = HOSTILE[name]
     harness.repo.git("config", "pack.compression", "1")
     harness.commit({BAD: make()})
     found = findings_in_time(harness)
-    assert re.match(rf"shop/bad\.yaml:{wanted}", found[0]), found[0]
+    assert re.match(rf"shop/bad\.yaml:{expected}", found[0]), found[0]
     assert len("".join(found[:1])) < 600
     stays_applied_and_recovers(harness, BAD)
 
@@ -128,10 +128,10 @@ ODD: dict[str, tuple[dict[str | bytes, File], str]] = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_an_entry_that_is_no_plain_file_is_reported(name: str, harness: PipelineHarness) -> None:
-    files, wanted = ODD[name]
+    files, expected = ODD[name]
     harness.commit(files)
     [found] = findings_in_time(harness)
-    assert re.match(wanted, found)
+    assert re.match(expected, found)
     stays_applied_and_recovers(harness, *files)
 
 

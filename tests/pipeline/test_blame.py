@@ -35,11 +35,11 @@ spec:
 
 def blamed(harness: PipelineHarness, wanted: bool | None = None) -> dict[str, str]:
     """``COMMIT LINE`` by ``STEP FIELD``, the commit by the first word of its subject."""
-    found = add_blames(harness.pipeline, harness.prepare(), wanted).blames or {}
+    blames = add_blames(harness.pipeline, harness.prepare(), wanted).blames or {}
     names = dict(line.split(" ", 1) for line in harness.repo.git("log", "--all", "--format=%H %s").splitlines())
     return {
         f"{step} {path}".rstrip(): f"{names.get(each.commit, 'older')} {each.path}:{each.line}"
-        for (step, path), each in found.items()
+        for (step, path), each in blames.items()
         if step.location in ("", "here")
     }
 

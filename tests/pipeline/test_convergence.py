@@ -66,10 +66,10 @@ def converge(harness: PipelineHarness) -> None:
 
 def recorded_world(harness: PipelineHarness) -> dict[str, set[str]]:
     """Every recorded key with its locations."""
-    found: dict[str, set[str]] = {}
+    locations: dict[str, set[str]] = {}
     for record in harness.records.applied.items():
-        found.setdefault(str(record.key), set()).add(record.location)
-    return found
+        locations.setdefault(str(record.key), set()).add(record.location)
+    return locations
 
 
 @given(states=st.lists(st.tuples(desired_states(), st.integers(0, 3)), min_size=2, max_size=4))
@@ -94,7 +94,7 @@ def test_a_failure_leaves_undone_only_what_waits_for_it(
     repo: GitRepo, tmp_path: Path, before: DesiredState, after: DesiredState, chance: random.Random
 ) -> None:
     harness = PipelineHarness(tmp_path, files_of(before, 0), repo=repo, external=(AFAR,))
-    engines = {place: LedgerEngine(tmp_path / harness.branch / f"at-{place}", place) for place in harness.engines}
+    engines = {engine: LedgerEngine(tmp_path / harness.branch / f"at-{engine}", engine) for engine in harness.engines}
     harness.engines = dict(engines)
     converge(harness)
     harness.commit(files_of(after, 0), whole=True)

@@ -144,13 +144,13 @@ def test_a_location_that_a_gvc_leaves_is_reported_at_options_for_it(harness: Pip
 
 def test_a_location_that_leaves_the_query_of_a_gvc_is_reported_at_options_and_gvc(harness: PipelineHarness) -> None:
     spec = "spec: {staticPlacement: {locationQuery: {spec: {terms: [{tag: tier, value: front}]}}}}"
-    place = "kind: location\nname: {name}\nprovider: byok\ntags: {{tier: front}}\n"
-    files: Files = {f"{name}.yaml": place.format(name=name) for name in ("here", "there")}
+    location = "kind: location\nname: {name}\nprovider: byok\ntags: {{tier: front}}\n"
+    files: Files = {f"{name}.yaml": location.format(name=name) for name in ("here", "there")}
     files["shop/gvc.yaml"] = f"kind: gvc\nname: shop\n{spec}\n"
     files["shop/web.yaml"] = f"{WEB}  localOptions:\n  - {{location: there, debug: true}}\n"
     harness.commit(files)
     harness.applied()
-    back = {"there.yaml": place.format(name="there").replace("front", "back")}
+    back = {"there.yaml": location.format(name="there").replace("front", "back")}
     assert findings_of(harness, back) == ["shop/web.yaml:13:16 local-options-location"]
     both = {**back, "here.yaml": None}
     assert findings_of(harness, both) == ["shop/gvc.yaml:3:41 location-query-empty"]
@@ -158,14 +158,14 @@ def test_a_location_that_leaves_the_query_of_a_gvc_is_reported_at_options_and_gv
 
 def test_a_location_that_leaves_the_query_of_a_gvc_takes_its_workloads_along(harness: PipelineHarness) -> None:
     spec = "spec: {staticPlacement: {locationQuery: {spec: {terms: [{tag: tier, value: front}]}}}}"
-    place = "kind: location\nname: {name}\nprovider: byok\ntags: {{tier: front}}\n"
-    files: Files = {f"{name}.yaml": place.format(name=name) for name in ("here", "there")}
+    location = "kind: location\nname: {name}\nprovider: byok\ntags: {{tier: front}}\n"
+    files: Files = {f"{name}.yaml": location.format(name=name) for name in ("here", "there")}
     harness.commit({**files, "shop/gvc.yaml": f"kind: gvc\nname: shop\n{spec}\n", "shop/web.yaml": WEB})
     harness.applied()
-    harness.commit({"there.yaml": f"{place.format(name='there')}description: on the left\n"})
+    harness.commit({"there.yaml": f"{location.format(name='there')}description: on the left\n"})
     assert [placed(step) for step in harness.plan().steps] == ["location/there"]
     harness.applied()
-    harness.commit({"there.yaml": place.format(name="there").replace("front", "back")})
+    harness.commit({"there.yaml": location.format(name="there").replace("front", "back")})
     assert {placed(step) for step in harness.plan().steps} == {"location/there", "workload/shop/web@there"}
 
 

@@ -56,11 +56,11 @@ def edits(draw: st.DrawFn) -> Files:
     for path in changed:
         pool = DOCUMENTS["gvc"] if path.endswith("gvc.yaml") else DOCUMENTS["any"]
         # Whether JSON that declares nothing is a fault depends on what it declared before.
-        pool = [each for each in pool if "name: " in each] if path.endswith(".json") else pool
+        pool = [text for text in pool if "name: " in text] if path.endswith(".json") else pool
         documents = draw(st.lists(st.sampled_from(pool), max_size=2, unique=True))
         files[path] = "---\n".join(documents) if documents else None
         if documents and path.endswith(".json"):
-            values = [yaml.safe_load(each) for each in documents]
+            values = [yaml.safe_load(document) for document in documents]
             files[path] = json.dumps(values[0] if len(values) == 1 else values)
     return files
 

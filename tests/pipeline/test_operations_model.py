@@ -290,9 +290,9 @@ class OperationsMachine(RuleBasedStateMachine):
         if not self._readable():
             assert after == before
             return
-        wanted = self.commits[self.pin or self.tip][0]
+        expected = self.commits[self.pin or self.tip][0]
         gone = before.keys() - after.keys()
-        assert not gone & (wanted.keys() | self.suspended | self.orphans)
+        assert not gone & (expected.keys() | self.suspended | self.orphans)
         assert not any("platform/protected" in before[key] for key in gone)
         if not self.approved:
             assert len(gone) <= PrunePolicy().allowance(len(before))
@@ -300,7 +300,7 @@ class OperationsMachine(RuleBasedStateMachine):
         for key in self.suspended & before.keys():
             assert after.get(key) == before[key]
         for key in (key for key in after if after[key] != before.get(key)):
-            assert after[key] == wanted.get(key), key
+            assert after[key] == expected.get(key), key
 
     def _readable(self) -> bool:
         """Whether a run may change anything: Git is sound, continues the applied history, and is not suspended."""
@@ -343,16 +343,16 @@ class OperationsMachine(RuleBasedStateMachine):
 
     def _recorded(self) -> Files:
         """The recorded resources, as manifests that declare them."""
-        found: Files = {}
+        files: Files = {}
         for record in self.records.applied.items():
             body = msgspec.json.decode(record.body)
             kind, name, tags = record.key.kind, record.key.name, body["tags"]
             if kind is Kind.GVC:
-                found["gvc/shop"] = BASE
+                files["gvc/shop"] = BASE
             else:
                 protected = tags.get("platform/protected") == "true"
-                found[str(record.key)] = manifest(kind, name, int(tags["v"]), protected=protected)
-        return found
+                files[str(record.key)] = manifest(kind, name, int(tags["v"]), protected=protected)
+        return files
 
 
 OperationsMachine.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=20, deadline=None)

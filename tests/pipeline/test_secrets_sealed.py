@@ -74,10 +74,10 @@ def secrets(folder: Path, identity: str = IDENTITY, **more: object) -> SecretSet
 
 def on_disk(folder: Path) -> set[str]:
     """Files below ``folder`` that hold a canary, but for those that lie on the host."""
-    found = (path for path in folder.rglob("*") if path.is_file() and "host" not in path.relative_to(folder).parts)
+    paths = (path for path in folder.rglob("*") if path.is_file() and "host" not in path.relative_to(folder).parts)
     return {
         str(path.relative_to(folder))
-        for path in found
+        for path in paths
         if any(each.encode() in path.read_bytes() for each in (CANARY, OTHER))
     }
 
@@ -137,7 +137,7 @@ def test_a_secret_that_can_no_longer_be_decrypted_is_not_deleted(tmp_path: Path,
         tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": sealed(), "key.yaml": key}, secrets=secrets(tmp_path)
     )
     harness.applied()
-    for name, lost, found, raw in (
+    for name, lost, text, raw in (
         ("db", "identity.txt", IDENTITY, sealed(SECRET + b"  more: x\n")),
         ("key", "db", CANARY, f"{key}tags: {{a: b}}\n"),
     ):
@@ -147,7 +147,7 @@ def test_a_secret_that_can_no_longer_be_decrypted_is_not_deleted(tmp_path: Path,
         harness.pipeline = harness.new_pipeline()
         with pytest.raises(SourceError, match=f"secret/{name} can no longer be opened"):
             harness.prepare()
-        private(host / lost, found)
+        private(host / lost, text)
         assert [str(step.key) for step in harness.plan().steps] == [f"secret/{name}"]
         harness.applied()
 
@@ -165,12 +165,16 @@ def test_readers_of_a_secret_can_change_while_it_cannot_be_decrypted(tmp_path: P
 
 def test_plain_secrets_are_refused_where_only_encrypted_ones_are_taken(tmp_path: Path) -> None:
     harness = PipelineHarness(tmp_path / "way", {"db.yaml": SECRET}, secrets=secrets(tmp_path))
-    assert [(each.rule, each.severity) for each in harness.prepare().findings] == [("secret-plain-text", "warning")]
+    assert [(finding.rule, finding.severity) for finding in harness.prepare().findings] == [
+        ("secret-plain-text", "warning")
+    ]
     harness.applied()
     strict = PipelineHarness(
         tmp_path / "strict", {"db.yaml": SECRET}, secrets=secrets(tmp_path, policy="encrypted-only")
     )
-    assert [(each.rule, each.severity) for each in strict.prepare().findings] == [("secret-plain-text", "error")]
+    assert [(finding.rule, finding.severity) for finding in strict.prepare().findings] == [
+        ("secret-plain-text", "error")
+    ]
     strict.commit({"db.yaml": sealed()})
     strict.applied()
 
@@ -316,14 +320,14 @@ def test_commits_are_compared_without_identity_and_host(tmp_path: Path) -> None:
 def test_files_can_be_checked_without_decryption(tmp_path: Path, manner: EncryptionRules) -> None:
     for name, raw in {"gvc.yaml": BASE.encode(), "web.yaml": WEB.encode(), "db.yaml": sealed(manner=manner)}.items():
         (tmp_path / name).write_bytes(raw)
-    found = check_folder(
+    check = check_folder(
         tmp_path, ManifestContext("acme", secrets="encrypted-only"), ExternalResources(settings_unknown=True)
     )
-    assert [(each.rule, each.severity) for each in found.findings] == [("secret-locked", "notice")]
+    assert [(finding.rule, finding.severity) for finding in check.findings] == [("secret-locked", "notice")]
     (tmp_path / "web.yaml").write_text(WEB.replace("db.password", "db.pasword"))
-    found = check_folder(tmp_path, ManifestContext("acme"), ExternalResources(settings_unknown=True))
+    check = check_folder(tmp_path, ManifestContext("acme"), ExternalResources(settings_unknown=True))
     seen = {"secret-key", "secret-locked"} if manner == DATA else {"secret-locked"}
-    assert {each.rule for each in found.findings} == seen
+    assert {finding.rule for finding in check.findings} == seen
 
 
 def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
@@ -332,10 +336,10 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
     bodies: list[bytes] = []
     cache = Cache(lambda _: {}, lambda pairs: bodies.extend(packed for _, packed in pairs))
     changes = [FileChange(f"{blob}.yaml", "", blob) for blob in raw]
-    found: list[Decoded] = [
+    decodeds: list[Decoded] = [
         each for _, each in decode_all(changes, blobs, cache, ManifestContext("acme", keyring=RING))
     ]
-    seals = [manifest.secret_data for each in found for manifest in each.manifests if manifest.secret_data]
+    seals = [manifest.secret_data for each in decodeds for manifest in each.manifests if manifest.secret_data]
     assert len(seals) == MANY / 100
     assert all(CANARY.encode() in seal for seal in seals)
     assert len(bodies) == MANY - len(seals)

@@ -393,7 +393,7 @@ def test_a_renamed_volume_set_waits_with_all_that_wants_it(tmp_path: Path) -> No
     plan = harness.plan()
     assert [str(rename.after) for rename in plan.renames] == ["volumeset/shop/new"]
     waiting = {placed(step) for step in plan.steps if step.hold is not Hold.NONE}
-    assert waiting == {f"volumeset/shop/{name}@{place}" for name in ("old", "new") for place in ("here", "there")}
+    assert waiting == {f"volumeset/shop/{name}@{location}" for name in ("old", "new") for location in ("here", "there")}
     shown = render_plan_text(plan)
     assert "+ volumeset/shop/new  at here, there  waits for approval: it replaces volumes" in shown
     assert "- volumeset/shop/old  at here, there  waits for approval: it deletes volumes" in shown
@@ -404,7 +404,7 @@ def test_a_renamed_volume_set_waits_with_all_that_wants_it(tmp_path: Path) -> No
     assert blocked == {"volumeset/shop/new@here", "volumeset/shop/new@there"}
     assert build_plan_document(plan)["summary"]["blocked"] == 1
     assert harness.apply().outcome == "waiting"
-    mounted = {place: record.body for place, record in harness.recorded().items() if "db" in place}
+    mounted = {location: record.body for location, record in harness.recorded().items() if "db" in location}
     assert all(b"volumeset/old" in body for body in mounted.values())
     harness.approve(plan.hold_digest)
     harness.applied()

@@ -40,10 +40,10 @@ def respects(plan: Plan) -> bool:
 
 def test_a_step_waits_for_what_its_links_name_at_its_own_location(tmp_path: Path) -> None:
     harness = PipelineHarness(tmp_path, shop(VOLUMES.format(name="data"), stateful("db", "data")))
-    found = waits(harness.plan())
-    assert found["workload/shop/db@here"] == {"gvc/shop", "volumeset/shop/data@here"}
-    assert found["workload/shop/db@there"] == {"gvc/shop", "volumeset/shop/data@there"}
-    assert found["volumeset/shop/data@here"] == {"gvc/shop"}
+    prerequisites = waits(harness.plan())
+    assert prerequisites["workload/shop/db@here"] == {"gvc/shop", "volumeset/shop/data@here"}
+    assert prerequisites["workload/shop/db@there"] == {"gvc/shop", "volumeset/shop/data@there"}
+    assert prerequisites["volumeset/shop/data@here"] == {"gvc/shop"}
 
 
 def test_depends_on_waits_for_every_location_and_for_health(tmp_path: Path) -> None:
@@ -137,11 +137,11 @@ def test_no_resource_with_shared_references_waits_for_itself() -> None:
     scope = PlannerInput("main", "", keys, desired, {}, {"g": tuple(engines)}, engines, 0, "acme")
     steps = [Step(Action.CREATE, key, place, "recorded", 1, "", b"{}") for key in keys for place in engines]
     order_steps(scope, steps)
-    found = {str(step.id): {str(other) for other in step.waits_for} for step in steps}
+    prerequisites = {str(step.id): {str(other) for other in step.waits_for} for step in steps}
     everywhere = {"workload/g/b@here", "workload/g/b@there"}
-    assert found["workload/g/a@here"] == everywhere
-    assert found["workload/g/b@there"] == {"workload/g/a@there"}
-    assert found["workload/g/c@here"] == {"workload/g/a@here", *everywhere}
+    assert prerequisites["workload/g/a@here"] == everywhere
+    assert prerequisites["workload/g/b@there"] == {"workload/g/a@there"}
+    assert prerequisites["workload/g/c@here"] == {"workload/g/a@here", *everywhere}
 
 
 def test_a_dependency_in_another_org_is_not_waited_for(tmp_path: Path) -> None:

@@ -35,10 +35,12 @@ FILES = {"shop/gvc.yaml": GVC.format("shop"), "shop/api.yaml": workload(), "ops/
 
 @pytest.fixture(scope="module")
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
-    with harness(tmp_path_factory.mktemp("complete"), FILES, locations={"here": {"engine": "recorded"}}) as made:
-        made.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "> "}
-        made.run("profile", "update", "work", "--org", "acme", "--gvc", "shop")
-        yield made
+    with harness(
+        tmp_path_factory.mktemp("complete"), FILES, locations={"here": {"engine": "recorded"}}
+    ) as platform_harness:
+        platform_harness.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "> "}
+        platform_harness.run("profile", "update", "work", "--org", "acme", "--gvc", "shop")
+        yield platform_harness
 
 
 def completed(shop: PlatformHarness, words: str, **environ: str) -> list[str]:

@@ -132,10 +132,10 @@ def test_a_mebibyte_passes_through_two_terminals_unchanged(harness: ExecHarness)
 
 @pytest.mark.parametrize("code", [0, 1, 2, 125, 255])
 def test_exec_exits_with_the_code_of_the_program(harness: ExecHarness, code: int) -> None:
-    found = harness.run(
+    result = harness.run(
         "exec", "web", "--quiet", "--", "sh", "-c", f'echo "$GREETING" "$@"; exit {code}', "x", "--ts=true"
     )
-    assert (found.returncode, found.stdout, found.stderr) == (code, b"hello --ts=true\n", b"")
+    assert (result.returncode, result.stdout, result.stderr) == (code, b"hello --ts=true\n", b"")
 
 
 @pytest.mark.slow
@@ -246,14 +246,14 @@ def test_apply_shows_on_a_terminal_what_is_not_ready(harness: ExecHarness, tmp_p
 
 
 def test_what_cannot_run_is_explained(harness: ExecHarness, tmp_path: Path) -> None:
-    found = harness.run("exec", "nix", "--", "true")
-    assert (found.returncode, found.stderr) == (125, b"error: there is no workload/shop/nix\n")
-    found = harness.run("exec", "web", "--container", "mian", "--", "true")
-    assert (found.returncode, found.stdout) == (125, b"")
-    assert b"main" in found.stderr
-    found = harness.run("connect", "web", PLATFORM_ENDPOINT=f"unix://{tmp_path}/none.sock")
-    assert found.returncode == 125
-    assert b"no server answers at unix://" in found.stderr
+    result = harness.run("exec", "nix", "--", "true")
+    assert (result.returncode, result.stderr) == (125, b"error: there is no workload/shop/nix\n")
+    result = harness.run("exec", "web", "--container", "mian", "--", "true")
+    assert (result.returncode, result.stdout) == (125, b"")
+    assert b"main" in result.stderr
+    result = harness.run("connect", "web", PLATFORM_ENDPOINT=f"unix://{tmp_path}/none.sock")
+    assert result.returncode == 125
+    assert b"no server answers at unix://" in result.stderr
     assert harness.run("exec", "web").returncode == 2
 
 
@@ -295,10 +295,10 @@ def key_of(harness: ExecHarness, account: str) -> str:
 
 
 def test_the_debug_output_hides_the_command(harness: ExecHarness) -> None:
-    found = harness.run("exec", "web", "-d", "--", "true", "hunter2", PLATFORM_TOKEN="")
-    assert b"> GET /org/acme/gvc/shop/workload/web/-exec\n" in found.stderr
-    assert b"< 101" in found.stderr
-    assert b"hunter2" not in found.stderr
+    result = harness.run("exec", "web", "-d", "--", "true", "hunter2", PLATFORM_TOKEN="")
+    assert b"> GET /org/acme/gvc/shop/workload/web/-exec\n" in result.stderr
+    assert b"< 101" in result.stderr
+    assert b"hunter2" not in result.stderr
 
 
 def test_a_reader_may_end_first(harness: ExecHarness) -> None:

@@ -103,10 +103,10 @@ class LoginHarness(PlatformHarness):
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[PeopleProvider]:
-    with people_provider() as made:
-        made.add_person("ann", email="ann@example.com", email_verified=True)
-        made.add_person("eve", email="eve@evil.example.com")
-        yield made
+    with people_provider() as people:
+        people.add_person("ann", email="ann@example.com", email_verified=True)
+        people.add_person("eve", email="eve@evil.example.com")
+        yield people
 
 
 @pytest.fixture(scope="module")
@@ -163,12 +163,12 @@ def test_an_answer_that_this_command_did_not_ask_for_is_not_taken(person: LoginH
     command = person.begin("login", "careful", browser="true %s")
     assert command.stderr is not None
     url = command.stderr.readline().partition(": ")[2].strip()
-    found = re.search(r"redirect_uri=http%3A%2F%2F127\.0\.0\.1%3A(\d+)%2Fcallback", url)
-    assert found, url
-    there = f"http://127.0.0.1:{found[1]}"
+    match = re.search(r"redirect_uri=http%3A%2F%2F127\.0\.0\.1%3A(\d+)%2Fcallback", url)
+    assert match, url
+    there = f"http://127.0.0.1:{match[1]}"
     assert httpx2.get(f"{there}/favicon.ico").status_code == 404
     assert httpx2.get(f"{there}/callback?code=stolen&state=guessed").status_code == 200
-    with socket.create_connection(("127.0.0.1", int(found[1]))):  # a browser opens connections in advance
+    with socket.create_connection(("127.0.0.1", int(match[1]))):  # a browser opens connections in advance
         assert browse(url, "ann").text.count("You are logged in") == 1
     _, err = command.communicate(timeout=60)
     assert command.returncode == 0, err
@@ -178,10 +178,10 @@ def test_an_answer_that_this_command_did_not_ask_for_is_not_taken(person: LoginH
 def test_a_person_allows_a_machine_without_a_browser_on_another_one(person: LoginHarness) -> None:
     command = person.begin("login", "far", "--device")
     assert command.stderr is not None
-    found = re.fullmatch(r"Open (\S+) and compare the code (\S+)\n", command.stderr.readline())
-    assert found
-    page = _device_page(found[1], "ann")
-    form = {"identity": page[1], "user_code": found[2], "answer": "allow"}
+    match = re.fullmatch(r"Open (\S+) and compare the code (\S+)\n", command.stderr.readline())
+    assert match
+    page = _device_page(match[1], "ann")
+    form = {"identity": page[1], "user_code": match[2], "answer": "allow"}
     assert "Logged in" in httpx2.post(f"{person.address}/login/device/answer", data=form).text
     out, err = command.communicate(timeout=60)
     assert (command.returncode, out) == (0, "logged in; the profile far is stored\n"), err
@@ -285,10 +285,10 @@ def new_key(person: LoginHarness) -> str:
 
 def test_commands_that_change_profiles_at_once_lose_none(person: LoginHarness) -> None:
     with ThreadPoolExecutor(6) as pool:
-        commands = [person.begin("profile", "update", f"many-{each}", "--gvc", "shop") for each in range(6)]
+        commands = [person.begin("profile", "update", f"many-{number}", "--gvc", "shop") for number in range(6)]
         assert [*pool.map(lambda each: each.wait(60), commands)] == [0] * 6
     stored = json.loads(person.file.read_text())["profiles"]
-    assert {f"many-{each}" for each in range(6)} <= stored.keys()
+    assert {f"many-{number}" for number in range(6)} <= stored.keys()
 
 
 @pytest.fixture

@@ -35,19 +35,19 @@ NAMED = re.compile(r"(?:: |[`'(])reconciler ([a-z]+)((?: (?:--[a-z-]+|[A-Z]{2,}|
 def texts() -> Iterator[tuple[str, str]]:
     """Each text in the code behind the API, with its place; a value in it is ``{}``."""
     for path in sorted((ROOT / "reconciler").rglob("*.py")):
-        place = str(path.relative_to(ROOT))
-        if place.startswith(OTHER_PROGRAMS):
+        path_text = str(path.relative_to(ROOT))
+        if path_text.startswith(OTHER_PROGRAMS):
             continue
         tree = ast.parse(path.read_text())
         inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
                 yield (
-                    place,
+                    path_text,
                     "".join(str(each.value) if isinstance(each, ast.Constant) else "{}" for each in node.values),
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
-                yield place, node.value
+                yield path_text, node.value
 
 
 def test_every_command_that_a_message_names_is_known_to_this_program() -> None:
@@ -61,15 +61,15 @@ def test_every_command_that_a_message_names_is_known_to_this_program() -> None:
 
 def test_what_a_message_names_takes_the_same_words_here() -> None:
     count = 0
-    for place, text in texts():
-        for found in NAMED.finditer(text):
-            if found[1] not in HERE or "--out" in found[2]:
+    for path, text in texts():
+        for match in NAMED.finditer(text):
+            if match[1] not in HERE or "--out" in match[2]:
                 continue
-            row = ROWS[HERE[found[1]],]
-            words = [re.sub(r"\{[^}]*\}|^[A-Z]+$", "main", word) for word in found[2].split()]
+            row = ROWS[HERE[match[1]],]
+            words = [re.sub(r"\{[^}]*\}|^[A-Z]+$", "main", word) for word in match[2].split()]
             if len(words) == 1 and words[0].startswith("--"):
                 words.append("main")
-            RowCommand(row.words[-1], row).make_context(place, [*words, *_missing(words, row.argument)])
+            RowCommand(row.words[-1], row).make_context(path, [*words, *_missing(words, row.argument)])
             count += 1
     assert count > 15
 
@@ -125,12 +125,12 @@ def test_the_command_in_a_note_releases_what_waits(shop: PlatformHarness) -> Non
     assert shop.run("workload", "delete", "db").returncode == 0
     shop.wait_until_applied()
     done = shop.run("volumeset", "delete", "data")
-    found = re.fullmatch(r"delete volumeset/shop/data waits for an approval: (platform .+)\n", done.stderr)
-    assert found, done
+    match = re.fullmatch(r"delete volumeset/shop/data waits for an approval: (platform .+)\n", done.stderr)
+    assert match, done
     # The answer to the delete has the plan of its change; the daemon runs after it.
     eventually(lambda: "platform approve" in shop.run("describe", "volumeset/shop/data").stdout, "the hold is recorded")
     assert "reconciler approve" not in shop.run("describe", "volumeset/shop/data").stdout
-    _, verb, digest = shlex.split(found[1])
+    _, verb, digest = shlex.split(match[1])
     plan = shop.run("plan", "--digest", digest)
     assert (plan.returncode, "- volumeset/shop/data" in plan.stdout) == (0, True), plan
     approved = shop.run(verb, digest)
@@ -153,10 +153,10 @@ def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: PlatformHarn
     waiting = shop.run("volumeset", "delete", "data", "--gvc", "two")
     shop.wait_until_applied()
     other = shop.run("gvc", "delete", "three", "--force")
-    found = re.search(r"wait for an approval: platform approve ([0-9a-f]{32})\n$", other.stderr)
-    assert found, (waiting, other)
+    match = re.search(r"wait for an approval: platform approve ([0-9a-f]{32})\n$", other.stderr)
+    assert match, (waiting, other)
     assert shop.run("gvc", "get", "three").returncode == 0
-    assert shop.run("approve", found[1]).returncode == 0
+    assert shop.run("approve", match[1]).returncode == 0
     eventually(lambda: shop.run("gvc", "get", "three").returncode == 1, "the GVC is deleted")
 
 

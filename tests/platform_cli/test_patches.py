@@ -65,10 +65,10 @@ def test_a_property_that_is_set_is_all_that_changes(texts: tuple[str, ...], patc
         "memberLinks": ["//user/a"],
         "tags": {},
     }
-    found = make_patch(before, assign_fields(before, texts))
+    patched = make_patch(before, assign_fields(before, texts))
     # An empty list has no items to name; either way it is empty then.
-    assert found in (patch, {"$remove/memberLinks": ["//user/a"]})
-    assert manifest_text.merge_patch(before, found) == assign_fields(before, texts)
+    assert patched in (patch, {"$remove/memberLinks": ["//user/a"]})
+    assert manifest_text.merge_patch(before, patched) == assign_fields(before, texts)
 
 
 @pytest.mark.parametrize("text", ["spec.containers.main=a", "spec.ports.web=1", "spec.containers.main.env.A+=1"])

@@ -96,14 +96,16 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
     )
     gvc = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n---\n"
     files = {"all.yaml": f"{account}{gvc}{policies}"}
-    with harness(tmp_path_factory.mktemp("secrets"), files, locations={"here": {"engine": "recorded"}}) as made:
+    with harness(
+        tmp_path_factory.mktemp("secrets"), files, locations={"here": {"engine": "recorded"}}
+    ) as platform_harness:
         for name, content in FILES.items():
-            (made.home / name).write_text(content)
-        spy = made.home / "spy"
+            (platform_harness.home / name).write_text(content)
+        spy = platform_harness.home / "spy"
         spy.write_text(SPY)
         spy.chmod(0o700)
-        made.environ |= {"EDITOR": "sed -i s/described/edited/", "PLATFORM_GVC": "shop"}
-        yield made
+        platform_harness.environ |= {"EDITOR": "sed -i s/described/edited/", "PLATFORM_GVC": "shop"}
+        yield platform_harness
 
 
 def run(shop: PlatformHarness, key: str, command: Command) -> subprocess.CompletedProcess[str]:
@@ -120,15 +122,15 @@ def run(shop: PlatformHarness, key: str, command: Command) -> subprocess.Complet
 def test_no_command_shows_or_stores_a_secret_where_it_should_not(shop: PlatformHarness) -> None:
     before = {path for path in shop.home.rglob("*") if path.is_file()}
     added = shop.run("serviceaccount", "add-key", "ci", "-o", "json", "--debug")
-    key, name = (json.loads(added.stdout)[each] for each in ("key", "name"))
+    key, name = (json.loads(added.stdout)[name_of] for name_of in ("key", "name"))
     stored = shop.run("login", "machine", "--token-stdin", "--debug", text=key)
     assert (stored.returncode, key in added.stderr + stored.stdout + stored.stderr) == (0, False)
     for command in COMMANDS:
         run(shop, key, command)
-    private = [shop.home / "config" / "platform" / each for each in ("profiles.json", "registries.json")]
+    private = [shop.home / "config" / "platform" / name_of for name_of in ("profiles.json", "registries.json")]
     assert [path.stat().st_mode & 0o777 for path in private] == [0o600, 0o600]
-    for path in {each for each in shop.home.rglob("*") if each.is_file()} - before - {*private}:
-        assert not [each for each in (VALUE, key) if each in path.read_text()], path
+    for path in {path for path in shop.home.rglob("*") if path.is_file()} - before - {*private}:
+        assert not [name_of for name_of in (VALUE, key) if name_of in path.read_text()], path
     run(shop, key, Command(f"serviceaccount remove-key ci --key {name}"))
     run(shop, key, Command("whoami", code=1))
 

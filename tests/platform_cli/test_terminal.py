@@ -27,10 +27,12 @@ WAITING = 'trap "echo interrupted; exit 130" INT; echo editing $(stty size); sle
 def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
     groups = "---\n".join(f"kind: group\nname: group-{number:02}\n" for number in range(30))
     files = {"shop/gvc.yaml": GVC, "shop/api.yaml": workload(), "groups.yaml": groups}
-    with harness(tmp_path_factory.mktemp("terminal"), files, locations={"here": {"engine": "recorded"}}) as made:
-        made.environ |= {"PLATFORM_GVC": "shop", "TERM": "xterm", "PAGER": "sed s/^/paged:/"}
-        LogHarness(made.sandbox.path).taken("listening\n", place("web"))
-        yield made
+    with harness(
+        tmp_path_factory.mktemp("terminal"), files, locations={"here": {"engine": "recorded"}}
+    ) as platform_harness:
+        platform_harness.environ |= {"PLATFORM_GVC": "shop", "TERM": "xterm", "PAGER": "sed s/^/paged:/"}
+        LogHarness(platform_harness.sandbox.path).taken("listening\n", place("web"))
+        yield platform_harness
 
 
 @contextmanager

@@ -103,15 +103,15 @@ def certificate(tmp_path: Path) -> Path:
 @contextmanager
 def tls_server(certificate: Path, *script: Any) -> Iterator[ScriptedServer]:
     """A server behind TLS."""
-    made = ScriptedServer(*script)
+    server = ScriptedServer(*script)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    made.socket = context.wrap_socket(made.socket, server_side=True)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
     try:
-        yield made
+        yield server
     finally:
-        made.shutdown()
-        made.server_close()
+        server.shutdown()
+        server.server_close()
 
 
 def get(url: str, *, insecure: bool = False) -> Any:
@@ -234,10 +234,10 @@ def test_a_proxy_without_a_scheme_and_port_is_one_for_http(monkeypatch: pytest.M
     monkeypatch.setenv("HTTP_PROXY", "proxy.example.com")
     assert proxy_for("http", "api.example.test") == Proxy("proxy.example.com", 80, "")
     monkeypatch.setenv("HTTP_PROXY", "ann:p%40ss@[fd00::1]:3128")
-    found = proxy_for("http", "api.example.test")
-    assert found is not None
-    assert found.url == "http://ann:p%40ss@[fd00::1]:3128"
-    assert found.headers == {"Proxy-Authorization": "Basic YW5uOnBAc3M="}
+    proxy = proxy_for("http", "api.example.test")
+    assert proxy is not None
+    assert proxy.url == "http://ann:p%40ss@[fd00::1]:3128"
+    assert proxy.headers == {"Proxy-Authorization": "Basic YW5uOnBAc3M="}
 
 
 def test_a_connection_is_used_again_until_the_server_closes_it() -> None:

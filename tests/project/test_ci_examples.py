@@ -85,7 +85,7 @@ class GitHub:
         shutil.copytree(self.tree / "result", self.second / "result")
         return ended | self._job("report", self.second)
 
-    def _job(self, name: str, place: Path) -> dict[str, subprocess.CompletedProcess[str]]:
+    def _job(self, name: str, workspace: Path) -> dict[str, subprocess.CompletedProcess[str]]:
         values = {
             "BASE": git(self.tree, "rev-parse", "HEAD~1"),
             "GH_TOKEN": "none",
@@ -93,15 +93,15 @@ class GitHub:
             "GITHUB_REPOSITORY": "acme/manifests",
             "GITHUB_STEP_SUMMARY": "summary.md",
             "COMMENTS": str(self.comments),
-            "GITHUB_WORKSPACE": str(place),
-            "STEP": str(place),
+            "GITHUB_WORKSPACE": str(workspace),
+            "STEP": str(workspace),
             **self.workflow["env"],
             "MANIFESTS": "deploy",
         }
         steps = [step for step in self.workflow["jobs"][name]["steps"] if "run" in step]
         assert {name for step in steps for name in step.get("env", {})} <= values.keys()
         assert not any("${{" in step["run"] for step in steps), "what others wrote must not become part of a script"
-        return {each["name"]: bash(each["run"], place, **values) for each in steps if each["name"] != "Install"}
+        return {each["name"]: bash(each["run"], workspace, **values) for each in steps if each["name"] != "Install"}
 
 
 @pytest.mark.packaging

@@ -69,12 +69,12 @@ def test_other_uses_of_the_name_are_not(text: str) -> None:
 
 def test_nothing_installs_the_bare_name_from_an_index() -> None:
     names = git(ROOT, "ls-files", "-z").split("\0")
-    found = {}
+    installs = {}
     for name in names:
         path = ROOT / name
         if name and path.is_file() and path != Path(__file__):
-            found[name] = bare_installs(path.read_text(errors="replace"))
-    assert {name: parts for name, parts in found.items() if parts} == {}
+            installs[name] = bare_installs(path.read_text(errors="replace"))
+    assert {name: parts for name, parts in installs.items() if parts} == {}
 
 
 def requirements() -> dict[str, str]:

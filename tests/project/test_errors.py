@@ -42,14 +42,14 @@ class DefinedClass(NamedTuple):
 def drawn(text: str) -> dict[str, DrawnClass]:
     """Class → its parent and its module, as the tree in ``text`` shows them."""
     branch = [ROOT_ERROR]
-    found = {ROOT_ERROR: DrawnClass("Exception", HOME)}
+    tree = {ROOT_ERROR: DrawnClass("Exception", HOME)}
     for line in text.splitlines():
         if match := _DRAWN.match(line):
             depth = len(match["indent"]) // 4
             branch[depth + 1 :] = [match["name"]]
             file = _FILE.search(match["text"])
-            found[match["name"]] = DrawnClass(branch[depth], f"reconciler/{file[1]}" if file else HOME)
-    return found
+            tree[match["name"]] = DrawnClass(branch[depth], f"reconciler/{file[1]}" if file else HOME)
+    return tree
 
 
 def defined(trees: dict[str, ast.Module]) -> dict[str, DefinedClass]:
@@ -60,10 +60,10 @@ def defined(trees: dict[str, ast.Module]) -> dict[str, DefinedClass]:
             if isinstance(node, ast.ClassDef):
                 bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
                 classes[node.name] = DefinedClass(bases, path)
-    found: set[str] = set(BUILT_IN)
-    while new := {name for name, each in classes.items() if found & set(each.bases)} - found:
-        found |= new
-    return {name: classes[name] for name in found - BUILT_IN}
+    related: set[str] = set(BUILT_IN)
+    while new := {name for name, each in classes.items() if related & set(each.bases)} - related:
+        related |= new
+    return {name: classes[name] for name in related - BUILT_IN}
 
 
 def families(tree: dict[str, DrawnClass]) -> dict[str, str]:
@@ -84,12 +84,14 @@ def caught(handler: ast.ExceptHandler) -> list[str]:
 
 def test_every_error_is_drawn_at_its_place() -> None:
     public = {
-        name: each
-        for name, each in defined(modules()).items()
-        if not name.startswith("_") and ANSWER not in (name, *each.bases)
+        name: defined_class
+        for name, defined_class in defined(modules()).items()
+        if not name.startswith("_") and ANSWER not in (name, *defined_class.bases)
     }
     tree = drawn(reconciler.errors.__doc__ or "")
-    assert {name: DrawnClass(each.bases[0], each.path) for name, each in public.items()} == tree
+    assert {
+        name: DrawnClass(defined_class.bases[0], defined_class.path) for name, defined_class in public.items()
+    } == tree
 
 
 def test_an_error_has_one_parent() -> None:

@@ -51,15 +51,15 @@ PLAIN = frozenset(
 @cache
 def entries() -> dict[str, dict[str, str]]:
     """Title of each section → word → what it is. Every line has a word, what it is and its neighbour."""
-    found: dict[str, dict[str, str]] = {}
+    tables: dict[str, dict[str, str]] = {}
     for part in PAGE.read_text().split("\n## ")[1:]:
         title, _, rest = part.partition("\n")
         rows = [line.strip("| ").split(" | ") for line in rest.splitlines() if line.startswith("|")]
         assert rows[0] == ["Word", "What it is", "Neighbour"], title
         assert [row for row in rows if len(row) != 3 or not all(row)] == [], title
-        found[title] = {row[0]: row[1] for row in rows[2:]}
-        assert len(found[title]) == len(rows) - 2, f"a word stands twice under {title}"
-    return found
+        tables[title] = {row[0]: row[1] for row in rows[2:]}
+        assert len(tables[title]) == len(rows) - 2, f"a word stands twice under {title}"
+    return tables
 
 
 def plain(word: str) -> str:

@@ -43,10 +43,10 @@ SITES: dict[str, Callable[[Path], DaemonSandbox]] = {
 }
 
 
-def changed(found: msgspec.Struct, name: str = "") -> Iterator[str]:
-    """The settings in ``found`` that are not the default ones; what a user must set has no default."""
-    for field in msgspec.structs.fields(found):
-        value, default = getattr(found, field.name), field.default
+def changed(settings: msgspec.Struct, name: str = "") -> Iterator[str]:
+    """The settings in ``settings`` that are not the default ones; what a user must set has no default."""
+    for field in msgspec.structs.fields(settings):
+        value, default = getattr(settings, field.name), field.default
         path = f"{name}.{field.encode_name}".lstrip(".")
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
@@ -96,8 +96,8 @@ def harnesses() -> Iterator[str]:
 
 
 def test_harnesses_change_only_the_defaults_that_have_a_reason(tmp_path: Path) -> None:
-    found = {*harnesses()}
+    names = {*harnesses()}
     for name, make in SITES.items():
-        found |= {*changed(load_settings(make(tmp_path / name).settings_file))}
-    assert found - REASONS.keys() == set(), "use the default, or give a reason"
-    assert REASONS.keys() - found == set(), "no harness changes them any more"
+        names |= {*changed(load_settings(make(tmp_path / name).settings_file))}
+    assert names - REASONS.keys() == set(), "use the default, or give a reason"
+    assert REASONS.keys() - names == set(), "no harness changes them any more"

@@ -130,18 +130,20 @@ def banned_beside(path: str) -> list[str]:
 
 
 def test_no_name_is_made_of_a_banned_word() -> None:
-    found = [place for path, module in modules().items() for place in banned(path, module)]
-    found += [place for path in listed(*BESIDE) if (ROOT / path).is_file() for place in banned_beside(path)]
-    counts = Counter(room(place.split(":")[0]) for place in found)
+    offenders = [offender for path, module in modules().items() for offender in banned(path, module)]
+    offenders += [offender for path in listed(*BESIDE) if (ROOT / path).is_file() for offender in banned_beside(path)]
+    counts = Counter(room(offender.split(":")[0]) for offender in offenders)
     wrong = {
-        place for place in found if counts[room(place.split(":")[0])] > ROOMS_TO_DO.get(room(place.split(":")[0]), 0)
+        offender
+        for offender in offenders
+        if counts[room(offender.split(":")[0])] > ROOMS_TO_DO.get(room(offender.split(":")[0]), 0)
     }
     assert wrong == set(), "rename these"
     assert dict(counts) == ROOMS_TO_DO, "fewer than listed: lower the numbers in tests/project/to_do.py"
 
 
 def test_a_function_of_a_module_has_a_verb_and_a_noun() -> None:
-    found = {
+    offenders = {
         f"{path}:{node.lineno} {node.name}"
         for path, module in modules().items()
         for node in module.body
@@ -150,11 +152,11 @@ def test_a_function_of_a_module_has_a_verb_and_a_noun() -> None:
         and node.name not in ONE_WORD
         and not path.startswith(NAMED_BY_TABLES)
     }
-    assert found == set()
+    assert offenders == set()
 
 
 def test_no_pronoun_is_a_variable_over_more_than_three_lines() -> None:
-    found = {
+    offenders = {
         f"{path}:{node.lineno} {node.name}: {name}"
         for path, module in modules().items()
         for node in walk(module)
@@ -162,7 +164,7 @@ def test_no_pronoun_is_a_variable_over_more_than_three_lines() -> None:
         for name, lines in lines_of_variables(node).items()
         if name in PRONOUNS and max(lines) - min(lines) > 2
     }
-    assert found == set()
+    assert offenders == set()
 
 
 def lines_of_variables(function: ast.AST) -> dict[str, set[int]]:

@@ -181,14 +181,16 @@ class ChaosSandbox:
         assert self.daemon.process.poll() is None, self.daemon.log_file.read_text()[-4000:]
         if not self.sandbox.applied(tip):
             return f"{tip} is not applied"
-        recorded = {each.key.name: each for key, each in self.sandbox.recorded().items() if key.startswith("workload/")}
+        recorded = {
+            record.key.name: record for key, record in self.sandbox.recorded().items() if key.startswith("workload/")
+        }
         if recorded.keys() != self._commits.wanted.keys():
             return f"{sorted(recorded)} are recorded, {sorted(self._commits.wanted)} wanted"
-        wanted = {(name, each.version): self._commits.wanted[name].replicas for name, each in recorded.items()}
+        expected = {(name, record.version): self._commits.wanted[name].replicas for name, record in recorded.items()}
         replicas = list(self._replicas())
-        ready = Counter((each.key.name, each.version) for each in replicas if each.ready)
-        if ready != wanted or len(replicas) != ready.total():
-            return f"{dict(ready)} are ready of {len(replicas)}, {wanted} wanted"
+        ready = Counter((replica.key.name, replica.version) for replica in replicas if replica.ready)
+        if ready != expected or len(replicas) != ready.total():
+            return f"{dict(ready)} are ready of {len(replicas)}, {expected} wanted"
         unhealthy = [
             f"{name}: {self.sandbox.message(f'workload/shop/{name}@here')}"
             for name in recorded
@@ -202,26 +204,26 @@ class ChaosSandbox:
 
     def _examine(self) -> None:
         """Nothing runs, and no directory is there, but for the replicas that are known."""
-        known = {f"{each.key.name}/{each.name}" for each in self._replicas()}
+        names = {f"{replica.key.name}/{replica.name}" for replica in self._replicas()}
         root = self.sandbox.state / "host/here"
         for folder in ("run", "scratch"):
-            found = {f"{each.parent.name}/{each.name}" for each in (root / folder / "shop").glob("*/*")}
-            assert found <= known, f"{folder}: {sorted(found - known)} belong to no replica"
-        eventually(lambda: self._strays(known) == [], f"nothing runs that is no replica: {self._strays(known)}")
+            found = {f"{path.parent.name}/{path.name}" for path in (root / folder / "shop").glob("*/*")}
+            assert found <= names, f"{folder}: {sorted(found - names)} belong to no replica"
+        eventually(lambda: self._strays(names) == [], f"nothing runs that is no replica: {self._strays(names)}")
         text = self.daemon.log_file.read_text()
         assert "Traceback" not in text, text[text.index("Traceback") - 500 :][:4000]
 
-    def _strays(self, known: set[str]) -> list[str]:
+    def _strays(self, names: set[str]) -> list[str]:
         """Programs of this sandbox whose replica is not known."""
-        found = []
+        strays = []
         for pid, command in self.sandbox.programs().items():
             with contextlib.suppress(OSError):
                 environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
                 mine = next((each for each in environ if each.startswith(b"HOSTNAME=")), b"HOSTNAME=?")
                 replica = mine.decode().partition("=")[2]
-                if not any(each.endswith(f"/{replica}") for each in known):
-                    found.append(f"{pid} {replica} {command}")
-        return found
+                if not any(each.endswith(f"/{replica}") for each in names):
+                    strays.append(f"{pid} {replica} {command}")
+        return strays
 
     def _sample(self) -> Sample:
         names = self._list_tasks()

@@ -24,8 +24,8 @@ def named(path: Path) -> str:
 def plain_of(path: Path) -> list[dict[str, object]]:
     """What was encrypted, as SOPS understands it: it reads numbers and dates where we read text."""
     source = "two" if path.stem.endswith("documents") else "plain"
-    found = [document.value for document in parse_documents((CASES / f"{source}.yaml").read_bytes()).documents]
-    for value in found:
+    values = [document.value for document in parse_documents((CASES / f"{source}.yaml").read_bytes()).documents]
+    for value in values:
         if "tags" in value:
             value["tags"] |= {
                 "version": "1.1",
@@ -34,7 +34,7 @@ def plain_of(path: Path) -> list[dict[str, object]]:
                 "hex": "31",
             }
             value["tags"].pop("large")
-    return found
+    return values
 
 
 @pytest.mark.parametrize("path", OURS, ids=named)
@@ -57,10 +57,12 @@ def test_an_ssh_key_opens_what_is_encrypted_for_it() -> None:
 @pytest.mark.parametrize("required", [True, False])
 def test_without_the_identity_nothing_is_opened(path: Path, required: bool) -> None:
     found = opened(path.read_bytes(), keyring(required=required))
-    for each in found.values():
-        assert each.locked
-        assert [trouble.rule for trouble in each.troubles] == [KEY_WRONG if required else LOCKED]
-        assert not any("correct horse" in str(value) for value in (each.value, each.troubles))
+    for decrypted_document in found.values():
+        assert decrypted_document.locked
+        assert [trouble.rule for trouble in decrypted_document.troubles] == [KEY_WRONG if required else LOCKED]
+        assert not any(
+            "correct horse" in str(value) for value in (decrypted_document.value, decrypted_document.troubles)
+        )
 
 
 def test_the_message_for_a_wrong_identity_names_the_recipients() -> None:
@@ -82,14 +84,14 @@ def test_whatever_is_changed_is_found(path: Path) -> None:
     for one, two in combinations(values[:6], 2):
         swapped = raw[: one.start()] + two[0] + raw[one.end() : two.start()] + one[0] + raw[two.end() :]
         assert rules(swapped, "identity") == {MAC_BROKEN}, (one[0], two[0])
-    for each in values[:3]:
-        assert rules(raw[: each.start()] + b"in-the-open" + raw[each.end() :], "identity") == {MAC_BROKEN}
-        assert rules(raw[: each.start()] + b'""' + raw[each.end() :], "identity") == {MAC_BROKEN}
+    for value in values[:3]:
+        assert rules(raw[: value.start()] + b"in-the-open" + raw[value.end() :], "identity") == {MAC_BROKEN}
+        assert rules(raw[: value.start()] + b'""' + raw[value.end() :], "identity") == {MAC_BROKEN}
     mac = re.search(rb"mac: (ENC\[.*\])", raw)
     assert mac is not None
     assert rules(raw.replace(mac[1], b"ENC[]"), "identity") == {MAC_BROKEN}
     assert rules(re.sub(rb'lastmodified: "....', b'lastmodified: "1999', raw), "identity") == {MAC_BROKEN}
-    assert not any(each.troubles for each in opened(raw, ring).values())
+    assert not any(decrypted_document.troubles for decrypted_document in opened(raw, ring).values())
 
 
 def rules(raw: bytes, identity: str) -> set[str]:

@@ -40,14 +40,14 @@ needs_root = only_root("only root can give a repository to another user")
 class PlantedRepository:
     """A repository with a branch ``main``, and a program that leaves a mark when anything runs it."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.repo = GitRepo.create(place / "manifests.git", {"shop/gvc.yaml": "kind: gvc\n"})
-        self.mark = place / "ran"
-        self.program = place / "program"
+    def __init__(self, path: Path) -> None:
+        self.place = path
+        self.repo = GitRepo.create(path / "manifests.git", {"shop/gvc.yaml": "kind: gvc\n"})
+        self.mark = path / "ran"
+        self.program = path / "program"
         self.program.write_text(f"#!/bin/sh\necho \"$0 $*\" >> '{self.mark}'\nexit 0\n")
         self.program.chmod(0o755)
-        place.chmod(0o777)
+        path.chmod(0o777)
 
     def config(self, name: str, value: object) -> None:
         """Set one value in the repository's own configuration."""

@@ -377,12 +377,12 @@ def test_records_that_fail_while_files_are_made_leave_nothing_half_made_in_the_r
 
 def programs(tmp_path: Path, git: str) -> Path:
     """A directory with the program ``git``, or (``""``) without any."""
-    found = tmp_path / "bin"
-    found.mkdir()
+    path = tmp_path / "bin"
+    path.mkdir()
     if git:
-        (found / "git").write_text(git)
-        (found / "git").chmod(0o755)
-    return found
+        (path / "git").write_text(git)
+        (path / "git").chmod(0o755)
+    return path
 
 
 def test_the_branch_that_is_followed_is_never_written(tmp_path: Path, records: Records) -> None:

@@ -97,12 +97,12 @@ class DockerRegistry:
 
     def push(self, repository: str, tag: str, *images: Image) -> str:
         """Let ``tag`` mean the image, or an index of several; its digest."""
-        for each in images:
-            for digest, content in each.blobs.items():
+        for image in images:
+            for digest, content in image.blobs.items():
                 where = self._send("POST", f"/v2/{repository}/blobs/uploads/").headers["Location"]
                 mark = "&" if "?" in where else "?"
                 self._send("PUT", f"{where}{mark}digest={digest}", content, "application/octet-stream")
-            self._send("PUT", f"/v2/{repository}/manifests/{each.digest}", each.manifest, OCI_MANIFEST)
+            self._send("PUT", f"/v2/{repository}/manifests/{image.digest}", image.manifest, OCI_MANIFEST)
         body, kind = (images[0].manifest, OCI_MANIFEST) if len(images) == 1 else (_index(images), OCI_INDEX)
         self._send("PUT", f"/v2/{repository}/manifests/{tag}", body, kind)
         return digest_of(body)
@@ -133,11 +133,11 @@ def _index(images: tuple[Image, ...]) -> bytes:
     entries = [
         {
             "mediaType": OCI_MANIFEST,
-            "digest": each.digest,
-            "size": len(each.manifest),
-            "platform": {"os": "linux", "architecture": each.architecture},
+            "digest": image.digest,
+            "size": len(image.manifest),
+            "platform": {"os": "linux", "architecture": image.architecture},
         }
-        for each in images
+        for image in images
     ]
     return json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}).encode()
 

@@ -140,12 +140,12 @@ def shared_folder(path: Path) -> Path:
 @contextlib.contextmanager
 def open_place() -> Iterator[Path]:
     """A directory that every user gets to."""
-    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
-    place.chmod(0o711)
+    path = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    path.chmod(0o711)
     try:
-        yield place
+        yield path
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(path)
 
 
 def let_others_through(path: Path) -> None:

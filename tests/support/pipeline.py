@@ -60,11 +60,13 @@ class PipelineHarness:
         self.branch = f"main-{next(_NUMBERS)}" if repo else "main"
         self.clock = FakeClock(auto=True)
         source = SourceSettings(name=name, url=str(self.repo.path), branch=self.branch)
-        self.places = {place: LocationSettings("recorded") for place in PLACES}
+        self.places = {location: LocationSettings("recorded") for location in PLACES}
         options: dict[str, Any] = {"org": "acme", "locations": self.places, "state": path, **settings}
         self.settings = Settings(sources=(source,), **options)
         self.records = records or Records.open(None, clock_now=self.clock.now)
-        self.engines: dict[str, Engine] = {place: self._recorded(place) for place in ("", *self.settings.locations)}
+        self.engines: dict[str, Engine] = {
+            location: self._recorded(location) for location in ("", *self.settings.locations)
+        }
         self.pipeline = self.new_pipeline()
         self._state_of, self._state = self.pipeline, SourceState()
         self.outcomes: dict[StepId, Outcome] = {}

@@ -162,21 +162,21 @@ def marks_of(case: Case) -> list[Mark]:
             for one in case.expect
             for number in range(one.get("times", 1))
         )
-    found: list[Mark] = []
+    marks: list[Mark] = []
     for number, line in enumerate(bytes(case.files[NAME]).decode("utf-8", "replace").split("\n"), 1):
         mark = _MARK.search(line)
         for word in mark[2].split(",") if mark else ():
             rule, _, column = word.strip().partition(":")
-            found.append(Mark(rule, NAME, number + (mark is not None and mark[1] == "↓"), int(column or 0)))
-    return sorted(found)
+            marks.append(Mark(rule, NAME, number + (mark is not None and mark[1] == "↓"), int(column or 0)))
+    return sorted(marks)
 
 
 def text_of(case: Case, folder: Path) -> str:
     """The output of `reconciler validate` for ``case``."""
-    found = found_in(case, folder)
-    excerpts = Excerpts(found.read, secrets=not case.settings)
-    rest = len(found.findings) - MOST_SHOWN
+    result = found_in(case, folder)
+    excerpts = Excerpts(result.read, secrets=not case.settings)
+    rest = len(result.findings) - MOST_SHOWN
     if rest <= 0:
-        return findings_text(found.findings, excerpts)
-    few, last = found.findings[: MOST_SHOWN - 5], found.findings[-1:]
+        return findings_text(result.findings, excerpts)
+    few, last = result.findings[: MOST_SHOWN - 5], result.findings[-1:]
     return f"{findings_text(few, excerpts)}… and {rest + 4} more …\n{findings_text(last, excerpts)}"

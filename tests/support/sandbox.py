@@ -67,13 +67,13 @@ class DaemonProcess:
 
     def log(self) -> list[dict[str, Any]]:
         """Its log so far; lines that are no JSON (a traceback) as ``{"text": …}``."""
-        found = []
+        entries = []
         for line in self.log_file.read_text().splitlines():
             try:
-                found.append(json.loads(line))
+                entries.append(json.loads(line))
             except ValueError:
-                found.append({"text": line})
-        return found
+                entries.append({"text": line})
+        return entries
 
     def logged(self, event: str, **facts: object) -> list[dict[str, Any]]:
         """Lines of the log about ``event`` that have all the ``facts``."""

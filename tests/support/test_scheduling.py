@@ -32,10 +32,10 @@ class Fake:
 def test_equal_parts_of_half_of_the_workers_begin_with_tests_that_wait(workers: int, waiting: int) -> None:
     plain = [Fake("tests/model/test_cron.py", number) for number in range(1000 - 2 * len(WAITING))]
     items: list[Any] = [*plain, *(Fake(path, number) for path in WAITING for number in range(2))]
-    found = [[item.nodeid.partition("::")[0] in WAITING for item in part] for part in arranged(items, workers)]
-    assert {len(part) for part in found} == {1000 // workers}
-    assert [part[0] for part in found] == [number < waiting for number in range(workers)]
-    assert all(part == sorted(part, reverse=True) for part in found)
+    parts = [[item.nodeid.partition("::")[0] in WAITING for item in part] for part in arranged(items, workers)]
+    assert {len(part) for part in parts} == {1000 // workers}
+    assert [part[0] for part in parts] == [number < waiting for number in range(workers)]
+    assert all(part == sorted(part, reverse=True) for part in parts)
 
 
 def test_modules_that_wait_exist() -> None:

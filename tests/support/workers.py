@@ -115,10 +115,10 @@ class Pool:
     def _send(self, worker: Worker) -> None:
         """Send ``worker`` its next test, or once that there is none."""
         if self._session.shouldfail or self._session.shouldstop:
-            for each in self._workers:
-                each.part.clear()
+            for peer in self._workers:
+                peer.part.clear()
         if not worker.part:
-            largest = max(self._workers, key=lambda each: len(each.part))
+            largest = max(self._workers, key=lambda peer: len(peer.part))
             for _ in range((len(largest.part) + 1) // 2):
                 worker.part.appendleft(largest.part.pop())
         if worker.part:

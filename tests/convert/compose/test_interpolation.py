@@ -107,12 +107,12 @@ def test_a_text_whose_dollar_signs_are_doubled_stays_as_it_is(text: str) -> None
 @pytest.mark.parametrize("vector", COMPOSE_GO["vectors"], ids=lambda vector: str(vector["text"]))
 def test_a_vector_of_compose_go_agrees_or_is_a_stated_difference(vector: dict[str, Any]) -> None:
     try:
-        found = interpolate_text(vector["text"], COMPOSE_GO["environ"]).text
+        text = interpolate_text(vector["text"], COMPOSE_GO["environ"]).text
     except InterpolationError as error:
         wanted = vector.get("error", "")
         agrees = wanted is True or (bool(wanted) and wanted in str(error))
     else:
-        agrees = vector.get("result") == found
+        agrees = vector.get("result") == text
     assert agrees == (vector["text"] not in [each.text for each in DIFFERENCES])
 
 

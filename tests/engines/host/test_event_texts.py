@@ -53,10 +53,10 @@ ONE = WorkloadSpec(KEY, Type.STANDARD, 1, "d", "s", 1, (ContainerSpec("main", re
 REFUSED = "the readiness probe failed: connection refused"
 
 
-def health_at(wanted: WorkloadSpec, replicas: Sequence[Replica], now: float) -> Health:
+def health_at(spec: WorkloadSpec, replicas: Sequence[Replica], now: float) -> Health:
     """The health that the engine shows."""
     place = DeploymentTarget("here", "alias", 1, "example.net")
-    return workload_status(wanted, replicas, StatusContext(place, now, 0.0))[0]
+    return workload_status(spec, replicas, StatusContext(place, now, 0.0))[0]
 
 
 def started() -> Replica:
@@ -193,15 +193,15 @@ def scaled_by_cpu() -> ReplicaTemplate:
 
 async def test_a_workload_is_wanted_again_only_when_its_number_of_replicas_changes() -> None:
     async def story() -> list[bool]:
-        clock, found = FakeClock(), list[bool]()
+        clock, changes = FakeClock(), list[bool]()
         source, template = ScriptedMetric(clock), scaled_by_cpu()
         scaler = Autoscaler(source, clock, RecordedSignals())
         for source.value in (50.0, 50.0, 140.0, 140.0):
-            found.append(scaler.needs_change(template, [started()]))
+            changes.append(scaler.needs_change(template, [started()]))
             scaler.spec_at_scale(template, [started()])
             await clock.advance(15.0)
-        found.append(scaler.needs_change(scaled_by_cpu(), [started()]))
-        return found
+        changes.append(scaler.needs_change(scaled_by_cpu(), [started()]))
+        return changes
 
     # The first time nothing was decided yet, and at last it is another version.
     assert await story() == [True, False, True, False, True]
@@ -225,7 +225,7 @@ async def test_the_event_of_scaling_names_replicas_and_metric() -> None:
 
 
 @pytest.mark.parametrize(
-    ("container", "gvc", "found"),
+    ("container", "gvc", "count"),
     [
         ({}, {}, 0),
         ({"env": [{"name": "API", "value": "$(PLATFORM_ENDPOINT)/org"}]}, {}, 1),
@@ -235,11 +235,11 @@ async def test_the_event_of_scaling_names_replicas_and_metric() -> None:
     ],
 )
 def test_the_address_of_the_api_is_not_enforced_where_it_is_used(
-    container: dict[str, object], gvc: dict[str, str], found: int
+    container: dict[str, object], gvc: dict[str, str], count: int
 ) -> None:
     context = around(gvc_env=variables(gvc))
     spec = spec_of({"name": "main", **container})
     sentences = list(unset_variables(spec, context))
-    assert len(sentences) == found
+    assert len(sentences) == count
     assert all("PLATFORM_ENDPOINT is not set in the container main" in each for each in sentences)
     assert list(unset_variables(spec, msgspec.structs.replace(context, api="http://127.0.0.1"))) == []

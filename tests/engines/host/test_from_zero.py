@@ -60,12 +60,12 @@ class ReplicaServers:
         """Let time pass until there are ``count`` replicas of ``version`` and no others, all of them ready."""
         for _ in range(2000):
             replicas, ready = self._host.replicas(), self._host.engine.location.endpoints.get(KEY)
-            for name in self.servers.keys() - {each.name for each in replicas}:
+            for name in self.servers.keys() - {replica.name for replica in replicas}:
                 self.servers.pop(name).stop()
             for each in replicas:
                 if each.name not in self.servers:
                     self.servers[each.name] = await self._make(each.name).start(each.ports[PORT])
-            if [each.version for each in ready] == [version] * count and len(replicas) == count:
+            if [endpoint.version for endpoint in ready] == [version] * count and len(replicas) == count:
                 return
             await self._host.time.advance(1.0)
             await asyncio.sleep(0.005)
@@ -112,10 +112,10 @@ def test_connections_that_a_replica_does_not_end_in_its_grace_period_are_reporte
         await until(lambda: servers.servers[first].open == 2)
         await ask_for(host, version=2, image="stubborn", autoscaling=steady)
         await servers.pass_until(1, version=2)
-        found = [each.message for each in host.engine.news() if each.reason is Reason.REQUESTS_CUT_OFF]
+        found = [event.message for event in host.engine.news() if event.reason is Reason.REQUESTS_CUT_OFF]
         assert found == [f"{first}: 2 connections were cut off, since the termination grace period is over"]
-        for each in clients:
-            each.close()
+        for client in clients:
+            client.close()
 
     played(tmp_path, story)
 

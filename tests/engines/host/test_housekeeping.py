@@ -61,13 +61,13 @@ async def test_a_clock_jump_while_no_daemon_runs_is_reported_and_counts_for_an_h
     # The daemon has ended, and the clock has its knowledge from the file.
     await clock.advance(10.0)
     clock.set(jump)
-    found = start()
+    housekeeping = start()
     assert [each.reason for each in events] == ["ClockJumped"]
-    assert f"set by {jump:+.0f} s" in found.clock_jumped
+    assert f"set by {jump:+.0f} s" in housekeeping.clock_jumped
     await clock.advance(1800.0)
     # One more start knows it, and reports it no second time.
     again = start()
-    assert again.clock_jumped == found.clock_jumped
+    assert again.clock_jumped == housekeeping.clock_jumped
     assert len(events) == 1
     await clock.advance(1801.0)
     again.check_clock()

@@ -120,16 +120,16 @@ def test_events_wait_for_the_daemon_and_the_oldest_of_too_many_are_dropped() -> 
 
 def test_changes_name_what_has_changed_and_nothing_where_anything_has() -> None:
     async def story() -> list[frozenset[Key]]:
-        signals, found = LocationSignals(), list[frozenset[Key]]()
+        signals, changed = LocationSignals(), list[frozenset[Key]]()
         changes = signals.changes()
         signals.changed(KEY)
         signals.changed(OTHER)
-        found.append(await anext(changes))
+        changed.append(await anext(changes))
         signals.changed(KEY)
         signals.report(Key(Kind.DOMAIN, "", "example.com"), Reason.ROUTE_NOT_SERVED, "twice")
-        found.append(await anext(changes))
+        changed.append(await anext(changes))
         signals.report(KEY, Reason.SCALED, "more")
-        found.append(await anext(changes))
-        return found
+        changed.append(await anext(changes))
+        return changed
 
     assert asyncio.run(story()) == [{KEY, OTHER}, frozenset(), {KEY}]

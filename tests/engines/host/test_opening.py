@@ -105,10 +105,10 @@ async def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_o
 async def test_the_output_of_replicas_of_an_earlier_boot_is_stored_before_they_are_removed(tmp_path: Path) -> None:
     key, root = Key(Kind.WORKLOAD, "shop", "web"), tmp_path / "here"
     harness = ExecutorHarness(tmp_path, SystemClock())
-    wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
+    spec = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
     earlier = ReplicaStore(root / "replicas")
     earlier.boot = "earlier"
-    earlier.save(new_replica(wanted, -1, "web-1", 1.0, ""))
+    earlier.save(new_replica(spec, -1, "web-1", 1.0, ""))
     for replica in ("web-1", "web-2"):
         output = ProcessRuntime(root, "here", SystemClock()).output(ContainerId(key, replica, "main"))
         output.parent.mkdir(parents=True)

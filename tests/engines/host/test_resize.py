@@ -28,7 +28,7 @@ def verbs(host: HostHarness) -> list[str]:
 def test_limits_change_in_the_replicas_that_run(tmp_path: Path) -> None:
     async def story(host: HostHarness) -> None:
         await apply(host, 1, "64Mi")
-        [place] = host.programs.places()
+        [container_id] = host.programs.places()
         await apply(host, 2, "96Mi", cpu="100m")
         assert verbs(host) == ["start", "resize"]
         [version] = host.versions()
@@ -37,12 +37,12 @@ def test_limits_change_in_the_replicas_that_run(tmp_path: Path) -> None:
         assert (resources["cpu"], resources["memory"]) == ("100m", "96Mi")
         await host.restart()
         await apply(host, 3, "128Mi")
-        assert host.programs.places() == [place]
+        assert host.programs.places() == [container_id]
         assert verbs(host) == ["start", "resize", "resize"]
-        host.programs.end(place, 1)
+        host.programs.end(container_id, 1)
         await host.until(lambda found: all(each.ready and each.containers[0].restarts for each in found))
-        assert host.programs.running[place].launch.memory == 128 << 20, "its next start has them too"
-        assert host.programs.running[place].launch.version == 3
+        assert host.programs.running[container_id].launch.memory == 128 << 20, "its next start has them too"
+        assert host.programs.running[container_id].launch.version == 3
 
     played(tmp_path, story, ResizingRuntime)
 
@@ -68,14 +68,14 @@ def test_a_runtime_that_cannot_change_limits_replaces_its_replicas(tmp_path: Pat
 def test_a_replica_that_does_not_fit_into_its_new_limits_is_replaced(tmp_path: Path) -> None:
     async def story(host: HostHarness) -> None:
         await apply(host, 1, "64Mi")
-        [place] = host.programs.places()
-        host.programs.running[place].memory = 50 << 20
+        [container_id] = host.programs.places()
+        host.programs.running[container_id].memory = 50 << 20
         await host.ask(2, limits={"memory": "32Mi", "cpu": "50m"})
         event = await host.event(Reason.WORKLOAD_ERROR)
         assert "its limits cannot change" in event.message
         await host.until(lambda found: [each.version for each in found if each.ready] == [2])
         assert verbs(host).count("start") == 2
-        assert host.programs.places() != [place]
+        assert host.programs.places() != [container_id]
         [version] = host.versions()
         assert version.message == ""
 

@@ -80,14 +80,14 @@ def played(path: Path, story: Any, *, bound: bool) -> None:
 def test_a_container_starts_with_the_stores_of_its_identity(tmp_path: Path) -> None:
     async def story(host: ObjectStoreHarness) -> None:
         await host.mount()
-        [place] = host.programs.places()
-        [store] = host.programs.running[place].launch.stores
+        [container_id] = host.programs.places()
+        [store] = host.programs.running[container_id].launch.stores
         assert (store.uri, store.path, store.place) == ("s3://pictures", "/pictures", "pictures")
         assert store.options["secret_access_key"] == "hunter2"
         assert b"hunter2" not in (await host.engine.observe())[0].state
         await host.add("secret/keys", {}, version=2)
         host.engine.refresh()
-        await host.until(lambda found: len(found) == 1 and found[0].ready and found[0].name != place.replica)
+        await host.until(lambda found: len(found) == 1 and found[0].ready and found[0].name != container_id.replica)
         assert verbs(host).count("start") == 2, "other keys are a rollout"
 
     played(tmp_path, story, bound=True)

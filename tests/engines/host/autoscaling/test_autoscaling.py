@@ -64,12 +64,12 @@ def test_replicas_follow_the_load(case: dict[str, Any], kind: str) -> None:
     begin, end = case.get("suspended", (0, 0))
     state, replicas, averaged = initial_state(running, case["present"], 0), [], []
     for now in range(case["until"] + 1):
-        wanted = msgspec.structs.replace(running, suspended=begin <= now < end)
+        spec = msgspec.structs.replace(running, suspended=begin <= now < end)
         seen = case["course"][bisect.bisect_right([at for at, _ in case["course"]], now) - 1][1]
-        state, count = next_scale(state, wanted, reading_of(seen, state.replicas, now), now)
+        state, count = next_scale(state, spec, reading_of(seen, state.replicas, now), now)
         state = msgspec.json.decode(msgspec.json.encode(state), type=ScaleState)
         replicas.append([now, count])
-        averaged.append([now, averaging_period(state, wanted, now)])
+        averaged.append([now, averaging_period(state, spec, now)])
     assert changes(replicas) == case["replicas"]
     if "averaged" in case:
         assert changes(averaged) == case["averaged"]
@@ -126,20 +126,20 @@ def test_a_value_is_needed_where_it_could_change_the_number(
 
 @pytest.mark.parametrize("type_", ["standard", "serverless"])
 def test_a_partial_value_scales_up_and_not_down(type_: str) -> None:
-    wanted = wanted_of(type_, Autoscaling("rps", 10, min_scale=1, max_scale=9))
+    spec = wanted_of(type_, Autoscaling("rps", 10, min_scale=1, max_scale=9))
     state = ScaleState(5, decided=0.0)
     low, high = (MetricReading(value, 5, 20, partial=True) for value in (1.0, 15.0))
-    assert next_scale(state, wanted, low, 20)[1] == 5
-    assert next_scale(state, wanted, high, 20)[1] == 8
+    assert next_scale(state, spec, low, 20)[1] == 5
+    assert next_scale(state, spec, high, 20)[1] == 8
     state = ScaleState(5, decided=0.0)
-    assert next_scale(state, wanted, msgspec.structs.replace(low, partial=False), 20)[1] == 1
+    assert next_scale(state, spec, msgspec.structs.replace(low, partial=False), 20)[1] == 1
 
 
 def test_an_idle_serverless_workload_goes_to_zero_though_none_of_its_replicas_is_available() -> None:
-    wanted = wanted_of("serverless", Autoscaling("rps", 10, min_scale=0, scale_to_zero_delay=30))
+    spec = wanted_of("serverless", Autoscaling("rps", 10, min_scale=0, scale_to_zero_delay=30))
     busy, idle = (MetricReading(value, 0, 20, seconds, partial=True) for value, seconds in ((3.0, 0.0), (0.0, 30.0)))
-    assert next_scale(ScaleState(4, decided=0.0), wanted, busy, 20)[1] == 4
-    assert next_scale(ScaleState(4, decided=0.0), wanted, idle, 20)[1] == 0
+    assert next_scale(ScaleState(4, decided=0.0), spec, busy, 20)[1] == 4
+    assert next_scale(ScaleState(4, decided=0.0), spec, idle, 20)[1] == 0
 
 
 VALUES = st.floats(0, 1e6)
@@ -189,20 +189,20 @@ def test_whatever_comes_in_the_bounds_hold_and_down_is_slow(
     present: int,
 ) -> None:
     least, most = bounds[0], max(bounds[1], 1)
-    wanted = wanted_of(type_, Autoscaling(metric, target, min_scale=least, max_scale=most))
-    state, now, risen = initial_state(wanted, present, 0), 0.0, 0.0
+    spec = wanted_of(type_, Autoscaling(metric, target, min_scale=least, max_scale=most))
+    state, now, risen = initial_state(spec, present, 0), 0.0, 0.0
     for passed, seen in course:
         now += passed
         reading = MetricReading(seen[0], state.replicas, now, seen[1]) if seen else None
         before = state.replicas
-        state, count = next_scale(state, wanted, reading, now)
+        state, count = next_scale(state, spec, reading, now)
         assert count == state.replicas
         assert min(least, most) <= count <= most
         assert count > 0 or (type_ == "serverless" and metric in ("rps", "concurrency") and least == 0)
         assert len(state.past) <= SETTLING / 15 + 1
         if count > before:
             risen = now
-        if count < before and get_interval(wanted) == 15 and metric != "disabled":
+        if count < before and get_interval(spec) == 15 and metric != "disabled":
             assert now - risen >= SETTLING - 15 or now >= SETTLING
-        again, same = next_scale(state, wanted, MetricReading(1e9, 5, now), now)
+        again, same = next_scale(state, spec, MetricReading(1e9, 5, now), now)
         assert count == 0 or (again, same) == (state, count), "nothing is weighed twice in an interval"

@@ -67,18 +67,18 @@ def lacking(host: HostHarness) -> str:
 
 def test_limits_of_running_containers_follow_their_use(tmp_path: Path) -> None:
     async def story(host: HostHarness) -> None:
-        place = await started(host)
+        container_id = await started(host)
         await pass_minutes(host, 50)
         assert verbs(host) == ["start"]
         await pass_minutes(host, 20)
         event = await host.event(Reason.LIMITS_CHANGED)
-        assert event.message == f"{place.replica}/main: CPU 500m and 512 MiB → CPU 25m and 46 MiB"
+        assert event.message == f"{container_id.replica}/main: CPU 500m and 512 MiB → CPU 25m and 46 MiB"
         assert verbs(host) == ["start", "resize"]
         # The next daemon knows them, and changes nothing.
         await host.restart()
         await pass_minutes(host, 5)
         assert verbs(host) == ["start", "resize"]
-        host.programs.running[place].memory = 45 * MIB
+        host.programs.running[container_id].memory = 45 * MIB
         await pass_minutes(host, 1)
         event = await host.event(Reason.LIMITS_CHANGED)
         assert event.message.endswith("CPU 25m and 46 MiB → CPU 25m and 512 MiB")
@@ -89,15 +89,15 @@ def test_limits_of_running_containers_follow_their_use(tmp_path: Path) -> None:
 
 def test_memory_that_a_container_lacked_is_not_taken_from_it_again(tmp_path: Path) -> None:
     async def story(host: HostHarness) -> None:
-        place = await started(host)
+        container_id = await started(host)
         await pass_minutes(host, 70)
         assert verbs(host) == ["start", "resize"]
-        host.programs.running[place].reason = Reason.OUT_OF_MEMORY
-        host.programs.end(place, 137)
-        await host.until(lambda found: all(each.ready and each.containers[0].restarts for each in found))
-        host.programs.running[place].memory = 40 * MIB
+        host.programs.running[container_id].reason = Reason.OUT_OF_MEMORY
+        host.programs.end(container_id, 137)
+        await host.until(lambda found: all(replica.ready and replica.containers[0].restarts for replica in found))
+        host.programs.running[container_id].memory = 40 * MIB
         await pass_minutes(host, 70)
-        changes = [each.message for each in host.engine.news() if each.reason == Reason.LIMITS_CHANGED]
+        changes = [event.message for event in host.engine.news() if event.reason == Reason.LIMITS_CHANGED]
         assert changes[-1].endswith("CPU 500m and 512 MiB → CPU 25m and 512 MiB")
 
     played(tmp_path, story, ResizingRuntime)

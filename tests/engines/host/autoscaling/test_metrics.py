@@ -68,15 +68,15 @@ def test_the_value_is_the_average_use_of_the_limits_over_replicas() -> None:
 
 
 def test_the_memory_is_that_of_the_last_sample() -> None:
-    wanted = msgspec.structs.replace(
+    spec = msgspec.structs.replace(
         wanted_of("standard", Autoscaling("memory")),
         containers=(ContainerSpec("main", memory=3000), ContainerSpec("side", memory=1000)),
     )
     metric = sampled(FIRST, BUSY)
-    assert metric.read(wanted, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
-    assert metric.read(wanted, {"a", "b"}) == MetricReading(pytest.approx(50.0), 2, 30)
-    assert metric.read(wanted, {"c"}) is None
-    assert sampled(FIRST).read(wanted, {"a"}) is None
+    assert metric.read(spec, {"a"}) == MetricReading(pytest.approx(50.0), 1, 30)
+    assert metric.read(spec, {"a", "b"}) == MetricReading(pytest.approx(50.0), 2, 30)
+    assert metric.read(spec, {"c"}) is None
+    assert sampled(FIRST).read(spec, {"a"}) is None
 
 
 def test_a_single_sample_gives_no_value() -> None:
@@ -138,10 +138,10 @@ def test_the_first_value_of_latency_is_awaited_for_a_minute() -> None:
         unknown.note(KEY, "latency", is_known=False, now=at)
     assert events == []
     unknown.note(KEY, "latency", is_known=False, now=90)
-    assert [each.reason for each in events] == ["ScalingUnknown"]
+    assert [event.reason for event in events] == ["ScalingUnknown"]
     for at, known in ((92, True), (94, False), (124, False)):
         unknown.note(KEY, "latency", is_known=known, now=at)
-    assert [each.reason for each in events] == ["ScalingUnknown", "ScalingKnown", "ScalingUnknown"]
+    assert [event.reason for event in events] == ["ScalingUnknown", "ScalingKnown", "ScalingUnknown"]
 
 
 def test_a_metric_without_a_value_for_30_seconds_is_reported_once_and_so_is_its_return() -> None:

@@ -130,10 +130,10 @@ def test_after_a_gap_the_average_begins_again_and_is_partial_for_its_period() ->
 
 def test_requests_may_have_come_before_a_proxy_restarted() -> None:
     samples = TrafficSamples().sample(*[Traffic(9, 0)] * 10)
-    assert (found := samples.read(RPS)) is not None
-    assert found.idle == 18.0
-    assert (found := samples.sample(Traffic(0, 0)).read(RPS)) is not None
-    assert found.idle == 0.0
+    assert (reading := samples.read(RPS)) is not None
+    assert reading.idle == 18.0
+    assert (reading := samples.sample(Traffic(0, 0)).read(RPS)) is not None
+    assert reading.idle == 0.0
 
 
 def test_while_samples_are_missing_there_is_no_value() -> None:

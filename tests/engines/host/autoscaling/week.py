@@ -41,12 +41,12 @@ def second_of(text: str, day: int) -> int:
 
 def entries(lines: list[str]) -> Changes:
     """``Mon-Fri 09:00:14 4`` is five entries; all in order of time."""
-    found: Changes = []
+    changes: Changes = []
     for line in lines:
         days, time, value = line.split()
         first, _, last = days.partition("-")
-        found += [(second_of(time, day), value) for day in range(DAYS.index(first), DAYS.index(last or first) + 1)]
-    return sorted(found)
+        changes += [(second_of(time, day), value) for day in range(DAYS.index(first), DAYS.index(last or first) + 1)]
+    return sorted(changes)
 
 
 def times(lines: list[str]) -> list[int]:

@@ -52,10 +52,10 @@ async def newest(engine: HostEngine) -> Execution:
 async def reached(engine: HostEngine, status: str) -> Execution:
     """The newest execution, once it has that status."""
     for _ in range(1000):
-        if (found := await newest(engine)).status == status:
-            return found
+        if (execution := await newest(engine)).status == status:
+            return execution
         await asyncio.sleep(0.02)
-    raise AssertionError(f"never {status}: {found}")
+    raise AssertionError(f"never {status}: {execution}")
 
 
 def stored_output(root: Path, replica: str = "") -> list[str]:

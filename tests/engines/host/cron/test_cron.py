@@ -226,16 +226,16 @@ def test_a_failed_container_starts_again_in_its_version_after_a_rollout_and_two_
     async def story(host: CronHarness) -> None:
         await host.schedule(restartPolicy="OnFailure", schedule="*/5 * * * *")
         await host.rest(5 * MINUTE)
-        [place] = host.programs.places()
-        before = host.programs.running[place].launch
+        [container_id] = host.programs.places()
+        before = host.programs.running[container_id].launch
         await host.schedule(2, image="good", schedule="*/5 * * * *")
         for _ in range(2):
             await host.restart()
             await host.rest()
         host.end(3)
         await host.rest(20.0)
-        [place] = host.programs.places()
-        again = host.programs.running[place].launch
+        [container_id] = host.programs.places()
+        again = host.programs.running[container_id].launch
         assert again == before
         token = (host.root / "tokens/shop/web").read_bytes()
         assert not any(token in path.read_bytes() for path in (host.root / "templates").rglob("*.json"))

@@ -29,12 +29,12 @@ async def at_every_location(harness: PipelineHarness) -> dict[str, list[str]]:
     clock, programs = QuickClock(), {}
     clock.start()
     engines = {}
-    for place in PLACES:
-        programs[place] = Programs(clock)
-        context = EngineContext(LocationRecords(harness.records, place), harness.settings, clock, vault({}))
-        engines[place] = HostEngine(context, harness.path / place, FakeRuntime(programs[place]))
-        await engines[place].open()
-        engines[place].begin_schedules()
+    for location in PLACES:
+        programs[location] = Programs(clock)
+        context = EngineContext(LocationRecords(harness.records, location), harness.settings, clock, vault({}))
+        engines[location] = HostEngine(context, harness.path / location, FakeRuntime(programs[location]))
+        await engines[location].open()
+        engines[location].begin_schedules()
     executor = Executor(
         harness.records, {**harness.engines, **engines}, harness.clock, RetryPolicy(), 8, random.Random(1)
     )
@@ -42,16 +42,18 @@ async def at_every_location(harness: PipelineHarness) -> dict[str, list[str]]:
     assert report.outcome == "applied"
     for _ in range(10):
         await clock.advance(60.0)
-        for each in programs.values():
-            for container in each.places():
-                each.end(container, 0)
+        for program in programs.values():
+            for container in program.places():
+                program.end(container, 0)
     await clock.advance(1.0)
     shown = {}
-    for place, engine in engines.items():
+    for location, engine in engines.items():
         [seen] = await engine.observe()
         deployment = read_deployment(seen.state)
         assert deployment is not None
-        shown[place] = [f"{each.status} {each.start_time}" for each in deployment.status.job_executions]
+        shown[location] = [
+            f"{job_execution.status} {job_execution.start_time}" for job_execution in deployment.status.job_executions
+        ]
         await engine.close()
     return shown
 

@@ -43,10 +43,10 @@ def test_a_location_reports_what_it_serves_of_a_domain(case: dict[str, Any]) -> 
     errors = {NAME: tuple(case.get("errors", ()))}
     facts = DomainFacts("here", START, table, served, {NAME: (*problems, *missing)}, errors)
     report = report_domains((domain,), facts)[NAME]
-    assert {each.url: each.certificate_expires for each in report.endpoints} == {
+    assert {endpoint.url: endpoint.certificate_expires for endpoint in report.endpoints} == {
         url: format_iso_time(START + days * DAY) if days else "" for url, days in case["endpoints"].items()
     }
-    assert {str(each.type): each.message for each in report.conditions} == case["conditions"]
+    assert {str(condition.type): condition.message for condition in report.conditions} == case["conditions"]
 
 
 def test_a_domain_at_a_location_without_an_ingress_is_not_served(tmp_path: Path) -> None:

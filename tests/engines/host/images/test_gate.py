@@ -130,10 +130,10 @@ def test_an_image_without_sleep_gets_sigterm_at_once(tmp_path: Path, answer: boo
         host.engine.news()
         while "applied" not in set((await host.delete()).values()):
             await host.time.advance(5.0)
-        asked, ended, *_ = [each for each in host.programs.calls if each.verb in ("sleep?", "terminate")]
+        asked, ended, *_ = [call for call in host.programs.calls if call.verb in ("sleep?", "terminate")]
         assert (asked.verb, ended.verb) == ("sleep?", "terminate")
         assert waits <= ended.at - asked.at < waits + 5.0
-        assert Reason.PRE_STOP_FAILED not in {each.reason for each in host.engine.news()}
+        assert Reason.PRE_STOP_FAILED not in {event.reason for event in host.engine.news()}
 
     played(tmp_path, story)
 

@@ -68,12 +68,12 @@ def short_folder() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def service() -> Iterator[IdleService]:
     with short_folder() as folder:
-        found = IdleService(folder)
+        idle_service = IdleService(folder)
         try:
-            found.start()
-            yield found
+            idle_service.start()
+            yield idle_service
         finally:
-            found.close()
+            idle_service.close()
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +130,18 @@ def test_an_image_is_pulled_claimed_and_removed(service: IdleService, registry: 
         name = two.push("team/app", one)
         assert await two.ours.inspect(name) is None
         await two.ours.pull(name, None)
-        found = await two.ours.inspect(name)
-        assert found is not None
-        assert (found.os, found.architecture, found.digest, found.references) == ("linux", "amd64", one.digest, (name,))
-        assert found.size > 100_000
+        image_info = await two.ours.inspect(name)
+        assert image_info is not None
+        assert (image_info.os, image_info.architecture, image_info.digest, image_info.references) == (
+            "linux",
+            "amd64",
+            one.digest,
+            (name,),
+        )
+        assert image_info.size > 100_000
         for _ in range(2):
             await two.ours.claim(name)
-        [listed] = [each for each in await two.ours.list() if each.id == found.id]
+        [listed] = [each for each in await two.ours.list() if each.id == image_info.id]
         assert listed.references == (name,)
         assert len(await two.names(name)) == 2
         for _ in range(2):
@@ -236,10 +241,10 @@ def test_an_image_that_a_container_uses_stays(service: IdleService, registry: Do
         name = two.push("used", image("used"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
-        made = await two.podman.post("containers/create", {"image": name, "netns": {"nsmode": "none"}})
+        created = await two.podman.post("containers/create", {"image": name, "netns": {"nsmode": "none"}})
         assert not await two.drop(two.ours, name)
         assert await two.ours.inspect(name) is not None
-        await two.podman.delete(f"containers/{json.loads(made)['Id']}")
+        await two.podman.delete(f"containers/{json.loads(created)['Id']}")
         assert await two.drop(two.ours, name)
 
     played(service, registry, story)
@@ -371,18 +376,18 @@ def test_a_registry_is_asked_once_for_a_version_and_its_image(
             random.Random(1),
         )
         images = ImageService(context, two.ours, ImageEvents(lambda tag, new: None, lambda key, error: None, set))
-        wanted = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 1, {"main": f"{registry.host}/whole:1"})
+        workload_images = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 1, {"main": f"{registry.host}/whole:1"})
         layer = registry.blob(one.layer)
         content = layer.read_bytes()
         layer.unlink()
         for _ in range(3):
             with pytest.raises(ImageError, match=r"invalid status code from registry 404 \(Not Found\)"):
-                await images.ensure(wanted)
+                await images.ensure(workload_images)
         registry.push("whole", "1", image("another"))
         layer.write_bytes(content)
         clock.block(60.0)
         for _ in range(3):
-            assert await images.ensure(wanted) == {"main": f"{registry.host}/whole@{digest}"}
+            assert await images.ensure(workload_images) == {"main": f"{registry.host}/whole@{digest}"}
         assert registry.requests("HEAD", "whole") == 1
         assert registry.requests("GET", "whole", "1") == 0
         assert registry.requests("GET", "whole", "sha256") == 2
@@ -410,11 +415,11 @@ async def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_s
     images = ImageService(context, store, events, Registry((), clock, transport=fake.transport(host)))
     wanted = WorkloadImages(WEB, 1, {"main": f"{host}/team/served:1"})
     assert await images.ensure(wanted) == {"main": name}
-    found = await store.inspect(name)
-    assert found is not None
-    assert (found.references, found.digest) == ((name,), one.digest)
-    listed = [each for each in json.loads(await podman.get("images/json")) if each["Id"] == found.id]
-    names = sorted(each.partition(":")[0] for each in listed[0]["Names"])
+    image_info = await store.inspect(name)
+    assert image_info is not None
+    assert (image_info.references, image_info.digest) == ((name,), one.digest)
+    listed = [load for load in json.loads(await podman.get("images/json")) if load["Id"] == image_info.id]
+    names = sorted(value.partition(":")[0] for value in listed[0]["Names"])
     assert names == ["localhost/reconciler-a1", f"{host}/team/served"]
     images.forget(WEB)
     assert await images._space.sweep(0.0, None) == [name]

@@ -53,15 +53,15 @@ class PullProxyHarness:
 
 
 @asynccontextmanager
-async def harness(registry: FakeRegistry | None = None, seconds: float = 5.0) -> AsyncIterator[PullProxyHarness]:
+async def open_harness(registry: FakeRegistry | None = None, seconds: float = 5.0) -> AsyncIterator[PullProxyHarness]:
     """The scene, closed afterwards."""
     async with registry or FakeRegistry() as fake:
-        found = PullProxyHarness(fake, seconds)
+        harness = PullProxyHarness(fake, seconds)
         try:
-            yield found
+            yield harness
         finally:
-            await found.proxy.close()
-            await found.client.close()
+            await harness.proxy.close()
+            await harness.client.close()
 
 
 def url(served: ServedImage, path: str) -> str:
@@ -77,35 +77,44 @@ async def get(served: ServedImage, path: str, method: str = "GET", **headers: st
 
 
 async def test_an_image_is_served_in_its_parts_as_the_registry_has_them() -> None:
-    async with harness() as found, found.proxy.serve(found.reference, None) as served:
+    async with (
+        open_harness() as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
         manifest = await get(served, f"manifests/{ONE.digest}", Accept="application/json, a/b")
         assert (manifest.status_code, manifest.content) == (200, ONE.manifest)
-        assert found.registry.asked[-1].headers["accept"] == "application/json, a/b"
-        assert found.registry.asked[-1].headers["user-agent"] == "reconciler"
+        assert harness.registry.asked[-1].headers["accept"] == "application/json, a/b"
+        assert harness.registry.asked[-1].headers["user-agent"] == "reconciler"
         for digest, content in ONE.blobs.items():
             assert (await get(served, f"blobs/{digest}")).content == content
         asked = await get(served, f"blobs/{ONE.layer}", "HEAD")
-        assert (asked.status_code, asked.content, found.registry.asked[-1].method) == (200, b"", "HEAD")
+        assert (asked.status_code, asked.content, harness.registry.asked[-1].method) == (200, b"", "HEAD")
         assert served.error is None
 
 
 async def test_the_rest_of_a_blob_is_asked_for_as_the_store_does() -> None:
-    async with harness() as found, found.proxy.serve(found.reference, None) as served:
+    async with (
+        open_harness() as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
         part = {"Content-Range": f"bytes 5-9/{len(ONE.blobs[ONE.layer])}"}
-        found.blobs = lambda asked, content: Reply(206, part, content[5:10])
+        harness.blobs = lambda asked, content: Reply(206, part, content[5:10])
         answer = await get(served, f"blobs/{ONE.layer}", Range="bytes=5-9")
         assert (answer.status_code, answer.content) == (206, ONE.blobs[ONE.layer][5:10])
         assert answer.headers["content-range"] == part["Content-Range"]
-        assert found.registry.asked[-1].headers["range"] == "bytes=5-9"
+        assert harness.registry.asked[-1].headers["range"] == "bytes=5-9"
 
 
 async def test_the_daemon_logs_in_and_the_store_gets_no_login() -> None:
     registry = FakeRegistry(login="ann:pass:word", tokens=True)
-    async with harness(registry) as found, found.proxy.serve(found.reference, LOGIN) as served:
+    async with (
+        open_harness(registry) as harness,
+        harness.proxy.serve(harness.reference, LOGIN) as served,
+    ):
         manifest = await get(served, f"manifests/{ONE.digest}")
         assert manifest.status_code == 200
         registry.issued += 1  # The registry forgets what it issued: the next request is refused once.
-        found.clock.block(1.0)
+        harness.clock.block(1.0)
         assert (await get(served, f"manifests/{ONE.digest}")).status_code == 200
         assert "pass:word" not in served.name
         assert not {*manifest.headers} & {"authorization", "www-authenticate"}
@@ -113,35 +122,38 @@ async def test_the_daemon_logs_in_and_the_store_gets_no_login() -> None:
 
 @pytest.mark.parametrize("path", ["manifests", "blobs"])
 async def test_a_redirect_leads_to_no_address_of_the_host(path: str) -> None:
-    async with harness() as found, listening("127.0.0.1") as (port, peers):
+    async with open_harness() as harness, listening("127.0.0.1") as (port, peers):
         moved = Reply(307, {"Location": f"https://127.0.0.1:{port}/"})
-        found.registry.answer = lambda asked: moved if f"/{path}/" in asked.path else None
-        async with found.proxy.serve(found.reference, None) as served:
+        harness.registry.answer = lambda asked: moved if f"/{path}/" in asked.path else None
+        async with harness.proxy.serve(harness.reference, None) as served:
             answer = await get(served, f"{path}/{ONE.layer if path == 'blobs' else ONE.digest}")
             assert (answer.status_code, answer.content) == (502, b"")
-            assert f"the image {found.reference}: 127.0.0.1:{port} is not asked" in str(served.error)
+            assert f"the image {harness.reference}: 127.0.0.1:{port} is not asked" in str(served.error)
             assert served.error is not None
             assert served.error.reason is Reason.IMAGE_NOT_ALLOWED
         assert peers == []
 
 
 async def test_a_redirect_is_followed_without_the_login() -> None:
-    async with FakeRegistry() as other, harness(FakeRegistry(login="ann:pass:word")) as found:
-        found.client = Registry([found.registry.host, other.host], FakeClock())
-        found.proxy = PullProxy(found.client, "reconciler-a1")
+    async with FakeRegistry() as other, open_harness(FakeRegistry(login="ann:pass:word")) as harness:
+        harness.client = Registry([harness.registry.host, other.host], FakeClock())
+        harness.proxy = PullProxy(harness.client, "reconciler-a1")
         other.answer = lambda asked: Reply(body=b"content")
         moved = Reply(307, {"Location": f"http://{other.host}/store?signed=1"})
-        found.registry.answer = lambda asked: moved if asked.login and "/blobs/" in asked.path else None
-        async with found.proxy.serve(found.reference, LOGIN) as served:
+        harness.registry.answer = lambda asked: moved if asked.login and "/blobs/" in asked.path else None
+        async with harness.proxy.serve(harness.reference, LOGIN) as served:
             assert (await get(served, f"blobs/{ONE.layer}")).content == b"content"
         assert "authorization" not in other.asked[-1].headers
 
 
 async def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
-    async with harness() as found:
-        async with found.proxy.serve(found.reference, None) as served, httpx2.AsyncClient() as store:
+    async with open_harness() as harness:
+        async with (
+            harness.proxy.serve(harness.reference, None) as served,
+            httpx2.AsyncClient() as store,
+        ):
             base = url(served, "")
-            known = len(found.registry.asked)
+            asked_before = len(harness.registry.asked)
             for other in (
                 base.replace(served.name.partition("@")[0].partition("/")[2], f"reconciler-a1/{'0' * 32}")
                 + f"manifests/{ONE.digest}",
@@ -153,10 +165,10 @@ async def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
                 assert (await store.get(other)).status_code == 404
             for method in ("POST", "PUT", "DELETE"):
                 assert (await store.request(method, f"{base}manifests/{ONE.digest}")).status_code == 404
-            assert len(found.registry.asked) == known
+            assert len(harness.registry.asked) == asked_before
         former, port = served.name.partition("/")[2], served.name.partition("/")[0].partition(":")[2]
-        async with found.proxy.serve(found.reference, None) as other:
-            moved = ServedImage(f"{other.name.partition('/')[0]}/{former}", found.reference, None)
+        async with harness.proxy.serve(harness.reference, None) as other:
+            moved = ServedImage(f"{other.name.partition('/')[0]}/{former}", harness.reference, None)
             assert (await get(moved, f"manifests/{ONE.digest}")).status_code == 404
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", int(port))
@@ -164,12 +176,15 @@ async def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
 
 async def test_connections_of_strangers_are_bounded_and_delay_no_pull(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_proxy, "MOST_SILENT", 8)
-    async with harness() as found, found.proxy.serve(found.reference, None) as served:
+    async with (
+        open_harness() as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
         address, port = served.name.partition("/")[0].split(":")
         strangers = [await asyncio.open_connection(address, int(port)) for _ in range(40)]
         assert (await get(served, f"manifests/{ONE.digest}")).status_code == 200
         async with asyncio.timeout(10):
-            while len(found.proxy._clients) > 8:
+            while len(harness.proxy._clients) > 8:
                 await asyncio.sleep(0.01)
         for _, writer in strangers:
             writer.transport.abort()
@@ -179,7 +194,7 @@ async def test_connections_of_strangers_are_bounded_and_delay_no_pull(monkeypatc
     "sent", [b"\r\n\r\n", b"GET\r\n\r\n", b"\xff\xfe\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a" * 40_000]
 )
 async def test_what_is_no_request_ends_the_connection_alone(sent: bytes) -> None:
-    async with harness() as found, found.proxy.serve(found.reference, None) as served:
+    async with open_harness() as found, found.proxy.serve(found.reference, None) as served:
         address, port = served.name.partition("/")[0].split(":")
         reader, writer = await asyncio.open_connection(address, int(port))
         writer.write(sent)
@@ -191,25 +206,31 @@ async def test_what_is_no_request_ends_the_connection_alone(sent: bytes) -> None
 
 
 async def test_an_answer_that_is_cut_is_not_whole_for_the_store_and_has_its_reason() -> None:
-    async with harness(seconds=0.3) as found, found.proxy.serve(found.reference, None) as served:
-        found.blobs = lambda asked, content: Reply(headers={"Content-Length": "900000"}, body=content)
+    async with (
+        open_harness(seconds=0.3) as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
+        harness.blobs = lambda asked, content: Reply(headers={"Content-Length": "900000"}, body=content)
         with pytest.raises(httpx2.RemoteProtocolError):
             await get(served, f"blobs/{ONE.layer}")
-        assert f"the image {found.reference}: " in str(served.error)
+        assert f"the image {harness.reference}: " in str(served.error)
 
 
 async def test_a_store_that_reads_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_proxy, "PATIENCE", 0.2)
-    async with harness() as found, found.proxy.serve(found.reference, None) as served:
-        found.blobs = lambda asked, content: Reply(body=bytes(40_000_000))
+    async with (
+        open_harness() as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
+        harness.blobs = lambda asked, content: Reply(body=bytes(40_000_000))
         address, port = served.name.partition("/")[0].split(":")
         _reader, writer = await asyncio.open_connection(address, int(port), limit=1)
         path = url(served, f"blobs/{ONE.layer}").partition(port)[2]
         writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
         async with asyncio.timeout(10):
-            while not found.proxy._clients:
+            while not harness.proxy._clients:
                 await asyncio.sleep(0.01)
-            while found.proxy._clients:
+            while harness.proxy._clients:
                 await asyncio.sleep(0.01)
         writer.transport.abort()
 

@@ -233,14 +233,14 @@ def test_a_tag_that_moves_between_request_and_pull_changes_nothing(tmp_path: Pat
 
 def test_each_container_has_its_image_and_those_that_could_be_resolved_are_not_asked_for_again(tmp_path: Path) -> None:
     async def story(harness: ImageServiceHarness) -> None:
-        wanted = WorkloadImages(WEB, 1, {"main": APP, "side": f"{HOST}/side:1"})
+        images = WorkloadImages(WEB, 1, {"main": APP, "side": f"{HOST}/side:1"})
         for _ in range(3):
             with pytest.raises(ImageError, match=f"{HOST}/side:1: {HOST} answers 404"):
-                await harness.service.ensure(wanted)
+                await harness.service.ensure(images)
             await harness.clock.advance(400.0)
         assert [each.path.partition("/manifests")[0] for each in harness.registry.asked].count("/v2/team/app") == 1
         harness.registry.push("side", "1", manifest("side"))
-        found = await harness.service.ensure(wanted)
+        found = await harness.service.ensure(images)
         assert found == {"main": pinned("one"), "side": pinned("side", f"{HOST}/side")}
 
     played(tmp_path, story)

@@ -353,8 +353,8 @@ def test_a_kill_at_any_moment_leaves_nothing_behind(tmp_path: Path, turns: int) 
 
     async def story(harness: ImageServiceHarness) -> None:
         harness.registry.push("side", "1", manifest("side"))
-        wanted = WorkloadImages(WEB, 1, {"main": f"{HOST}/team/app:1", "side": f"{HOST}/side:1"})
-        asked = asyncio.create_task(harness.service.ensure(wanted))
+        workload_images = WorkloadImages(WEB, 1, {"main": f"{HOST}/team/app:1", "side": f"{HOST}/side:1"})
+        asked = asyncio.create_task(harness.service.ensure(workload_images))
         for _ in range(turns):
             await asyncio.sleep(0)
         shutil.copytree(tmp_path / "one", tmp_path / "two", dirs_exist_ok=True)
@@ -368,7 +368,7 @@ def test_a_kill_at_any_moment_leaves_nothing_behind(tmp_path: Path, turns: int) 
         other.store.images, other.store.claims = images, claims
         pins = other.service.pinned(WEB, 1)
         before = {name: pin.pinned for name, pin in pins.containers.items()} if pins is not None else {}
-        found = await other.service.ensure(wanted)
+        found = await other.service.ensure(workload_images)
         assert before.items() <= found.items()
         other.service.forget(WEB)
         other.run()
@@ -427,10 +427,10 @@ def test_images_are_inspected_and_pulled_again_at_the_same_time(tmp_path: Path) 
         marks = ("v1", "v2", "v3")
         for mark in marks:
             harness.registry.push("team/app", mark, manifest(mark))
-        wanted = WorkloadImages(WEB, 1, {mark: f"{HOST}/team/app:{mark}" for mark in marks})
-        await harness.service.ensure(wanted)
+        images = WorkloadImages(WEB, 1, {mark: f"{HOST}/team/app:{mark}" for mark in marks})
+        await harness.service.ensure(images)
         harness.store.most = harness.store.most_inspected = 0
-        await harness.service.ensure(wanted)
+        await harness.service.ensure(images)
         assert harness.store.most_inspected == len(marks)
         harness.store.images.clear()
         harness.run()

@@ -27,11 +27,11 @@ def test_lines_come_back_with_their_labels_and_the_time_at_which_they_were_read(
     location.taken("one\ntwo\n")
     location.wait(1.5)
     location.taken("three\n", place("api", "api-7", "side"))
-    found = [(line.ms, line.text, line.stream.labels()) for line in location.found()]
+    stored = [(line.ms, line.text, line.stream.labels()) for line in location.found()]
     web = {"gvc": "shop", "workload": "web", "replica": "web-1", "container": "main", "location": "here"}
     api = web | {"workload": "api", "replica": "api-7", "container": "side"}
     at = int(START * 1000)
-    assert found == [(at, b"one", web), (at, b"two", web), (at + 1500, b"three", api)]
+    assert stored == [(at, b"one", web), (at, b"two", web), (at + 1500, b"three", api)]
 
 
 @pytest.mark.parametrize(
@@ -150,14 +150,14 @@ def test_a_file_whose_stream_was_thrown_away_is_read_from_where_it_holds_somethi
 
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_restart_neither_loses_nor_repeats_a_line(location: LogHarness, times: int) -> None:
-    wanted = []
+    expected = []
     for number in range(times):
         location.taken(f"before {number}\nbegin")
         location.write(f" {number}\nwritten while nobody looked\n")
         location.restarted()
         location.collect()
-        wanted += [f"before {number}", f"begin {number}", "written while nobody looked"]
-    assert location.lines() == wanted
+        expected += [f"before {number}", f"begin {number}", "written while nobody looked"]
+    assert location.lines() == expected
 
 
 def test_another_file_is_read_from_its_begin(location: LogHarness) -> None:

@@ -125,13 +125,13 @@ def test_an_unfinished_write_is_cut_off_and_collected_again(location: LogHarness
     content = segment.read_bytes()
     *_, before, end = [after for _, after in all_in(content)]
     assert end == len(content)
-    wanted = location.lines()
+    written = location.lines()
     for cut in range(before, end):
         segment.write_bytes(content[:cut])
-        assert location.lines() == wanted[:2]
+        assert location.lines() == written[:2]
         location.restarted()
         location.collect()
-        assert location.lines() == wanted
+        assert location.lines() == written
         assert segment.read_bytes() == content
 
 

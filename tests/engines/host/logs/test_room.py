@@ -144,16 +144,16 @@ def test_a_flood_loses_its_oldest_output_and_no_other_stream_loses_any(
     [(of, size)] = location.collector.take_dropped()
     assert (of, location.collector.take_dropped()) == (flood, [])
     assert len(lines) - 3 * MIB < size <= len(lines)
-    found = location.lines('{workload="flood"}')
-    assert set(map(len, found)) <= {5, 100}, "no line is cut"
+    texts = location.lines('{workload="flood"}')
+    assert set(map(len, texts)) <= {5, 100}, "no line is cut"
     assert location.lines('{workload="quiet"}') == ["all is well"]
     location.write(f"{begin}last words\n", flood)
     location.collect()
     assert location.lines('{workload="flood"}')[-1] == "last words"
     if free is punch_hole:
-        assert found[0] == "first"
-        assert len(found) > 3 * 2 * MIB // 160
-        assert found[-1] == f"{599_999:0100}"
+        assert texts[0] == "first"
+        assert len(texts) > 3 * 2 * MIB // 160
+        assert texts[-1] == f"{599_999:0100}"
 
 
 def test_a_flood_that_ended_while_no_daemon_ran_keeps_its_last_words(

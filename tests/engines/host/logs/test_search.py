@@ -72,10 +72,10 @@ def test_a_search_reads_only_the_end_of_long_logs(location: LogHarness) -> None:
     assert len(location.segments()) > 10
     read: list[Block] = []
 
-    def counted(found: Block, stream: Mapping[str, str]) -> list[bytes]:
+    def counted(block: Block, stream: Mapping[str, str]) -> list[bytes]:
         assert stream["workload"] == "web"
-        read.append(found)
-        return found.lines()
+        read.append(block)
+        return block.lines()
 
     search = Search({"here": location.root}, LogSelection(lambda labels: True, counted))
     assert [line.text.split()[0] for line in newest(search, 3)] == [b"297", b"298", b"299"]

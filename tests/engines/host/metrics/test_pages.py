@@ -45,13 +45,13 @@ def own(page: str) -> str:
 def test_a_page_has_the_metrics_of_all_replicas(case: dict[str, Any]) -> None:
     targets = [target(number, text) for number, text in enumerate(case["replicas"], 1)]
     page = page_of(targets)
-    wanted = case["page"]
+    expected = case["page"]
     for number in range(1, len(targets) + 1):
-        wanted = wanted.replace(f"L{number}", labels(number))
-    assert own(page) == wanted
+        expected = expected.replace(f"L{number}", labels(number))
+    assert own(page) == expected
     families = list(text_string_to_metric_families(page))
     samples = [sample for family in families for sample in family.samples if "platform_" not in sample.name]
-    assert len(samples) == sum(not line.startswith("#") for line in wanted.splitlines())
+    assert len(samples) == sum(not line.startswith("#") for line in expected.splitlines())
     assert {sample.labels["region"] for sample in samples} <= {'a"\\b\nc'}
     headers = [line.split()[:3] for line in page.splitlines() if line.startswith("# TYPE")]
     assert len(headers) == len({name for *_, name in headers})

@@ -34,11 +34,11 @@ def test_an_answer_is_read_or_refused(case: dict[str, Any]) -> None:
 
 
 def test_the_request_asks_for_the_text_format() -> None:
-    found, (request,) = scraped(ok(BODY), path="/m?x=a b#c")
+    metrics, (request,) = scraped(ok(BODY), path="/m?x=a b#c")
     assert request.startswith("GET /m?x=a%20b HTTP/1.1\r\n")
     assert "Accept: text/plain;version=0.0.4" in request
     assert "Accept-Encoding: identity" in request
-    assert (found.samples, found.size, found.labels) == (2, len(BODY), 'replica="web-1"')
+    assert (metrics.samples, metrics.size, metrics.labels) == (2, len(BODY), 'replica="web-1"')
 
 
 def test_a_redirect_to_the_same_port_is_followed() -> None:

@@ -185,12 +185,12 @@ def test_a_bug_in_one_scrape_leaves_the_others() -> None:
 def test_nothing_is_scraped_without_an_address() -> None:
     scraper = Scraper(MetricsSettings(), TargetList(), FakeClock(), RecordedSignals())
     containers = ContainerSpec("plain"), ContainerSpec("main", metrics=Metrics(9102))
-    wanted = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, containers, Options())
+    spec = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, containers, Options())
     sentence = "Metrics are not scraped: the settings have no host.metrics.address."
-    assert list(scraper.limitations(template_of(wanted))) == [sentence]
-    assert list(scraper.limitations(template_of(replace(wanted, containers=containers[:1])))) == []
+    assert list(scraper.limitations(template_of(spec))) == [sentence]
+    assert list(scraper.limitations(template_of(replace(spec, containers=containers[:1])))) == []
     with_address = Scraper(MetricsSettings("127.0.0.1:9464"), TargetList(), FakeClock(), RecordedSignals())
-    assert list(with_address.limitations(template_of(wanted))) == []
+    assert list(with_address.limitations(template_of(spec))) == []
     assert scraper.work() == ()
     assert scraper.results() == []
 

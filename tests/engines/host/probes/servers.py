@@ -60,7 +60,7 @@ def certificate(folder: Path) -> Path:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "elsewhere.example.com")])
     then = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=365)
-    made = (
+    signed = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -73,7 +73,7 @@ def certificate(folder: Path) -> Path:
     plain = serialization.NoEncryption()
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
     path = folder / "server.pem"
-    path.write_bytes(pem + made.public_bytes(serialization.Encoding.PEM))
+    path.write_bytes(pem + signed.public_bytes(serialization.Encoding.PEM))
     return path
 
 

@@ -165,11 +165,11 @@ async def test_closing_ends_every_task() -> None:
 class UnstoppableRuntime(ScriptedRuntime):
     """A runtime that loses one cancellation, as one below it may; it answers after a second."""
 
-    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+    async def exec(self, container_id: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """As Runtime.exec."""
         with contextlib.suppress(asyncio.CancelledError):
             await self.clock.sleep(1)
-        return await super().exec(place, argv, timeout)
+        return await super().exec(container_id, argv, timeout)
 
 
 async def test_a_probe_of_a_former_start_has_no_effect_even_where_its_cancellation_is_lost() -> None:

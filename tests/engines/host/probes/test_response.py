@@ -18,11 +18,11 @@ def test_a_head_is_complete_with_its_last_byte(before: bytes, head: bytes) -> No
     whole = before + head
     for size in range(len(whole)):
         assert parse_head(whole[:size]) is None
-    found = parse_head(whole + b"ok")
-    assert found is not None
-    assert found.size == len(whole)
+    parsed = parse_head(whole + b"ok")
+    assert parsed is not None
+    assert parsed.size == len(whole)
     if head != b"HTTP/1.1 200\n\n":
-        assert found == Head(302, {"location": "/a", "content-length": "2"}, len(whole))
+        assert parsed == Head(302, {"location": "/a", "content-length": "2"}, len(whole))
 
 
 @pytest.mark.parametrize("before", [b"", INTERIM])

@@ -45,15 +45,15 @@ class ImageProvisioning:
         self.programs = Programs(QuickClock())
         self.runtime = FakeRuntime(self.programs)
         spec = spec_of(CONTAINER)
-        wanted = workload_spec(AppliedWorkload(KEY, "here", spec, 1, "digest"), "hash")
+        workload = workload_spec(AppliedWorkload(KEY, "here", spec, 1, "digest"), "hash")
         templates = TemplateStore()
-        templates.add(ReplicaTemplate(wanted, spec, around()), ())
+        templates.add(ReplicaTemplate(workload, spec, around()), ())
         files = Files(root, vault(SECRETS), memory=None)
         volumes = volumes_at(root)
         self.provisioner = Provisioner(files, vault(SECRETS), self.runtime, HostSettings(), templates, volumes)
         attach_volumes(root, container_of(CONTAINER), 0, Owner())
-        ports = self.provisioner.ports(wanted, "web-0")
-        self.replica = msgspec.structs.replace(new_replica(wanted, 0, "web-0", 0.0, ""), ports=ports)
+        ports = self.provisioner.ports(workload, "web-0")
+        self.replica = msgspec.structs.replace(new_replica(workload, 0, "web-0", 0.0, ""), ports=ports)
 
     def launch(self) -> ContainerStart:
         """What its container is started with."""

@@ -135,13 +135,13 @@ class ControllerSimulation:
         await self.clock.sleep(downtime)
         await self.open()
 
-    def _trouble(self, verb: str, place: ContainerId) -> None:
+    def _trouble(self, verb: str, container_id: ContainerId) -> None:
         if verb == "crash":
-            self.programs.end(place, 1)
+            self.programs.end(container_id, 1)
         elif verb == "dead":
-            self.programs.verdict(place, ProbeKind.LIVENESS, False)
-        elif self.programs.running[place].launch.image != "plain":
-            self.programs.verdict(place, ProbeKind.READINESS, verb == "ready")
+            self.programs.verdict(container_id, ProbeKind.LIVENESS, False)
+        elif self.programs.running[container_id].launch.image != "plain":
+            self.programs.verdict(container_id, ProbeKind.READINESS, verb == "ready")
 
     def _probed(self, verdict: Verdict) -> None:
         if self._controller is not None:

@@ -50,10 +50,10 @@ class DecisionSimulation:
     ``carried_out`` lists every act that was carried out, with its moment.
     """
 
-    def __init__(self, wanted: WorkloadSpec, timing: Timing) -> None:
+    def __init__(self, spec: WorkloadSpec, timing: Timing) -> None:
         self.now = BEGINNING
         self.wanted: WorkloadSpec | None = None
-        self.last = wanted
+        self.last = spec
         self.replicas: dict[str, Replica] = {}
         self.timing = timing
         self.invariants = InvariantChecker(self.timing)
@@ -114,21 +114,25 @@ class DecisionSimulation:
         self._rest_until(end)
         self.now = end
 
-    def crash(self, place: Place) -> None:
+    def crash(self, container: Place) -> None:
         """Let a running container end by itself."""
-        if place in self._runs:
-            self._end(place, self._runs[place], 1)
+        if container in self._runs:
+            self._end(container, self._runs[container], 1)
 
-    def readiness(self, place: Place, ready: bool) -> None:
+    def readiness(self, container: Place, ready: bool) -> None:
         """Let the readiness probe of a running container change its verdict."""
-        replica = self.replicas.get(place[0])
-        if place in self._runs and replica is not None and changes.container_of(replica, place[1]).wanted.readiness:
-            self._probe(place, self._runs[place], ready)
+        replica = self.replicas.get(container[0])
+        if (
+            container in self._runs
+            and replica is not None
+            and changes.container_of(replica, container[1]).wanted.readiness
+        ):
+            self._probe(container, self._runs[container], ready)
 
-    def die(self, place: Place) -> None:
+    def die(self, container: Place) -> None:
         """Let the liveness probe of a running container fail."""
-        if place in self._runs:
-            self._not_alive(place, self._runs[place])
+        if container in self._runs:
+            self._not_alive(container, self._runs[container])
 
     def places(self) -> list[Place]:
         """Where containers run, in order of their names."""
@@ -163,11 +167,11 @@ class DecisionSimulation:
         return decide_actions(self.wanted, list(self.replicas.values()), self.now, self.timing)
 
     def _available(self) -> list[str]:
-        wanted = self.wanted
-        if wanted is None:
+        spec = self.wanted
+        if spec is None:
             return []
         starting = [each.name for each in self.live() if is_failing(each) and is_starting(each, self.now)]
-        return [*starting, *(each.name for each in self.live() if is_available(wanted, each, self.now))]
+        return [*starting, *(each.name for each in self.live() if is_available(spec, each, self.now))]
 
     def _run_due(self) -> float:
         """Do what is due, and what follows from it; the moment of the next decision."""
@@ -236,47 +240,47 @@ class DecisionSimulation:
         elif isinstance(act, Kill):
             self._later((act.replica, act.container), 0.0, self._end, 137)
 
-    def _started(self, place: Place, behaviour: Behaviour) -> None:
+    def _started(self, container: Place, behaviour: Behaviour) -> None:
         if not behaviour.starts:
-            self._change(changes.container_exited, *place, self.now, 127, "StartFailed", "no such program")
+            self._change(changes.container_exited, *container, self.now, 127, "StartFailed", "no such program")
             return
-        assert place not in self._runs, f"{place} is started twice"
-        self._runs[place] = ProgramRun(behaviour.ready is None, behaviour.post_start is not None)
+        assert container not in self._runs, f"{container} is started twice"
+        self._runs[container] = ProgramRun(behaviour.ready is None, behaviour.post_start is not None)
         if behaviour.ready is not None:
-            self._later(place, behaviour.ready, self._probe, True)
-        self._later(place, behaviour.unready, self._probe, False)
+            self._later(container, behaviour.ready, self._probe, True)
+        self._later(container, behaviour.unready, self._probe, False)
         if behaviour.lives:
-            self._later(place, behaviour.lives, self._end, 1)
+            self._later(container, behaviour.lives, self._end, 1)
         else:
-            self._end(place, self._runs[place], 1)
+            self._end(container, self._runs[container], 1)
             return
-        self._later(place, behaviour.dead, self._not_alive)
+        self._later(container, behaviour.dead, self._not_alive)
         if behaviour.post_start is not None:
-            self._later(place, behaviour.post_start, self._hooked, "post_start")
+            self._later(container, behaviour.post_start, self._hooked, "post_start")
 
     def _later(self, place: Place, seconds: float, call: Callable[..., None], *arguments: object) -> None:
         if place in self._runs:
             self.at(seconds, partial(call, place, self._runs[place], *arguments))
 
-    def _end(self, place: Place, run: ProgramRun, code: int) -> None:
-        if self._runs.get(place) is run:
-            del self._runs[place]
-            self._notify(changes.container_exited, *place, lambda: (self.now, code, "Error", ""))
+    def _end(self, container: Place, run: ProgramRun, code: int) -> None:
+        if self._runs.get(container) is run:
+            del self._runs[container]
+            self._notify(changes.container_exited, *container, lambda: (self.now, code, "Error", ""))
 
-    def _probe(self, place: Place, run: ProgramRun, ready: bool) -> None:
-        if self._runs.get(place) is run:
+    def _probe(self, container: Place, run: ProgramRun, ready: bool) -> None:
+        if self._runs.get(container) is run:
             run.ready = ready
-            self._notify(changes.readiness_changed, *place, lambda: (ready, self.now, "" if ready else "HTTP 503"))
+            self._notify(changes.readiness_changed, *container, lambda: (ready, self.now, "" if ready else "HTTP 503"))
 
-    def _not_alive(self, place: Place, run: ProgramRun) -> None:
-        if self._runs.get(place) is run:
+    def _not_alive(self, container: Place, run: ProgramRun) -> None:
+        if self._runs.get(container) is run:
             run.dead = True
-            self._notify(changes.liveness_failed, *place, lambda: (self.now, "no answer"))
+            self._notify(changes.liveness_failed, *container, lambda: (self.now, "no answer"))
 
-    def _hooked(self, place: Place, run: ProgramRun, hook: changes.HookName) -> None:
-        if self._runs.get(place) is run:
+    def _hooked(self, container: Place, run: ProgramRun, hook: changes.HookName) -> None:
+        if self._runs.get(container) is run:
             run.greets = run.greets and hook != "post_start"
-            self._notify(changes.hook_finished, *place, lambda: (hook, "", self.now))
+            self._notify(changes.hook_finished, *container, lambda: (hook, "", self.now))
 
     def _notify(
         self, change: Callable[..., Replica], name: str, container: str, rest: Callable[[], tuple[object, ...]]

@@ -57,49 +57,49 @@ class InvariantChecker:
         self._courses: dict[Place, _Termination] = {}
         self._tries: dict[Place, _Tries] = {}
 
-    def decided(self, wanted: WorkloadSpec | None, replicas: Replicas, decision: Decision, now: float) -> None:
+    def decided(self, spec: WorkloadSpec | None, replicas: Replicas, decision: Decision, now: float) -> None:
         """``decision`` was made, and nothing of it is done yet."""
         ends = [replicas[act.replica] for act in decision.actions if isinstance(act, StopReplica)]
         indices = [act.index for act in decision.actions if isinstance(act, Create) and act.index >= 0]
         there = {replica.index for replica in replicas.values()}
         assert len(set(indices)) == len(indices), "one identity is made twice"
         assert there.isdisjoint(indices), "an identity is made while it is there"
-        if wanted is not None and wanted.stateful and not wanted.rollout.parallel:
-            _in_order(wanted, replicas, indices, now)
+        if spec is not None and spec.stateful and not spec.rollout.parallel:
+            _in_order(spec, replicas, indices, now)
         self.ends.extend((now, act.replica, act.reason) for act in decision.actions if isinstance(act, StopReplica))
-        if wanted is None or wanted.suspended or not wanted.replicas or not ends:
+        if spec is None or spec.suspended or not spec.replicas or not ends:
             return
-        self._available_stays(wanted, replicas, ends, now)
-        self._current_stays(wanted, replicas, ends)
+        self._available_stays(spec, replicas, ends, now)
+        self._current_stays(spec, replicas, ends)
 
-    def _available_stays(self, wanted: WorkloadSpec, replicas: Replicas, ends: list[Replica], now: float) -> None:
+    def _available_stays(self, spec: WorkloadSpec, replicas: Replicas, ends: list[Replica], now: float) -> None:
         """The end of an available replica leaves as many as are required."""
-        counted = list(_members(wanted, replicas.values()))
-        before = {replica.name for replica in counted if is_available(wanted, replica, now)}
+        counted = list(_members(spec, replicas.values()))
+        before = {replica.name for replica in counted if is_available(spec, replica, now)}
         after = before - {replica.name for replica in ends}
-        allowed = wanted.replicas - (1 if wanted.stateful else wanted.rollout.unavailable)
+        allowed = spec.replicas - (1 if spec.stateful else spec.rollout.unavailable)
         assert after == before or len(after) >= allowed, f"at {now} {len(after)} of {allowed} available ones are left"
         live = [replica for replica in counted if replica.ending is None]
-        serving = [each.name for each in ends if each.ready and not is_current(wanted, each)]
-        if serving and not wanted.stateful and len(live) <= wanted.replicas + wanted.rollout.surge:
+        serving = [each.name for each in ends if each.ready and not is_current(spec, each)]
+        if serving and not spec.stateful and len(live) <= spec.replicas + spec.rollout.surge:
             assert len(after) >= allowed, f"at {now} {serving} go though only {len(after)} are available"
 
-    def _current_stays(self, wanted: WorkloadSpec, replicas: Replicas, ends: list[Replica]) -> None:
+    def _current_stays(self, spec: WorkloadSpec, replicas: Replicas, ends: list[Replica]) -> None:
         """A replica that is as wanted goes only where there are too many."""
         live = [replica for replica in replicas.values() if replica.ending is None]
-        going = [replica for replica in ends if is_current(wanted, replica)]
-        if wanted.stateful:
-            assert all(replica.index >= wanted.replicas for replica in going)
-            surplus = [replica for replica in replicas.values() if replica.index >= wanted.replicas]
+        going = [replica for replica in ends if is_current(spec, replica)]
+        if spec.stateful:
+            assert all(replica.index >= spec.replicas for replica in going)
+            surplus = [replica for replica in replicas.values() if replica.index >= spec.replicas]
             shrunk = max((replica for replica in surplus), key=lambda replica: replica.index, default=None)
-            assert wanted.rollout.parallel or all(replica is shrunk for replica in ends if replica in surplus), (
+            assert spec.rollout.parallel or all(replica is shrunk for replica in ends if replica in surplus), (
                 "one is scaled down before the one above is gone"
             )
-            updates = [replica for replica in ends if replica.index in range(wanted.replicas)]
+            updates = [replica for replica in ends if replica.index in range(spec.replicas)]
             assert len(updates) <= 1, "two identities are updated at once"
-        elif len(live) <= wanted.replicas + wanted.rollout.surge:
-            current = sum(is_current(wanted, replica) for replica in live)
-            assert len(going) <= max(0, current - wanted.replicas), "a current replica goes for nothing"
+        elif len(live) <= spec.replicas + spec.rollout.surge:
+            current = sum(is_current(spec, replica) for replica in live)
+            assert len(going) <= max(0, current - spec.replicas), "a current replica goes for nothing"
 
     def carried_out(self, before: Replica, act: Action, now: float) -> None:
         """``act`` was carried out on a replica that was ``before``."""
@@ -114,8 +114,8 @@ class InvariantChecker:
         container = container_of(before, act.container)
         assert before.ending is None, "a container of a replica that ends is started"
         assert container.phase is Phase.WAITING
-        place = (before.name, act.container)
-        tries = self._tries.get(place)
+        container_key = (before.name, act.container)
+        tries = self._tries.get(container_key)
         if tries is not None:
             assert container.last is not None, "what runs is started"
             begun, at = tries.started, container.last.at
@@ -124,7 +124,7 @@ class InvariantChecker:
             assert not soon or not (stillborn or tries.at_once), f"started too soon again, at {now}"
             self._on_time(at + WAITS[min(tries.short + stillborn, len(WAITS) - 1)], now)
             tries = _Tries(now, tries.short + 1, tries.at_once or soon)
-        self._tries[place] = tries or _Tries(now)
+        self._tries[container_key] = tries or _Tries(now)
 
     def _end(self, before: Replica, begun: float, act: RunPreStop | Terminate | Kill, now: float) -> None:
         container = container_of(before, act.container)
@@ -163,17 +163,17 @@ class InvariantChecker:
             self._courses.pop((replica.name, container.name), None)
             self._tries.pop((replica.name, container.name), None)
 
-    def check_done(self, wanted: WorkloadSpec | None, replicas: Replicas, now: float) -> None:
+    def check_done(self, spec: WorkloadSpec | None, replicas: Replicas, now: float) -> None:
         """Everything that is due at ``now`` is done."""
         live = [replica for replica in replicas.values() if replica.ending is None]
-        if wanted is None or wanted.suspended or not wanted.replicas:
+        if spec is None or spec.suspended or not spec.replicas:
             assert live == [], "a replica stays that is not wanted"
             return
-        if wanted.stateful:
+        if spec.stateful:
             indices = [replica.index for replica in replicas.values() if replica.index >= 0]
             assert len(set(indices)) == len(indices), "two replicas have one identity"
         else:
-            assert len(live) <= wanted.replicas + wanted.rollout.surge, f"{len(live)} at {now}"
+            assert len(live) <= spec.replicas + spec.rollout.surge, f"{len(live)} at {now}"
 
 
 def _members(wanted: WorkloadSpec, replicas: Iterable[Replica]) -> Iterable[Replica]:
@@ -181,8 +181,8 @@ def _members(wanted: WorkloadSpec, replicas: Iterable[Replica]) -> Iterable[Repl
     return (replica for replica in replicas if not wanted.stateful or replica.index in range(wanted.replicas))
 
 
-def _in_order(wanted: WorkloadSpec, replicas: Replicas, made: list[int], now: float) -> None:
+def _in_order(wanted: WorkloadSpec, replicas: Replicas, indices: list[int], now: float) -> None:
     """OrderedReady: each is made after all below are available."""
     available = {replica.index for replica in replicas.values() if is_available(wanted, replica, now)}
-    for index in made:
+    for index in indices:
         assert available.issuperset(range(index)), f"{index} is made before those below are available"

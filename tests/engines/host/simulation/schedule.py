@@ -95,25 +95,25 @@ def happen(simulation: DecisionSimulation, verb: str, argument: str) -> None:
         _trouble(simulation, verb, places[int(argument) % len(places)])
 
 
-def _trouble(simulation: DecisionSimulation, verb: str, place: tuple[str, str]) -> None:
+def _trouble(simulation: DecisionSimulation, verb: str, container: tuple[str, str]) -> None:
     if verb == "crash":
-        simulation.crash(place)
+        simulation.crash(container)
     elif verb == "dead":
-        simulation.die(place)
+        simulation.die(container)
     else:
-        simulation.readiness(place, verb == "ready")
+        simulation.readiness(container, verb == "ready")
 
 
 def at_rest(simulation: DecisionSimulation) -> None:
     """Everything that is wanted is there, in the wanted version, and nothing else will ever happen."""
-    wanted = simulation.wanted
+    spec = simulation.wanted
     assert simulation.idle, "no rest"
-    if wanted is None or wanted.suspended or not wanted.replicas:
+    if spec is None or spec.suspended or not spec.replicas:
         assert simulation.replicas == {}
         return
-    assert len(simulation.replicas) == wanted.replicas
+    assert len(simulation.replicas) == spec.replicas
     assert all(
-        is_current(wanted, each) and is_available(wanted, each, simulation.now) for each in simulation.replicas.values()
+        is_current(spec, each) and is_available(spec, each, simulation.now) for each in simulation.replicas.values()
     )
-    if wanted.stateful:
-        assert {replica.index for replica in simulation.replicas.values()} == set(range(wanted.replicas))
+    if spec.stateful:
+        assert {replica.index for replica in simulation.replicas.values()} == set(range(spec.replicas))

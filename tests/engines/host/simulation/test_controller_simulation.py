@@ -109,14 +109,14 @@ async def test_what_cannot_be_killed_is_killed_again(tmp_path: Path) -> None:
         return simulation
 
     simulation = await whole()
-    assert [(each.at - 100, each.verb) for each in simulation.programs.calls if each.at > 100] == [
+    assert [(call.at - 100, call.verb) for call in simulation.programs.calls if call.at > 100] == [
         (45, "terminate"),
         (90, "kill"),
         (100, "kill"),
         (110, "kill"),
         (110, "remove"),
     ]
-    assert [each.message for each in simulation.news] == ["KillFailed: main cannot be killed"] * 2
+    assert [event.message for event in simulation.news] == ["KillFailed: main cannot be killed"] * 2
 
 
 @pytest.mark.parametrize("behaviour", ["good", "plain", "paired"])
@@ -128,20 +128,24 @@ async def test_replicas_whose_files_are_lost_are_taken_over_as_they_are(
     await simulation.open()
     await simulation.happen("push", behaviour)
     await simulation.run(100)
-    before = {each.name: (each.version, each.config_hash, each.ports) for each in simulation.replicas()}
+    before = {replica.name: (replica.version, replica.config_hash, replica.ports) for replica in simulation.replicas()}
     asked = len(simulation.programs.calls)
     await simulation.happen("restart", "10")
     shutil.rmtree(tmp_path / "replicas")
     if not pool:
         shutil.rmtree(tmp_path / "endpoints")
     await simulation.run(100)
-    assert {each.name: (each.version, each.config_hash, each.ports) for each in simulation.replicas()} == before
-    assert all(each.ready for each in simulation.replicas())
+    assert {
+        replica.name: (replica.version, replica.config_hash, replica.ports) for replica in simulation.replicas()
+    } == before
+    assert all(replica.ready for replica in simulation.replicas())
     assert len(simulation.programs.calls) == asked
     assert len(list((tmp_path / "replicas").glob("*/*/*.json"))) == 3
     await simulation.happen("push", "good")
     await simulation.run(0.5)
-    assert sum(each.ready for each in simulation.replicas()) == 3, "none is missing while the first new one starts"
+    assert sum(replica.ready for replica in simulation.replicas()) == 3, (
+        "none is missing while the first new one starts"
+    )
     await simulation.close()
 
 

@@ -84,10 +84,10 @@ def test_a_read_that_ends_late_hides_no_change_that_was_read_after_it(
         listed, read, goes_on = sets.store.list, threading.Event(), threading.Event()
 
         def list_late(key: Key) -> tuple[StoredVolume, ...]:
-            found = listed(key)
+            volumes = listed(key)
             read.set()
             assert goes_on.wait(PATIENCE)
-            return found
+            return volumes
 
         with monkeypatch.context() as patch:
             patch.setattr(sets.store, "list", list_late)

@@ -91,10 +91,10 @@ def test_a_volume_of_a_dead_replica_that_cannot_be_detached_closes_nothing_else(
         await host.record()
         await host.engine.close()
         # The replica is gone with its file, as after a power cut.
-        for place in host.programs.places():
-            if place.key == DB:
-                host.programs.end(place, 137)
-                del host.programs.running[place]
+        for container_id in host.programs.places():
+            if container_id.key == DB:
+                host.programs.end(container_id, 137)
+                del host.programs.running[container_id]
         for file in (host.root / "replicas/shop/db").iterdir():
             file.unlink()
         record = host.path().with_name("0.d") / "volume.json"
@@ -223,9 +223,9 @@ def test_a_replacement_that_a_crash_interrupts_is_finished_once(tmp_path: Path) 
         await host.database(version=2, suspend=True)
         await host.running()
         body = {"kind": "volumeset", "name": "data", "spec": {"initialCapacity": 10, "fileSystemType": "xfs"}}
-        wanted = step(str(SET), action=Action.REPLACE, version=2, body=body, engine="host")
+        replacement = step(str(SET), action=Action.REPLACE, version=2, body=body, engine="host")
         marker = host.root / "replaced-volumesets.json"
-        await host.meanwhile(host.engine.perform(wanted))
+        await host.meanwhile(host.engine.perform(replacement))
         # The daemon is killed before it writes down that the former data are deleted.
         marker.write_text(marker.read_text().replace("true", "false"))
         await host.restart()
@@ -234,12 +234,12 @@ def test_a_replacement_that_a_crash_interrupts_is_finished_once(tmp_path: Path) 
             await host.time.advance(1.0)
             await asyncio.sleep(0.001)
         assert not host.path().exists(), "no replica gets a volume that would be deleted again"
-        assert (await host.meanwhile(host.engine.perform(wanted))).result == "applied"
+        assert (await host.meanwhile(host.engine.perform(replacement))).result == "applied"
         await host.eventually(lambda: _has_volume(host), "the replica gets a new volume")
         (host.path() / "file").write_text("acknowledged")
         # Killed again, before the outcome is recorded: the step is repeated.
         await host.restart()
-        assert (await host.meanwhile(host.engine.perform(wanted))).result == "applied"
+        assert (await host.meanwhile(host.engine.perform(replacement))).result == "applied"
         await host.eventually(lambda: _has_volume(host), "the replica goes on")
         assert host.content() == {"file": "acknowledged"}
 

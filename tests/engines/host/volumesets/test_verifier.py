@@ -228,11 +228,13 @@ def test_what_a_killed_daemon_leaves_of_a_check_is_removed_and_no_replica(tmp_pa
         task.cancel()
         await asyncio.wait([task])
         assert is_clean(host), "a daemon that ends removes it"
-        host.programs.running.update({place: each for place, each in left.items() if place.replica == "db-verify"})
+        host.programs.running.update(
+            {place: program for place, program in left.items() if place.replica == "db-verify"}
+        )
         (host.root / "verification/volumes/shop/data/0").mkdir(parents=True)
         await host.restart()
-        assert [each.name for each in host.replicas()] == ["db-0"]
-        assert not [each for each in host.programs.places() if each.replica == "db-verify"]
+        assert [replica.name for replica in host.replicas()] == ["db-0"]
+        assert not [container_id for container_id in host.programs.places() if container_id.replica == "db-verify"]
 
         async def clean() -> bool:
             return is_clean(host)

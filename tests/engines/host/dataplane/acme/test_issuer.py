@@ -82,17 +82,17 @@ def test_a_refused_challenge_is_not_repeated_at_once_and_harms_no_other_host(
     host.issuer.want({"new.two.example": "two.example"})
     for _ in range(3):
         asyncio.run(host.issuer.work())
-    failed = [each for each in host.events if each.host == "new.two.example"]
-    assert [each.reason for each in failed] == [Reason.CERTIFICATE_FAILED]
+    failed = [event for event in host.events if event.host == "new.two.example"]
+    assert [event.reason for event in failed] == [Reason.CERTIFICATE_FAILED]
     assert "refused the challenge" in failed[0].message
     assert "the next order is at 20" in failed[0].message
     host.clock.jump(1000)
     host.restart().want({"new.two.example": "two.example"})
     asyncio.run(host.issuer.work())
-    assert len([each for each in host.events if each.host == "new.two.example"]) == 2
+    assert len([event for event in host.events if event.host == "new.two.example"]) == 2
     host.clock.jump(1000)
     asyncio.run(host.issuer.work())
-    assert len([each for each in host.events if each.host == "new.two.example"]) == 2
+    assert len([event for event in host.events if event.host == "new.two.example"]) == 2
 
 
 async def test_a_record_of_another_org_proves_nothing(authority: Authority) -> None:

@@ -113,12 +113,12 @@ class AcmeHarness(HostHarness):
     async def until(self, condition: str, present: bool = True) -> str:
         """Let time pass until the domain has ``condition``, or has it no more; its message."""
         for _ in range(600):
-            found = await self.observed()
-            if (condition in found) == present:
-                return found.get(condition, "")
+            conditions = await self.observed()
+            if (condition in conditions) == present:
+                return conditions.get(condition, "")
             await self.time.advance(1.0)
             await asyncio.sleep(0.05)
-        raise AssertionError(f"{condition} {present} never came: {found}")
+        raise AssertionError(f"{condition} {present} never came: {conditions}")
 
     async def get(self) -> ShownCertificate:
         """The answer to a request to the domain, whose certificate the authority has signed; status 0 without one."""
@@ -159,7 +159,7 @@ def test_a_domain_gets_its_certificate_and_a_new_one_and_keeps_it_when_the_autho
     async def story(harness: AcmeHarness) -> None:
         await harness.apply_manifests()
         await ReplicaServers(harness, WebReplica).pass_until(1)
-        [replica] = [each.name for each in harness.replicas()]
+        [replica] = [replica.name for replica in harness.replicas()]
         unverified = await harness.until("NotVerified")
         assert unverified.startswith("at here: the TXT record _reconciler-challenge.shop.example with the value")
         assert harness.endpoints() == {"http://shop.example": ""}
@@ -186,8 +186,8 @@ def test_a_domain_gets_its_certificate_and_a_new_one_and_keeps_it_when_the_autho
         message = await harness.until("CertificateExpiring")
         assert "could not be renewed: the authority cannot be reached" in message
         assert await harness.get() == second
-        reported = [each.reason for each in harness.events if each.key == DOMAIN]
-        assert [each for each in reported if each is not Reason.ROUTE_NOT_SERVED] == [
+        reported = [event.reason for event in harness.events if event.key == DOMAIN]
+        assert [reason for reason in reported if reason is not Reason.ROUTE_NOT_SERVED] == [
             Reason.CERTIFICATE_ISSUED,
             Reason.CERTIFICATE_ISSUED,
             Reason.CERTIFICATE_FAILED,

@@ -248,13 +248,13 @@ def play(plane: Callable[[], Plane], story: Callable[[Plane], Awaitable[None]]) 
     """Play ``story`` while a data plane runs."""
 
     async def whole() -> None:
-        made = plane()
-        made.running = running = asyncio.create_task(made.dataplane.run())
+        opened = plane()
+        opened.running = running = asyncio.create_task(opened.dataplane.run())
         try:
-            await story(made)
+            await story(opened)
         finally:
             running.cancel()
-            await made.dataplane.close()
+            await opened.dataplane.close()
 
     asyncio.run(whole())
 

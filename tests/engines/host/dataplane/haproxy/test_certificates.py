@@ -237,12 +237,12 @@ def test_one_that_no_command_can_carry_is_served_by_a_reload(tmp_path: Path) -> 
     long_chain = long.pem + authority().chain_pem * 40
 
     async def story(server: Server) -> None:
-        found = wanted(read(small), read_certificate(long_chain, "long.pem"))
-        assert not await server.bring(found)
+        certificates = wanted(read(small), read_certificate(long_chain, "long.pem"))
+        assert not await server.bring(certificates)
         assert not await server.refuses("small.example")
         await server.master.check_config(CONFIG.replace("description one", "description two"))
         await server.master.reload("two")
-        assert await server.bring(found)
+        assert await server.bring(certificates)
         assert not await server.refuses("long.example")
 
     play(tmp_path, story)

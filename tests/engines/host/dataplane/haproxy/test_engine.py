@@ -42,12 +42,12 @@ class WatchedRuntime(FakeRuntime):
 
     plane: HaproxyDataPlane | None = None
 
-    async def signal(self, place: ContainerId, number: int) -> None:
+    async def signal(self, container_id: ContainerId, number: int) -> None:
         """As Runtime.signal."""
         if self.plane is not None:
-            live = self.plane.live_servers(place.key).get(place.replica)
-            signals.append((place.replica, live is not None and live.ready))
-        await super().signal(place, number)
+            live = self.plane.live_servers(container_id.key).get(container_id.replica)
+            signals.append((container_id.replica, live is not None and live.ready))
+        await super().signal(container_id, number)
 
 
 @pytest.fixture(name="path")
@@ -74,14 +74,14 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
 
         waiting = asyncio.create_task(get(address))
         await servers.pass_until(1)
-        [first] = [each.name for each in host.replicas()]
+        [first] = [replica.name for replica in host.replicas()]
         assert (await waiting).body == first
         signals.clear()
         await ask_for(host, version=2, autoscaling=STEADY)
         await servers.pass_until(1, version=2)
         assert (first, False) in signals
         assert not any(ready for _, ready in signals)
-        [second] = [each.name for each in host.replicas()]
+        [second] = [replica.name for replica in host.replicas()]
         assert (await get(address)).body == second
         host.engine.location.publisher.split(KEY, {1: 0, 2: 100})
         await plane.synchronize(KEY)
@@ -169,7 +169,7 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         servers = ReplicaServers(host, WebReplica)
         await ask_for(host, autoscaling=STEADY)
         await servers.pass_until(1)
-        [name] = [each.name for each in host.replicas()]
+        [name] = [replica.name for replica in host.replicas()]
         await address_of(host)
         assert await served(host, at, "shop.example") == 404
         route = {"workloadLink": "/org/acme/gvc/shop/workload/web", "prefix": "/"}
@@ -188,11 +188,11 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
             return len(events) == 2
 
         await until(reported)
-        assert {each.key for each in events} == {Key(Kind.DOMAIN, "", "shop.example")}
-        [refused, certificate] = sorted((each.message for each in events), key=lambda each: "TLS" in each)
+        assert {event.key for event in events} == {Key(Kind.DOMAIN, "", "shop.example")}
+        [refused, certificate] = sorted((event.message for event in events), key=lambda each: "TLS" in each)
         assert refused.startswith("route 2 of port 443")
         assert certificate == "shop.example is not served with TLS: no certificate is for shop.example"
-        lacking = [each["message"] for each in (await status(host))["conditions"] if each["type"] == "NotEnforced"]
+        lacking = [value["message"] for value in (await status(host))["conditions"] if value["type"] == "NotEnforced"]
         assert "The domain shop.example is not served as it is declared: route 2 of port 443" in lacking[0]
         assert "The endpoint is not served with TLS: no certificate is for web-" in lacking[0]
         put(host, Kind.GVC, "shop", {"domain": "old.example"})
@@ -200,7 +200,7 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         host.engine.refresh()
         assert await served(host, at, "shop.example", 404) == 404
         assert await served(host, at, "web.old.example", 403) == 403
-        assert [each.name for each in host.replicas()] == [name]
+        assert [replica.name for replica in host.replicas()] == [name]
 
     play_on(lambda: HostHarness(path, FakeRuntime, "haproxy", settings), story)
 
@@ -252,12 +252,12 @@ def put(host: HostHarness, kind: Kind, name: str, spec: dict[str, Any]) -> None:
 async def served(host: HostHarness, address: str, name: str, status: int = 404) -> int:
     """The status of a request for a host name, once it is ``status``."""
     for _ in range(1000):
-        found = (await get(address, host=name)).status
-        if found == status:
+        status_seen = (await get(address, host=name)).status
+        if status_seen == status:
             break
         await host.time.advance(0.1)
         await asyncio.sleep(0.01)
-    return found
+    return status_seen
 
 
 async def endpoints(host: HostHarness) -> list[str]:
@@ -271,9 +271,9 @@ async def endpoints(host: HostHarness) -> list[str]:
 def stored(host: HostHarness) -> str:
     """All lines of the workload about requests, from its logs."""
     directory = host.root / "logs" / "shop" / "web" / "ingress" / "haproxy"
-    found = (
+    chunks = (
         each.text()
         for part in list_segments(str(directory))
         for each in iterate_backward(part.path, valid_end(part.path))
     )
-    return b"".join(found).decode()
+    return b"".join(chunks).decode()

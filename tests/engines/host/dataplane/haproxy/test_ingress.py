@@ -151,7 +151,7 @@ def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> N
 
     async def story(_: Plane) -> None:
         await outside.start()
-        found = routes(
+        spec = routes(
             {"prefix": "/"},
             {"prefix": "/api", "workloadLink": link(API), "replacePrefix": ""},
             {"prefix": "/api/s", "replacePrefix": "/p%[src]'\\"},
@@ -159,7 +159,7 @@ def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> N
             {"prefix": "/ü; x", "workloadLink": link(API)},
             {"prefix": "/h", "hostPrefix": "api.", "workloadLink": link(API)},
         )
-        await outside.serve(domain("shop.example", acceptAllSubdomains=True, **found))
+        await outside.serve(domain("shop.example", acceptAllSubdomains=True, **spec))
         for where, body in {
             "/": "web",
             "/apis": "api",
@@ -209,11 +209,11 @@ def test_routes_and_streams_lead_to_other_ports_of_a_workload(path: Path) -> Non
             str(port): each.endpoint.address for port, each in ((PORT, outside.web), (ADMIN, admin), (STREAM, stream))
         }
         plane.dataplane.update(WEB, (Endpoint("web", ports[str(PORT)], ports, 1),))
-        found = routes({"prefix": "/"}, {"prefix": "/admin", "port": ADMIN}, {"prefix": "/own", "port": PORT})
+        spec = routes({"prefix": "/"}, {"prefix": "/admin", "port": ADMIN}, {"prefix": "/own", "port": PORT})
         tcp = {
             "ports": [{"number": number, "protocol": "tcp", "routes": [{"workloadLink": link(WEB), "port": STREAM}]}]
         }
-        await outside.serve(domain("shop.example", **found), domain("stream.example", **tcp))
+        await outside.serve(domain("shop.example", **spec), domain("stream.example", **tcp))
         bodies = [(await outside.get("shop.example", where)).body for where in ("/", "/admin", "/own")]
         assert bodies == ["web", "admin", "web"]
         assert await ask(f"127.0.0.1:{number}") == "stream hello"
@@ -500,16 +500,16 @@ def test_maps_that_others_change_and_lost_workers_are_restored(path: Path) -> No
 
     async def story(plane: Plane) -> None:
         await outside.start()
-        found = routes({"prefix": "/"}, {"prefix": "/api", "workloadLink": link(API)})
-        await outside.serve(domain("shop.example", **found))
+        spec = routes({"prefix": "/"}, {"prefix": "/api", "workloadLink": link(API)})
+        await outside.serve(domain("shop.example", **spec))
         worker = plane.worker
         for line in (f"clear map ./{HOSTS}", f"set map ./{PREFIXES} _digest 0", f"clear map ./{PREFIXES}"):
             await plane.command(line)
         await outside.answers("shop.example", "/api", "api")
         # One entry more changes the maps without a reload.
-        await outside.serve(domain("shop.example", **found), domain("more.example", workloadLink=link(API)))
+        await outside.serve(domain("shop.example", **spec), domain("more.example", workloadLink=link(API)))
         assert (await outside.get("more.example")).body == "api"
-        await outside.serve(domain("shop.example", **found))
+        await outside.serve(domain("shop.example", **spec))
         assert (await outside.get("more.example")).status == 404
         assert plane.worker == worker
         os.kill(worker, signal.SIGKILL)

@@ -113,7 +113,7 @@ def place() -> Iterator[Path]:
 
 @only_root("only root gives HAProxy a user of its own")
 @pytest.mark.parametrize("user", [STRANGER, PROXY, None], ids=["another user", "the user of haproxy", "root"])
-def test_no_process_but_haproxy_is_believed(place: Path, user: int | None) -> None:
+def test_no_process_but_haproxy_is_believed(path: Path, user: int | None) -> None:
     async def story(plane: Plane) -> None:
         assert isinstance(plane, MeasuredPlane)
         address = await plane.start()
@@ -123,10 +123,10 @@ def test_no_process_but_haproxy_is_believed(place: Path, user: int | None) -> No
         assert set(plane.samples) == {(KEY, "real")}
         assert (plane.woken, plane.lines) == ([], [])
 
-    play(lambda: MeasuredPlane(place), story)
+    play(lambda: MeasuredPlane(path), story)
 
 
-def test_a_process_of_the_same_user_is_not_believed_either(place: Path) -> None:
+def test_a_process_of_the_same_user_is_not_believed_either(path: Path) -> None:
     async def story(plane: Plane) -> None:
         assert isinstance(plane, MeasuredPlane)
         address = await plane.start()
@@ -135,12 +135,12 @@ def test_a_process_of_the_same_user_is_not_believed_either(place: Path) -> None:
         assert set(plane.samples) == {(KEY, "real")}
         assert (plane.woken, plane.lines) == ([], [])
 
-    play(lambda: MeasuredPlane(place, user=None), story)
+    play(lambda: MeasuredPlane(path, user=None), story)
 
 
 @only_root("only root gives HAProxy a user of its own")
-def test_lines_of_haproxy_arrive_through_reloads_restarts_and_an_upgrade(place: Path) -> None:
-    socket_path = place / "haproxy" / LOG_SOCKET
+def test_lines_of_haproxy_arrive_through_reloads_restarts_and_an_upgrade(path: Path) -> None:
+    socket_path = path / "haproxy" / LOG_SOCKET
 
     async def story(plane: Plane) -> None:
         assert isinstance(plane, MeasuredPlane)
@@ -153,16 +153,16 @@ def test_lines_of_haproxy_arrive_through_reloads_restarts_and_an_upgrade(place: 
         refused = await get(await plane.serve(msgspec.structs.replace(SERVICE, key=NONE)), "Host: web, web")
         assert refused.status == 400
 
-    play(lambda: MeasuredPlane(place), story)
+    play(lambda: MeasuredPlane(path), story)
     # An older version left a socket that all users could write to.
     socket_path.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as former:
         former.bind(str(socket_path))
         socket_path.chmod(0o666)
-        play(lambda: MeasuredPlane(place), story)
+        play(lambda: MeasuredPlane(path), story)
 
 
-def test_lines_about_workloads_that_are_not_served_count_for_nothing(place: Path) -> None:
+def test_lines_about_workloads_that_are_not_served_count_for_nothing(path: Path) -> None:
     async def story(plane: Plane) -> None:
         assert isinstance(plane, MeasuredPlane)
         address = await plane.start()
@@ -174,10 +174,10 @@ def test_lines_about_workloads_that_are_not_served_count_for_nothing(place: Path
         assert set(plane.samples) == {(KEY, "real")}
         assert (plane.woken, plane.lines) == ([], [])
 
-    play(lambda: MeasuredPlane(place, user=None), story)
+    play(lambda: MeasuredPlane(path, user=None), story)
 
 
-def test_descriptors_that_are_sent_are_not_taken(place: Path) -> None:
+def test_descriptors_that_are_sent_are_not_taken(path: Path) -> None:
     async def story(plane: Plane) -> None:
         assert isinstance(plane, MeasuredPlane)
         address = await plane.start()
@@ -193,4 +193,4 @@ def test_descriptors_that_are_sent_are_not_taken(place: Path) -> None:
             os.close(end_of_pipe)
         assert pipes() == before
 
-    play(lambda: MeasuredPlane(place, user=None), story)
+    play(lambda: MeasuredPlane(path, user=None), story)

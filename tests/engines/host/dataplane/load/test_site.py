@@ -119,13 +119,13 @@ class LoadHarness(DaemonHarness):
                 SECURE: lambda address: H2(address, host=NAME, context=secure),
             }
             rest = {REUSED: at, CLOSED: at, SECURE: outside}
-            found: list[Tally] = []
+            tallies: list[Tally] = []
 
             async def others() -> None:
-                found.extend(await under_load(rest, RATE - SOCKETS, story, forms=forms))
+                tallies.extend(await under_load(rest, RATE - SOCKETS, story, forms=forms))
 
-            found += await under_load({SOCKET: at}, SOCKETS, others, SOCKETS, {SOCKET: Socket})
-            return found
+            tallies += await under_load({SOCKET: at}, SOCKETS, others, SOCKETS, {SOCKET: Socket})
+            return tallies
         finally:
             self.kill()
 
@@ -268,17 +268,17 @@ async def test_a_process_of_haproxy_that_is_killed_loses_only_what_is_in_flight(
 
     async def story() -> None:
         await asyncio.sleep(2)
-        found = await harness.present_worker() if victim == "worker" else find_master(harness.proxy)
-        assert found is not None
+        pid = await harness.present_worker() if victim == "worker" else find_master(harness.proxy)
+        assert pid is not None
         killed.append(asyncio.get_running_loop().time())
-        os.kill(found, 9)
+        os.kill(pid, 9)
         await asyncio.sleep(5)
 
     tallies = await harness.play_story(story)
-    times = sorted(float(each.split()[0]) - killed[0] for tally in tallies for each in tally.lost)
+    times = sorted(float(text.split()[0]) - killed[0] for tally in tallies for text in tally.lost)
     print("", *tallies, lost(tallies), times[-1:], sep="\n", flush=True)
     assert all(-0.1 <= at <= IN_FLIGHT for at in times), times
-    assert min(each.answered for each in tallies) > 0
+    assert min(tally.answered for tally in tallies) > 0
 
 
 async def test_a_flooded_neighbour_under_two_busy_loops_costs_nothing(harness: LoadHarness) -> None:

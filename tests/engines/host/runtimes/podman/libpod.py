@@ -189,10 +189,10 @@ class Libpod:
         from reconciler.engines.host.runtimes.podman.network.pause import pause_image
         from reconciler.model.platform import BLOCKED_PORTS
 
-        made = pause_image("amd64", BLOCKED_PORTS)
-        assert made is not None
-        self.images[made.reference] = ""
-        return {"Names": [made.reference]}
+        image = pause_image("amd64", BLOCKED_PORTS)
+        assert image is not None
+        self.images[image.reference] = ""
+        return {"Names": [image.reference]}
 
     def _inspect_image(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
         return {"Id": name, "Config": {"User": self.images.get(name, "")}}
@@ -307,18 +307,18 @@ class Libpod:
 
     def _delete(self, query: dict[str, str], body: dict[str, Any], name: str) -> Any:
         box = self._box(name)
-        members = [each for each in self.boxes.values() if each.body["netns"].get("value") == box.id]
+        members = [container for container in self.boxes.values() if container.body["netns"].get("value") == box.id]
         if members and "depend" not in query:
-            names = ", ".join(each.id for each in members)
+            names = ", ".join(member.id for member in members)
             raise Refusal(
                 500,
                 "container already exists",
                 f"container {box.id} has dependent containers which must be removed before it: {names}",
             )
-        for each in (*members, box):
-            self._close(each)
-            del self.boxes[each.id]
-            self._report("remove", each)
+        for fake_container in (*members, box):
+            self._close(fake_container)
+            del self.boxes[fake_container.id]
+            self._report("remove", fake_container)
         return [{"Id": box.id}]
 
     def _stats(self, query: dict[str, str], body: dict[str, Any]) -> Any:

@@ -30,11 +30,11 @@ SCRIPT = (
 async def life(service: PodmanService, root: Path) -> dict[str, Any]:
     """Start a container, serve from it, enter it, adopt it by another daemon, and end it."""
     ports = free_ports([8080], ())
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     async with opened(root, service.socket, keep=True) as host:
-        found["limitations"] = list(host.runtime.limitations(wanted()))
+        results["limitations"] = list(host.runtime.limitations(wanted()))
         await host.runtime.start(shell(SCRIPT, ports=ports, replica_ports=ports))
-        found["output"] = (await host.wrote("ready")).split()
+        results["output"] = (await host.wrote("ready")).split()
         fetched = await asyncio.create_subprocess_exec(
             "curl",
             "-sS",
@@ -44,28 +44,28 @@ async def life(service: PodmanService, root: Path) -> dict[str, Any]:
             f"http://127.0.0.1:{ports[8080]}/",
             stdout=subprocess.PIPE,
         )
-        found["page"] = (await fetched.communicate())[0].decode()
-        found["exec"] = (await host.runtime.exec(place(), ["sh", "-c", "echo inside; exit 4"], 10)).code
+        results["page"] = (await fetched.communicate())[0].decode()
+        results["exec"] = (await host.runtime.exec(place(), ["sh", "-c", "echo inside; exit 4"], 10)).code
     async with opened(root, service.socket) as second:
-        found["adopted"] = (await second.running()).alive
+        results["adopted"] = (await second.running()).alive
         await second.runtime.signal(place(), signal.SIGTERM)
-        found["code"] = (await second.over()).code
+        results["code"] = (await second.over()).code
         await second.runtime.remove(KEY, "r")
-    found["left"] = service.containers()
-    return found
+    results["left"] = service.containers()
+    return results
 
 
 def main(folder: Path, user: str) -> None:
     """Become ``user`` and live there; nothing of the service is left."""
     import_all()
     image = busybox_image(IMAGE)
-    known = pwd.getpwnam(user)
+    passwd = pwd.getpwnam(user)
     folder.mkdir()
-    os.chown(folder, known.pw_uid, known.pw_gid)
+    os.chown(folder, passwd.pw_uid, passwd.pw_gid)
     os.chdir(folder)
-    os.initgroups(user, known.pw_gid)
-    os.setgid(known.pw_gid)
-    os.setuid(known.pw_uid)
+    os.initgroups(user, passwd.pw_gid)
+    os.setgid(passwd.pw_gid)
+    os.setuid(passwd.pw_uid)
     run = folder / "xdg"
     run.mkdir(mode=0o700)
     os.environ |= {"XDG_RUNTIME_DIR": str(run), "HOME": str(folder), "USER": user}

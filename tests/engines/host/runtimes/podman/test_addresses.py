@@ -74,8 +74,8 @@ async def test_a_change_of_the_runtime_has_a_limitation_until_it_is_complete(tmp
     async with opened(tmp_path, tmp_path / "socket", service.transport()) as one:
         both = HandoverRuntime(one.runtime, [processes])
         await both.open(lambda _: None)
-        found = both.limitations(wanted(containers=CONTAINERS))
-        assert any("listens at all addresses" in each for each in found)
+        limitations = both.limitations(wanted(containers=CONTAINERS))
+        assert any("listens at all addresses" in each for each in limitations)
         await both.remove(KEY, "r")
-        assert both.limitations(wanted(containers=CONTAINERS)) == found[:-1]
+        assert both.limitations(wanted(containers=CONTAINERS)) == limitations[:-1]
         assert both.addresses(KEY, "r", {}) == {}

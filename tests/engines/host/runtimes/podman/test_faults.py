@@ -41,13 +41,13 @@ async def test_a_machine_that_starts_again_has_lost_its_containers_and_starts_ea
             await host.runtime.start(shell(SLEEP, at=at))
     await asyncio.to_thread(service.reboot)
     async with hosted(tmp_path / "state", service) as second:
-        found = {each.place: (each.alive, each.code) for each in await second.runtime.list()}
+        found = {container.place: (container.alive, container.code) for container in await second.runtime.list()}
         assert found == dict.fromkeys((place(), side, place("s")), (False, None))
         for at in (place(), side):
             await second.runtime.start(shell(SLEEP, at=at))
         assert await second.wrote("ready") == "ready\nready\n"
         await second.runtime.remove(KEY, "s")
-        assert [each["State"] for each in service.containers()] == ["running"] * 3
+        assert [container["State"] for container in service.containers()] == ["running"] * 3
 
 
 async def test_rules_of_a_port_that_a_killed_service_left_are_removed(tmp_path: Path, service: PodmanService) -> None:
@@ -193,9 +193,9 @@ async def test_a_podman_without_control_groups_runs_containers_and_reports_missi
     host_info: dict[str, Any] = {**INFO["host"], "cgroupVersion": version, "cgroupControllers": None}
     host_info["security"] = {"rootless": rootless, "seccompEnabled": True}
     service = Libpod({**INFO, "host": host_info})
-    wanted = WorkloadSpec(KEY, Type.STANDARD, 1, "d", "h", 1, (ContainerSpec("main", "app:1"),), Options())
+    spec = WorkloadSpec(KEY, Type.STANDARD, 1, "d", "h", 1, (ContainerSpec("main", "app:1"),), Options())
     async with opened(tmp_path, tmp_path / "socket", service.transport()) as host:
         await host.runtime.start(launch())
         assert (service.named("-main").body["resource_limits"], service.named("-main").updates) == ({}, [])
-        assert "cannot limit CPU and memory" in " ".join(host.runtime.limitations(wanted))
+        assert "cannot limit CPU and memory" in " ".join(host.runtime.limitations(spec))
         assert (await host.running()).alive

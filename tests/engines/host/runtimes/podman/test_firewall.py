@@ -80,23 +80,23 @@ class Attempt(NamedTuple):
 
 def inside(space: str, work: Callable[[], T]) -> T:
     """The result of ``work`` in a network namespace; its sockets stay there."""
-    found: list[T | BaseException] = []
+    results: list[T | BaseException] = []
 
     def run() -> None:
         try:
             with open(f"/run/netns/{space}", "rb") as file:
                 if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _NEWNET):
                     raise OSError(ctypes.get_errno(), space)
-            found.append(work())
+            results.append(work())
         except BaseException as error:  # noqa: BLE001 - it is raised below
-            found.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join()
-    if isinstance(found[0], BaseException):
-        raise found[0]
-    return found[0]
+    if isinstance(results[0], BaseException):
+        raise results[0]
+    return results[0]
 
 
 def _hide_bridged_packets() -> None:
@@ -178,11 +178,11 @@ class Network:
     def reaches(self, attempt: Attempt, patience: float) -> bool:
         space = self._of(str(list(ADDRESSES).index(attempt.source)))
         family = socket.AF_INET6 if ":" in attempt.address else socket.AF_INET
-        made = inside(space, lambda: socket.socket(family))
-        made.settimeout(patience)
-        with made:
+        client = inside(space, lambda: socket.socket(family))
+        client.settimeout(patience)
+        with client:
             try:
-                made.connect((attempt.address, attempt.port))
+                client.connect((attempt.address, attempt.port))
             except TimeoutError:
                 return False
         return True
@@ -190,19 +190,19 @@ class Network:
     def connected(self, allowed: list[str], refused: list[str]) -> list[str]:
         """Those of all attempts, such as ``api outside:80``, that connect, once the allowed ones had their time."""
         with ExitStack() as stack:
-            made = {each: stack.enter_context(self._begin(each)) for each in [*allowed, *refused]}
-            _wait([made[each] for each in allowed], _PATIENT)
-            _, found, _ = select.select([], list(made.values()), [], _BRIEF)
-            return [each for each, one in made.items() if one in found and not one.getsockopt(*_ERROR)]
+            sockets = {text: stack.enter_context(self._begin(text)) for text in [*allowed, *refused]}
+            _wait([sockets[text] for text in allowed], _PATIENT)
+            _, found, _ = select.select([], list(sockets.values()), [], _BRIEF)
+            return [text for text, one in sockets.items() if one in found and not one.getsockopt(*_ERROR)]
 
     def _begin(self, attempt: str) -> socket.socket:
         """A socket that connects, as ``SOURCE TARGET:PORT`` has it, and does not wait."""
         source, _, target = attempt.partition(" ")
         name, _, port = target.partition(":")
-        made = inside(self._of(_SPACES[source]), socket.socket)
-        made.setblocking(False)
-        made.connect_ex((_PLACES[name], int(port)))
-        return made
+        client = inside(self._of(_SPACES[source]), socket.socket)
+        client.setblocking(False)
+        client.connect_ex((_PLACES[name], int(port)))
+        return client
 
     def remove_table(self, bridge: str = BRIDGE) -> None:
         self._nft([f"delete table inet test_{bridge}"])
@@ -240,22 +240,22 @@ class Network:
         subprocess.run(command, check=True)
 
     def from_host(self, address: str) -> None:
-        made = inside(self._of("h"), socket.socket)
-        made.settimeout(_PATIENT)
-        with made:
-            made.connect((address, 80))
+        client = inside(self._of("h"), socket.socket)
+        client.settimeout(_PATIENT)
+        with client:
+            client.connect((address, 80))
 
     def from_outside(self) -> bool:
-        made = inside(self._of("o"), socket.socket)
-        made.settimeout(_BRIEF)
-        with made:
-            return not made.connect_ex((ADDRESSES[WEB], 80))
+        client = inside(self._of("o"), socket.socket)
+        client.settimeout(_BRIEF)
+        with client:
+            return not client.connect_ex((ADDRESSES[WEB], 80))
 
     def _listen(self, space: str, port: int) -> socket.socket:
-        made = inside(self._of(space), lambda: socket.socket(socket.AF_INET6))
-        made.bind(("::", port))
-        made.listen(16)
-        return made
+        client = inside(self._of(space), lambda: socket.socket(socket.AF_INET6))
+        client.bind(("::", port))
+        client.listen(16)
+        return client
 
     def _connect(self, space: str, address: str, gateway: str) -> None:
         self._space(space)
@@ -285,12 +285,12 @@ class Network:
 def network() -> Iterator[Network]:
     tool("nft", "nftables")
     tool("ip", "iproute2")
-    made = Network()
+    opened = Network()
     try:
-        made.make()
-        yield made
+        opened.make()
+        yield opened
     finally:
-        made.close()
+        opened.close()
 
 
 def policy(external: External = External(), internal: Internal = Internal(), **more: tuple[int, ...]) -> FirewallPolicy:  # noqa: B008
@@ -375,10 +375,10 @@ def test_an_answer_of_a_name_server_opens_the_addresses_of_a_pattern(
     answer.answer.append(from_text("www.eu.example.com.", 60, "IN", "A", OTHER))
 
     def begin() -> LocationFirewall:
-        made = LocationFirewall(owner(), tmp_path / "policies.json", SystemClock())
-        made.load()
-        made.admit(sandbox, ADDRESSES[API])
-        return made
+        location_firewall = LocationFirewall(owner(), tmp_path / "policies.json", SystemClock())
+        location_firewall.load()
+        location_firewall.admit(sandbox, ADDRESSES[API])
+        return location_firewall
 
     async def story() -> None:
         firewall = begin()

@@ -25,12 +25,12 @@ def at(address: str, *ports: int) -> dict[int, str]:
 
 def names_in(path: Path) -> dict[str, list[str]]:
     """The addresses of each name in a file, in their order."""
-    found: dict[str, list[str]] = {}
+    addresses: dict[str, list[str]] = {}
     for line in path.read_text().splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         for name in names:
-            found.setdefault(name, []).append(address)
-    return found
+            addresses.setdefault(name, []).append(address)
+    return addresses
 
 
 def test_a_container_resolves_the_names_that_its_gvc_may_use(tmp_path: Path) -> None:
@@ -41,9 +41,9 @@ def test_a_container_resolves_the_names_that_its_gvc_may_use(tmp_path: Path) -> 
     names.set(Key(Kind.WORKLOAD, "shop", "sidecar"), {"sidecar-x": at("10.0.0.6", 80)})
     names.set(Key(Kind.WORKLOAD, "shop", "process"), {"process-x": {80: "10.0.0.254:20001"}, "none": {}})
     names.create(path, WEB, OWN)
-    found = names_in(path)
+    addresses = names_in(path)
     assert path.read_text().startswith(OWN)
-    assert {name: sorted(found.pop(name)) for name in list(found) if name.startswith(("web", "db"))} == {
+    assert {name: sorted(addresses.pop(name)) for name in list(addresses) if name.startswith(("web", "db"))} == {
         "web": ["10.0.0.1", "10.0.0.2"],
         "web.shop.platform.local": ["10.0.0.1", "10.0.0.2"],
         "web-b": ["127.0.0.1"],
@@ -53,7 +53,7 @@ def test_a_container_resolves_the_names_that_its_gvc_may_use(tmp_path: Path) -> 
         "db-0.db": ["10.0.0.3"],
         "db-1.db": ["10.0.0.4"],
     }
-    assert found == {
+    assert addresses == {
         "localhost": ["127.0.0.1", "::1"],
         "ip6-localhost": ["::1"],
         "sidecar": ["127.0.0.1"],

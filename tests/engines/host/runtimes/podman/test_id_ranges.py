@@ -61,24 +61,24 @@ def test_ids_overlap_where_one_is_in_both() -> None:
 def test_a_workload_without_a_user_namespace_shows_why(
     change: dict[str, Any], fields: dict[str, Any], words: str
 ) -> None:
-    known = msgspec.structs.replace(PODMAN, **change)
-    assert words in sentences(known, **fields)
-    assert ("user namespace" in sentences(known, **fields)) == bool(words)
-    assert has_namespace(wanted(**fields), known) != bool(words)
+    capabilities = msgspec.structs.replace(PODMAN, **change)
+    assert words in sentences(capabilities, **fields)
+    assert ("user namespace" in sentences(capabilities, **fields)) == bool(words)
+    assert has_namespace(wanted(**fields), capabilities) != bool(words)
 
 
 @pytest.mark.parametrize(
-    ("known", "spec"),
+    ("capabilities", "spec"),
     [
         (PODMAN, wanted(host_users=True)),
         (msgspec.structs.replace(PODMAN, rootless=True, direct=False, lacks_for_namespaces="no"), wanted()),
     ],
 )
 def test_who_asks_for_none_or_has_one_already_gets_none_and_no_sentence(
-    known: Capabilities, spec: WorkloadSpec
+    capabilities: Capabilities, spec: WorkloadSpec
 ) -> None:
-    assert not has_namespace(spec, known)
-    assert "user namespace" not in sentences(known, host_users=spec.host_users)
+    assert not has_namespace(spec, capabilities)
+    assert "user namespace" not in sentences(capabilities, host_users=spec.host_users)
 
 
 def test_the_settings_change_the_hash_of_replicas_only_where_they_differ_from_the_default() -> None:
@@ -106,19 +106,19 @@ def test_doctor_reports_ids_that_somebody_else_has(tmp_path: Path) -> None:
     own = id_range(labels_of(tmp_path / "host/here", "here").owner, None)
     assert own.first >= FIRST
     assert problems(tmp_path, "anna:100000:65536\n# a comment\nbroken:x:y\n") == []
-    [found] = problems(tmp_path, f"anna:{own.last}:65536\n")
-    assert f"ids of containers at here, {own}, belong to anna in {tmp_path}/subuid, anna in {tmp_path}/subgid" in found
+    [text] = problems(tmp_path, f"anna:{own.last}:65536\n")
+    assert f"ids of containers at here, {own}, belong to anna in {tmp_path}/subuid, anna in {tmp_path}/subgid" in text
     assert problems(tmp_path, f"anna:{own.last}:65536\n", mode="host") == []
-    [found] = problems(tmp_path, f"gitops-reconciler:{own.first}:65536\nbert:{own.first}:1\n")
-    assert "belong to bert in" in found
+    [text] = problems(tmp_path, f"gitops-reconciler:{own.first}:65536\nbert:{own.first}:1\n")
+    assert "belong to bert in" in text
     instances = tmp_path / "sys/fs/inotify/max_user_instances"
     instances.parent.mkdir(parents=True)
     instances.write_text("128\n")
-    [found] = problems(tmp_path)
-    assert "share 128 inotify instances with root; sysctl fs.inotify.max_user_instances=8192" in found
+    [text] = problems(tmp_path)
+    assert "share 128 inotify instances with root; sysctl fs.inotify.max_user_instances=8192" in text
     instances.write_text("1024\n")
-    [found] = problems(tmp_path, limit="0")
-    assert "sysctl user.max_user_namespaces" in found
+    [text] = problems(tmp_path, limit="0")
+    assert "sysctl user.max_user_namespaces" in text
 
 
 def test_doctor_reports_ids_that_useradd_may_give_away(tmp_path: Path) -> None:

@@ -47,12 +47,12 @@ def packet(content: bytes, source: str = SERVER) -> bytes:
 
 
 def response(name: str, records: list[str]) -> bytes:
-    kind = "AAAA" if any(" AAAA " in each for each in records) else "A"
-    made = make_response(make_query(name, kind))
-    for each in records:
-        owner, seconds, group, rdtype, value = each.split(" ")
-        made.answer.append(from_text(owner, int(seconds), group, rdtype, value))
-    return made.to_wire()
+    kind = "AAAA" if any(" AAAA " in record for record in records) else "A"
+    message = make_response(make_query(name, kind))
+    for text in records:
+        owner, seconds, group, rdtype, value = text.split(" ")
+        message.answer.append(from_text(owner, int(seconds), group, rdtype, value))
+    return message.to_wire()
 
 
 @pytest.mark.parametrize("case", RECORDS)

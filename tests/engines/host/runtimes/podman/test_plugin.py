@@ -132,10 +132,10 @@ def test_doctor_names_the_packages_for_object_stores(monkeypatch: pytest.MonkeyP
 
 def test_doctor_reports_who_can_read_secrets_in_variables(tmp_path: Path) -> None:
     settings = Settings("acme", (), tmp_path, podman=PodmanSettings(tmp_path / "sock"))
-    (found,) = [
+    (problem,) = [
         each
         for each in runtime_plugin("podman").check_host(settings, Path("/proc"), True)
         if "secrets in variables" in each.message
     ]
-    assert not found.fatal
-    assert "mount secrets as files" in found.advice
+    assert not problem.fatal
+    assert "mount secrets as files" in problem.advice

@@ -99,20 +99,20 @@ def _nothing_is_left(service: PodmanService) -> Iterator[None]:
     yield
     groups = [group for owner in OWNERS for group in groups_of(owner)]
     tables = [table for owner in OWNERS if (table := port_table(owner) + firewall_table(owner))]
-    found = (service.containers(), service.networks(), service.bridges() - before, groups, service.oci_states(), tables)
+    left = (service.containers(), service.networks(), service.bridges() - before, groups, service.oci_states(), tables)
     monitors = alive(service.monitors())
     service.clear()
-    assert (found, monitors) == (([], [], set(), [], [], []), [])
+    assert (left, monitors) == (([], [], set(), [], [], []), [])
 
 
 def alive(pids: list[int]) -> list[int]:
     """Those that are not dead; without a reaper, dead ones stay."""
-    found = []
+    living = []
     for pid in pids:
         path = Path(f"/proc/{pid}/stat")
         if path.exists() and path.read_text().rpartition(")")[2].split()[0] not in ("Z", "X"):
-            found.append(pid)
-    return found
+            living.append(pid)
+    return living
 
 
 @asynccontextmanager
@@ -411,10 +411,10 @@ def test_an_image_may_lack_the_program_of_the_default_hook(tmp_path: Path, servi
 
 def test_a_session_has_streams_or_a_terminal_of_the_container(tmp_path: Path, service: PodmanService) -> None:
     async def output_of(session: ExecSession) -> bytes:
-        found = b""
+        raw = b""
         while (output := await session.read()) is not None:
-            found += output.content
-        return found
+            raw += output.content
+        return raw
 
     async def ran(host: PodmanHarness, *argv: str) -> tuple[int, bytes]:
         session = await host.runtime.open_session(place(), argv, None)
@@ -510,10 +510,10 @@ def test_a_service_that_is_killed_again_and_again_doubles_nothing_and_leaves_not
                 await asyncio.sleep(pause)
                 await asyncio.to_thread(service.restart)
                 await asyncio.gather(*work)
-                running = [each for each in service.containers() if each["State"] == "running"]
+                running = [container for container in service.containers() if container["State"] == "running"]
                 assert len(running) == 4, running
                 assert len(service.containers()) == 4
-                assert all(each.alive for each in await host.runtime.list())
+                assert all(container.alive for container in await host.runtime.list())
                 gone = [asyncio.create_task(host.runtime.remove(KEY, name)) for name in names]
                 await asyncio.sleep(pause / 2)
                 await asyncio.to_thread(service.restart)

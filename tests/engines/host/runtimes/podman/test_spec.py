@@ -138,10 +138,10 @@ def test_limits_that_this_podman_cannot_set_are_not_asked_for() -> None:
 
 def test_labels_carry_everything_that_an_adoption_needs() -> None:
     start = launch(version=3, config_hash="a/b", index=2, ports={80: 25001}, replica_ports={80: 25001, 90: 25002})
-    found = LABELS.read(LABELS.container(start, "n1"))
-    assert found is not None
-    assert (found.place, found.version, found.config_hash, found.index) == (place(), 3, "a/b", 2)
-    assert (found.ports, found.cpu) == ({80: 25001}, 50)
+    labelled = LABELS.read(LABELS.container(start, "n1"))
+    assert labelled is not None
+    assert (labelled.place, labelled.version, labelled.config_hash, labelled.index) == (place(), 3, "a/b", 2)
+    assert (labelled.ports, labelled.cpu) == ({80: 25001}, 50)
     sandbox = LABELS.read(LABELS.sandbox(start, "n2"))
     assert sandbox is not None
     assert (sandbox.place.container, sandbox.ports) == ("", {80: 25001, 90: 25002})

@@ -50,12 +50,12 @@ def programs(folder: Path) -> list[int]:
 
 
 @contextmanager
-def mounted(folder: Path, *wanted: StoreMount) -> Iterator[Path]:
-    """The directory of the first of ``wanted``."""
+def mounted(folder: Path, *mounts: StoreMount) -> Iterator[Path]:
+    """The directory of the first of ``mounts``."""
     for name in ("rclone", "fusermount3"):
         tool(name, "rclone fuse3")
     try:
-        yield mount_stores(wanted, folder)[0].source
+        yield mount_stores(mounts, folder)[0].source
     finally:
         unmount_below(folder)
 
@@ -113,11 +113,11 @@ def test_an_account_of_azure_is_a_file_in_memory_as_long_as_rclone_starts() -> N
     principal = '{"appId":"c","password":"hunter2","tenant":"t"}'
     with stores._open_rclone_environment(
         StoreMount("azureblob://account/songs", "/songs", "songs", options, principal)
-    ) as found:
-        path = found["RCLONE_CONFIG_STORE_SERVICE_PRINCIPAL_FILE"]
+    ) as variables:
+        path = variables["RCLONE_CONFIG_STORE_SERVICE_PRINCIPAL_FILE"]
         assert subprocess.run(["cat", path], capture_output=True, text=True, check=True).stdout == principal
-        assert found["RCLONE_CONFIG_STORE_ACCOUNT"] == "account"
-        assert "hunter2" not in "".join(found.values())
+        assert variables["RCLONE_CONFIG_STORE_ACCOUNT"] == "account"
+        assert "hunter2" not in "".join(variables.values())
     assert not Path(path).exists()
 
 
@@ -205,12 +205,12 @@ async def test_a_bucket_of_another_implementation_of_s3_is_mounted(tmp_path: Pat
 def test_what_this_host_lacks_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from reconciler.model.kinds.workload import Volume
 
-    wanted = {"stores": (Volume("s3://pictures", "/s3"), Volume("azurefs://account/share", "/share"))}
+    needs = {"stores": (Volume("s3://pictures", "/s3"), Volume("azurefs://account/share", "/share"))}
     share = "azurefs://account/share is not mounted at /share: this runtime mounts object stores, but no file shares."
-    assert share in sentences(PODMAN, **wanted)
-    assert "s3://pictures" not in sentences(PODMAN, **wanted)
+    assert share in sentences(PODMAN, **needs)
+    assert "s3://pictures" not in sentences(PODMAN, **needs)
     lacking = msgspec.structs.replace(PODMAN, lacks_for_stores="rclone or fuse3 is not installed")
-    assert "s3://pictures is not mounted at /s3: rclone or fuse3 is not installed." in sentences(lacking, **wanted)
+    assert "s3://pictures is not mounted at /s3: rclone or fuse3 is not installed." in sentences(lacking, **needs)
     assert stores.missing_for_stores(0) == "Podman does not see the mounts of this daemon"
     monkeypatch.setattr(stores, "FUSE", tmp_path / "missing")
     assert "needs FUSE" in stores.missing_for_stores(os.getpid())

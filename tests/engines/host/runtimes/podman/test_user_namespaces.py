@@ -150,11 +150,13 @@ def test_a_secret_is_readable_in_the_container_and_for_no_other_user_of_this_hos
         async with hosted(tmp_path / "state", service) as host:
             owner = host.runtime.owner(wanted(user=user))
             assert owner.ids is not None
-            made = files.provide(place(), -1, container_of(fields), owner)
-            [mount] = made.mounts
+            container_files = files.provide(place(), -1, container_of(fields), owner)
+            [mount] = container_files.mounts
             secret = mount.source / "password"
             assert (secret.stat().st_uid, stat.S_IMODE(secret.stat().st_mode)) == (0, 0o400), "before the start"
-            start = shell(f"cat /etc/db/password; echo; {SLEEP}", image=APP_IMAGE, user=user, mounts=made.mounts)
+            start = shell(
+                f"cat /etc/db/password; echo; {SLEEP}", image=APP_IMAGE, user=user, mounts=container_files.mounts
+            )
             await host.runtime.start(msgspec.structs.replace(start, ids=owner.ids))
             assert await host.wrote("ready") == "hunter2\nready\n"
             inside = APP if user is None else user

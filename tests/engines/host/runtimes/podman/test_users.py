@@ -51,21 +51,21 @@ class PodmanProvisioning:
             {"name": "other", "image": "localhost/other:1", "volumes": SHARED},
         )
         spec = spec_of(*containers, **fields)
-        wanted = workload_spec(AppliedWorkload(KEY, "here", spec, 1, "digest"), "hash")
+        workload = workload_spec(AppliedWorkload(KEY, "here", spec, 1, "digest"), "hash")
         templates = TemplateStore()
-        templates.add(ReplicaTemplate(wanted, spec, around()), ())
+        templates.add(ReplicaTemplate(workload, spec, around()), ())
         self.host = one
         files = Files(root, vault({}), memory=None)
         volumes = volumes_at(root)
         self.provisioner = Provisioner(files, vault({}), one.runtime, HostSettings(), templates, volumes)
         self.attach = partial(attach_volumes, root, spec.containers[0], 0)
-        self.wanted = wanted
+        self.wanted = workload
         pinned = tuple(
-            msgspec.structs.replace(each, image=f"{each.image}@sha256:{index:064x}")
-            for index, each in enumerate(wanted.containers)
+            msgspec.structs.replace(container, image=f"{container.image}@sha256:{index:064x}")
+            for index, container in enumerate(workload.containers)
         )
-        self.replica: Replica = new_replica(msgspec.structs.replace(wanted, containers=pinned), 0, "r", 0.0, "")
-        self.images = {each.name: each.image for each in pinned}
+        self.replica: Replica = new_replica(msgspec.structs.replace(workload, containers=pinned), 0, "r", 0.0, "")
+        self.images = {container.name: container.image for container in pinned}
 
     def launch(self, container: str) -> ContainerStart:
         """Attach its volumes, and provide everything else for its start."""
@@ -233,14 +233,14 @@ def network_namespace() -> Iterator[int]:
     """The process of a network namespace of its own."""
     with subprocess.Popen(
         ["unshare", "--net", "sh", "-c", "echo ready; exec sleep 600"], stdout=subprocess.PIPE
-    ) as made:
+    ) as popen:
         try:
-            assert made.stdout is not None
-            if made.stdout.readline() != b"ready\n":
+            assert popen.stdout is not None
+            if popen.stdout.readline() != b"ready\n":
                 pytest.skip("this host makes no network namespaces")
-            yield made.pid
+            yield popen.pid
         finally:
-            made.kill()
+            popen.kill()
 
 
 @only_root("only root enters network namespaces")

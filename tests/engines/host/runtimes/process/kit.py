@@ -111,14 +111,14 @@ def alive(pid: int) -> bool:
 def marked(root: Path) -> list[int]:
     """All living processes that are marked as part of ``root``."""
     sign = f"RECONCILER_ROOT={root.resolve()}\0".encode()
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if sign in (folder / "environ").read_bytes() and alive(int(folder.name)):
-                found.append(int(folder.name))
+                pids.append(int(folder.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 def sleeping(root: Path) -> list[int]:

@@ -104,10 +104,10 @@ async def test_a_lost_state_directory_leads_to_adoption(tmp_path: Path, limited:
     shutil.rmtree(tmp_path / "root")
     pid = int((tmp_path / "pids").read_text())
     async with opened(tmp_path / "root", limited=limited) as second:
-        found = await second.running()
-        assert (found.version, found.config_hash, found.index, found.alive) == (4, "a/b", -1, True)
-        assert (found.ports, before.ports) == ({80: 20_001, 81: 2},) * 2
-        assert found.started == pytest.approx(before.started, abs=5)
+        container = await second.running()
+        assert (container.version, container.config_hash, container.index, container.alive) == (4, "a/b", -1, True)
+        assert (container.ports, before.ports) == ({80: 20_001, 81: 2},) * 2
+        assert container.started == pytest.approx(before.started, abs=5)
         await second.runtime.start(asked)
         assert int((tmp_path / "pids").read_text()) == pid
         await second.runtime.signal(place(), signal.SIGTERM)

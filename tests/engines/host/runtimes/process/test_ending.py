@@ -133,10 +133,10 @@ async def test_many_orphans_of_many_sessions_end_with_their_program(tmp_path: Pa
 
 async def test_a_signal_right_after_the_start_is_not_lost(tmp_path: Path) -> None:
     async with opened(tmp_path) as host:
-        for each in [place(f"r{number}") for number in range(10)]:
-            await host.runtime.start(launch("sleep", "1000", of=each))
-            await host.runtime.signal(each, signal.SIGTERM)
-            assert (await host.over(each)).code == 143
+        for container_id in [place(f"r{number}") for number in range(10)]:
+            await host.runtime.start(launch("sleep", "1000", of=container_id))
+            await host.runtime.signal(container_id, signal.SIGTERM)
+            assert (await host.over(container_id)).code == 143
 
 
 @both_ways
@@ -182,10 +182,10 @@ async def test_a_replica_is_removed_whole_and_others_stay(tmp_path: Path) -> Non
         other = place("r2", "web")
         for each in [*mine, other]:
             await host.runtime.start(shell("echo $$; exec sleep 1000", of=each))
-        pids = [await host.number(each) for each in [*mine, other]]
+        pids = [await host.number(container_id) for container_id in [*mine, other]]
         await host.runtime.remove(KEY, "r")
         assert [alive(pid) for pid in pids] == [False, False, True]
-        assert [each.place for each in await host.runtime.list()] == [other]
+        assert [container.place for container in await host.runtime.list()] == [other]
         assert not host.runtime.output(mine[0]).exists()
         assert host.ended == []
     assert list((tmp_path / "run").iterdir()) == []
@@ -211,10 +211,10 @@ async def test_many_replicas_come_and_go_and_leave_nothing(tmp_path: Path, limit
 
     async with opened(tmp_path, limited=limited) as host:
         places = [place(f"r{number}") for number in range(count)]
-        await asyncio.gather(*(host.runtime.start(launch("sleep", "1000", of=each)) for each in places))
+        await asyncio.gather(*(host.runtime.start(launch("sleep", "1000", of=container_id)) for container_id in places))
         await until(lambda: len(marked(tmp_path)) == 2 * count, "the wrappers with their programs")
-        assert all(each.alive for each in await host.runtime.list())
-        await asyncio.gather(*(host.runtime.remove(KEY, each.replica) for each in places))
+        assert all(container.alive for container in await host.runtime.list())
+        await asyncio.gather(*(host.runtime.remove(KEY, container_id.replica) for container_id in places))
         assert marked(tmp_path) == []
         assert await host.runtime.list() == []
     assert children_of_this() == before

@@ -43,10 +43,10 @@ async def test_the_last_part_of_the_output_is_returned(tmp_path: Path, limited: 
     async with opened(tmp_path, limited=limited) as host:
         await host.runtime.start(launch("sleep", "1000"))
         script = "import sys; print('x' * 1_000_000, end='', flush=True); print('the end', file=sys.stderr)"
-        found = await host.runtime.exec(place(), ["python3", "-c", script], 30)
-        assert found.code == 0
-        assert len(found.output) == MAX_OUTPUT_BYTES
-        assert found.output.endswith("xthe end\n")
+        exec_result = await host.runtime.exec(place(), ["python3", "-c", script], 30)
+        assert exec_result.code == 0
+        assert len(exec_result.output) == MAX_OUTPUT_BYTES
+        assert exec_result.output.endswith("xthe end\n")
 
 
 @both_ways
@@ -65,10 +65,10 @@ async def test_at_the_timeout_all_of_it_is_killed_and_the_container_goes_on(tmp_
 async def test_a_child_that_holds_the_output_open_is_not_waited_for(tmp_path: Path, limited: bool) -> None:
     async with opened(tmp_path, limited=limited) as host:
         await host.runtime.start(launch("sleep", "1000"))
-        found = await host.runtime.exec(place(), ["sh", "-c", "sleep 1000 & echo $!"], 60)
-        assert found.code == 0
-        assert alive(int(found.output))
-    assert not alive(int(found.output))
+        exec_result = await host.runtime.exec(place(), ["sh", "-c", "sleep 1000 & echo $!"], 60)
+        assert exec_result.code == 0
+        assert alive(int(exec_result.output))
+    assert not alive(int(exec_result.output))
 
 
 @both_ways
@@ -131,14 +131,14 @@ async def test_the_loop_goes_on_meanwhile_and_a_waiter_may_give_up(tmp_path: Pat
         await host.runtime.start(launch("sleep", "1000"))
         hasty = [asyncio.create_task(host.runtime.exec(place(), ["sleep", "1000"], 900)) for _ in range(5)]
         await asyncio.sleep(0)
-        for each in hasty:
-            each.cancel()
+        for waiter in hasty:
+            waiter.cancel()
         waiting = [asyncio.create_task(host.runtime.exec(place(), ["sleep", "1000"], 900)) for _ in range(20)]
         await until(lambda: len(marked(tmp_path)) == 22, "twenty at once")
-        for each in waiting:
-            each.cancel()
+        for waiter in waiting:
+            waiter.cancel()
         begun = time.monotonic()
         await asyncio.gather(*waiting, return_exceptions=True)
-        assert all(each.cancelled() for each in waiting)
+        assert all(task.cancelled() for task in waiting)
         assert time.monotonic() - begun < 600
         await until(lambda: len(marked(tmp_path)) == 2, "the end of all that was cancelled")

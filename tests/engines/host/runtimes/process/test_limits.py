@@ -118,13 +118,13 @@ async def test_usage_is_that_of_all_processes_of_a_container(tmp_path: Path, lim
         await host.runtime.start(shell('python3 -c "$CODE"', env={**os.environ, "CODE": burns}, cpu=2000))
         await host.runtime.start(shell("echo $$; exec sleep 1000", of=place("idle")))
         await host.number(place("idle"))
-        while (found := await host.runtime.stats())[place()].cpu_seconds < 0.5:
+        while (usage := await host.runtime.stats())[place()].cpu_seconds < 0.5:
             await asyncio.sleep(0.05)
-        assert found[place()].memory > 40_000_000
-        assert found[place("idle")].cpu_seconds < 0.4
-        assert found[place("idle")].memory < 20_000_000
+        assert usage[place()].memory > 40_000_000
+        assert usage[place("idle")].cpu_seconds < 0.4
+        assert usage[place("idle")].memory < 20_000_000
         again = await host.runtime.stats()
-        assert again[place()].cpu_seconds >= found[place()].cpu_seconds
+        assert again[place()].cpu_seconds >= usage[place()].cpu_seconds
         await host.runtime.signal(place(), signal.SIGKILL)
         await host.over()
         assert list(await host.runtime.stats()) == [place("idle")]

@@ -74,10 +74,12 @@ async def test_a_program_gets_its_own_environment_and_nothing_of_the_daemons(
         variables = {"A": "1", "TEXT": "two words\nand a line", "EMPTY": "", "odd.name-x": "3"}
         await host.runtime.start(launch("python3", "-c", "import os; print(dict(os.environ))", env=variables))
         await host.over()
-        found = eval(host.output())
-        assert {name: found[name] for name in variables} == variables
-        more = {"PATH", "PWD", "SHLVL", "_", "LC_CTYPE"} | {name for name in found if name.startswith("RECONCILER_")}
-        assert found.keys() - more == variables.keys()
+        environment = eval(host.output())
+        assert {name: environment[name] for name in variables} == variables
+        more = {"PATH", "PWD", "SHLVL", "_", "LC_CTYPE"} | {
+            name for name in environment if name.startswith("RECONCILER_")
+        }
+        assert environment.keys() - more == variables.keys()
 
 
 async def test_arguments_arrive_as_they_are(tmp_path: Path) -> None:

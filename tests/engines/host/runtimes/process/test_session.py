@@ -100,19 +100,19 @@ async def test_a_program_has_the_environment_directory_and_limits_of_the_contain
     env = {"PATH": "/usr/bin:/bin", "PASSWORD": "hunter2", "odd.name": "x"}
     async with container(tmp_path / "state", limited=limited, env=env, directory=str(tmp_path)) as host:
         script = "pwd; env; cd /proc/self; cat cgroup limits; grep -E 'CapBnd|NoNewPrivs|SigIgn' status"
-        found = (await ran(host.runtime, "sh", "-c", script)).out.decode()
+        text = (await ran(host.runtime, "sh", "-c", script)).out.decode()
         # The wrapper is a shell until it becomes the program.
         await until(lambda: sleeping(tmp_path / "state"), "the container's program runs")
         (program,) = sleeping(tmp_path / "state")
-        assert found.startswith(f"{tmp_path}\n")
-        assert "\nPASSWORD=hunter2\n" in found
+        assert text.startswith(f"{tmp_path}\n")
+        assert "\nPASSWORD=hunter2\n" in text
         assert "odd.name=x" in (await ran(host.runtime, "env")).out.decode()
-        assert Path(f"/proc/{program}/cgroup").read_text() in found
-        assert Path(f"/proc/{program}/limits").read_text() in found
-        assert all(each in found for each in ("SigIgn:\t00000000", "NoNewPrivs:\t1\n"))
+        assert Path(f"/proc/{program}/cgroup").read_text() in text
+        assert Path(f"/proc/{program}/limits").read_text() in text
+        assert all(each in text for each in ("SigIgn:\t00000000", "NoNewPrivs:\t1\n"))
         status = Path(f"/proc/{program}/status").read_text()
-        assert next(line for line in status.splitlines() if line.startswith("CapBnd:")) in found
-        assert "TERM=" not in found
+        assert next(line for line in status.splitlines() if line.startswith("CapBnd:")) in text
+        assert "TERM=" not in text
 
 
 async def test_bytes_pass_unchanged_in_both_directions(tmp_path: Path) -> None:
@@ -216,10 +216,10 @@ async def test_a_program_that_no_longer_reads_refuses_more_input(tmp_path: Path)
 
 async def test_a_child_that_holds_the_output_open_is_not_waited_for(tmp_path: Path) -> None:
     async with container(tmp_path) as host:
-        found = await ran(host.runtime, "sh", "-c", "sleep 1000 & echo $!")
-        assert found.code == 0
-        assert alive(int(found.out))
-    assert not alive(int(found.out))
+        session_result = await ran(host.runtime, "sh", "-c", "sleep 1000 & echo $!")
+        assert session_result.code == 0
+        assert alive(int(session_result.out))
+    assert not alive(int(session_result.out))
 
 
 async def test_the_end_of_the_container_ends_its_sessions_with_an_error(tmp_path: Path) -> None:
