@@ -89,12 +89,12 @@ def connect(config: SingleConfig) -> httpx2.AsyncClient:
     return client
 
 
-class _ExecStatus(msgspec.Struct, rename="camel", frozen=True):
+class _ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
     token: str = ""
     expiration_timestamp: str = ""
 
 
-class _ExecCredential(msgspec.Struct, rename="camel", frozen=True):
+class _ExecCredential(msgspec.Struct, rename="camel"):
     status: _ExecStatus = _ExecStatus()
 
 
