@@ -21,15 +21,16 @@ from reconciler.engines.kubernetes.rendering.quantities import drop_empty
 from reconciler.engines.kubernetes.rendering.services import is_open, list_ports
 from reconciler.engines.workload.spec import Type
 from reconciler.model.addresses import METADATA
+from reconciler.model.platform import RESTRICTED_USER
 
-RESTRICTED_USER = 1337
-"""A container of this user has no network (docs/platform/workload.md#users-and-groups)."""
 _NAMESPACE = "kubernetes.io/metadata.name"
 _DNS_PORT = 53
 _NODE_LOCAL_DNS = "169.254.20.10/32"
 _LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
-_KNATIVE_PORTS = [8012, 8013, 8112, 9090, 9091]
-"""The ports of the proxy in each pod of Knative: requests without and with HTTP/2, with TLS, and its metrics."""
+_KNATIVE_PORTS = (8012, 8013, 8112)
+"""The ports of the proxy in each pod of Knative: requests without HTTP/2, with it, and with TLS."""
+_KNATIVE_METRICS = 9090
+"""The port at which the autoscaler of Knative reads how many requests there are."""
 _ANY_WORKLOAD = {"matchExpressions": [{"key": WORKLOAD, "operator": "Exists"}]}
 
 Network = IPv4Network | IPv6Network
@@ -71,7 +72,7 @@ def _list_inbound(inputs: WorkloadInputs) -> Iterator[dict[str, Any]]:
         blocks = _build_blocks(external.inbound_allow_cidr, external.inbound_blocked_cidr, options)
         yield from _build_rules("from", blocks, http)
     if http and (namespaces := sorted(_list_proxies(inputs))):
-        at = _KNATIVE_PORTS if uses_knative(desired, inputs.features) else http
+        at = [*_KNATIVE_PORTS, _KNATIVE_METRICS] if uses_knative(desired, inputs.features) else http
         yield from _build_rules("from", [{"namespaceSelector": _select_namespaces(namespaces)}], at)
     scraped = sorted({container.metrics.port for container in desired.containers if container.metrics is not None})
     if options.metrics_namespace:

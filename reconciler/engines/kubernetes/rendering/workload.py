@@ -30,8 +30,8 @@ _PROGRESS_SECONDS = 600
 """Seconds without progress, beyond those of minReadySeconds, after which a rollout counts as stuck."""
 _LATE_SECONDS = 120
 """Seconds by which an execution may start late. With more, the times of a suspension would run at its end."""
-_OFTEN = 6
-"""How often a failed execution is tried again with OnFailure, as the API server has it by default."""
+_NO_LIMIT = 2**31 - 1
+"""How often containers start again with OnFailure: until they succeed, or their deadline."""
 
 
 def render_workload(inputs: WorkloadInputs) -> list[KubeObject]:
@@ -105,7 +105,7 @@ def _render_cron_job(inputs: WorkloadInputs, pods: Pods) -> KubeObject:
     schedule = convert_schedule(job.schedule)
     template = drop_empty(
         {
-            "backoffLimit": 0 if job.restart_policy == "Never" else _OFTEN,
+            "backoffLimit": 0 if job.restart_policy == "Never" else _NO_LIMIT,
             "activeDeadlineSeconds": job.active_deadline_seconds,
             "template": pods.template,
         }
