@@ -1,1 +1,1 @@
-"""The engine ``kubernetes``: a GVC is a namespace, and a workload a Deployment, StatefulSet or CronJob."""
+"""The engine that runs workloads on a Kubernetes cluster."""
