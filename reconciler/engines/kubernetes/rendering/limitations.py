@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
 
 from reconciler.engines.kubernetes.rendering.autoscaling import (
     Scaler,
@@ -17,9 +20,23 @@ from reconciler.engines.kubernetes.rendering.route_objects import uses_gateway
 from reconciler.engines.kubernetes.rendering.routes import list_route_faults, plan_routes
 from reconciler.engines.kubernetes.rendering.schedules import convert_schedule
 from reconciler.engines.kubernetes.rendering.services import is_open, list_ports
+from reconciler.engines.kubernetes.rendering.volumes import is_file_name
 from reconciler.engines.workload.environment import unset_variables
+from reconciler.engines.workload.mounts import SecretMount, plan_mounts
 from reconciler.engines.workload.spec import Type, uses_capacity_ai
-from reconciler.model.kinds.workload import RESOURCE_METRICS, Retries, metric_of
+from reconciler.errors import EngineError
+from reconciler.model.kinds.workload import RESOURCE_METRICS, Retries, Workload, metric_of
+from reconciler.model.no_wake import NO_WAKE
+from reconciler.model.platform import POST_SNAPSHOT, PRE_SNAPSHOT, VERIFY_SCHEDULE, VERIFY_SNAPSHOT
+
+_TAGS = {
+    NO_WAKE: "every request starts a replica",
+    PRE_SNAPSHOT: "no command runs before a snapshot in a cluster",
+    POST_SNAPSHOT: "no command runs after a snapshot in a cluster",
+    VERIFY_SNAPSHOT: "no copy of a snapshot is checked in a cluster",
+    VERIFY_SCHEDULE: "no copy of a snapshot is checked in a cluster",
+}
+"""Tags that have no effect here → what happens instead."""
 
 
 def list_limitations(inputs: WorkloadInputs) -> tuple[str, ...]:
@@ -30,11 +47,13 @@ def list_limitations(inputs: WorkloadInputs) -> tuple[str, ...]:
         *unset_variables(template.spec, template.env_context),
         *_list_scaling(inputs),
         *_list_containers(inputs),
+        *_list_secrets(inputs),
         *_list_knative(inputs),
         *_list_firewall(inputs),
         *_list_requests(inputs),
         *_list_stores(inputs),
         *_list_schedule(inputs),
+        *_list_tags(inputs),
     )
 
 
@@ -75,6 +94,28 @@ def _list_containers(inputs: WorkloadInputs) -> Iterator[str]:
         yield f"Metrics of {', '.join(scraped[1:])} are not announced: the annotations of a pod name one port."
     if scraped and not inputs.options.metrics_namespace:
         yield "Metrics are not scraped: the settings of the location name no namespace that may do so."
+
+
+def _list_secrets(inputs: WorkloadInputs) -> Iterator[str]:
+    """What cannot be had of secrets; one that is not applied fails the workload as a whole."""
+    with suppress(EngineError):
+        for key in inputs.template.pull_secrets:
+            if inputs.reveal(key).type == "ecr":
+                yield f"Images are not pulled with {key}: the type ecr needs a token of AWS, and none is requested."
+        for container in inputs.template.spec.containers:
+            for mount in plan_mounts(container, inputs.reveal, inputs.scheme):
+                files = () if not isinstance(mount, SecretMount) or mount.single else mount.files
+                for name in sorted(name for name in files if not is_file_name(name)):
+                    yield f"There is no file {name[:60]} in {mount.path}: Kubernetes reserves such names."
+
+
+def _list_tags(inputs: WorkloadInputs) -> Iterator[str]:
+    """Tags of a workload that this engine does not read."""
+    named = [tag for tag in _TAGS if tag.encode() in inputs.body]
+    tags = msgspec.json.decode(inputs.body, type=Workload).tags if named else {}
+    for tag in named:
+        if tag in tags:
+            yield f"The tag {tag} is not applied: {_TAGS[tag]}."
 
 
 def _list_knative(inputs: WorkloadInputs) -> Iterator[str]:
@@ -121,7 +162,7 @@ def _list_requests(inputs: WorkloadInputs) -> Iterator[str]:
         return
     by_gateway = uses_gateway(inputs)
     if not by_gateway and not options.ingress_class:
-        yield "The endpoint has no host names, TLS and routes: the settings of the location name no gateway."
+        yield "The endpoint has no host names, TLS and routes: the location has neither `gateway` nor `ingressClass`."
     else:
         yield from list_route_faults(inputs, by_gateway=by_gateway)
     if not by_gateway and options.ingress_class:

@@ -41,7 +41,8 @@ _GATEWAY_KINDS = ("HTTPRoute.gateway.networking.k8s.io",)
 _KEDA_KINDS = ("HTTPScaledObject.http.keda.sh",)
 _KNATIVE_KINDS = ("DomainMapping.serving.knative.dev", "Service.serving.knative.dev")
 _DOCKER_CONFIG = ".dockerconfigjson"
-_GOOGLE_REGISTRIES = ("gcr.io", "eu.gcr.io", "us.gcr.io", "asia.gcr.io")
+_GOOGLE_REGISTRIES = ("gcr.io", "*.gcr.io", "*.pkg.dev")
+"""The registries of Google, as patterns of the kubelet."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 

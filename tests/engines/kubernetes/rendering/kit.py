@@ -134,7 +134,9 @@ def template_of(workload: Manifest, manifests: list[Manifest], setup: Setup) -> 
         scheme=setup.scheme,
         api=setup.api,
     )
-    return ReplicaTemplate(msgspec.structs.replace(desired, restriction=setup.restriction), spec, context)
+    logins = namespace_inputs(manifests, setup).pull_secrets
+    desired = msgspec.structs.replace(desired, restriction=setup.restriction)
+    return ReplicaTemplate(desired, spec, context, pull_secrets=logins)
 
 
 def workload_inputs(manifests: list[Manifest], setup: Setup) -> WorkloadInputs:
