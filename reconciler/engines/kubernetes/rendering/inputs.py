@@ -51,7 +51,8 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     is the class ``ingress_class``, whose pods are in ``gateway_namespace`` too. ``issuer`` is the ClusterIssuer of
     certificates. ``registry`` is that of ``//image/NAME:TAG``. The pods of ``dns_namespaces`` answer name queries, and
     those of ``metrics_namespace`` scrape metrics. ``cluster_networks`` are the ranges of pods, Services and nodes: no
-    firewall means them by addresses outside.
+    firewall means them by addresses outside. The pods of ``keda_namespace`` and ``knative_namespace`` bring requests to
+    workloads that they scale.
     """
 
     gateway: str = ""
@@ -62,6 +63,8 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     dns_namespaces: tuple[str, ...] = ("kube-system",)
     metrics_namespace: str = ""
     cluster_networks: tuple[str, ...] = ()
+    keda_namespace: str = ""
+    knative_namespace: str = "knative-serving"
 
 
 class WorkloadRoutes(msgspec.Struct, frozen=True):

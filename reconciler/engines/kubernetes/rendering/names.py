@@ -122,6 +122,11 @@ def applyset_id(namespace: str) -> str:
     return f"applyset-{base64.urlsafe_b64encode(sha256(text.encode()).digest()).decode().rstrip('=')}-v1"
 
 
+def select_pods(workload: str) -> dict[str, str]:
+    """The label by which the pods of a workload are found in their namespace."""
+    return {WORKLOAD: format_label_value(workload)}
+
+
 def build_labels(owner: ObjectOwner, org: str) -> dict[str, str]:
     """The labels by which an object of ``owner`` is found again; they are the same for all its versions."""
     return {**build_pod_labels(owner, org), INSTANCE: format_label_value(owner.instance)}

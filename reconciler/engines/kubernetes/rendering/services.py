@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from reconciler.engines.kubernetes.rendering.autoscaling import select_pods
 from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
-from reconciler.engines.kubernetes.rendering.names import build_metadata, workload_name
+from reconciler.engines.kubernetes.rendering.names import build_metadata, select_pods, workload_name
 from reconciler.engines.kubernetes.rendering.quantities import drop_empty
 from reconciler.model.kinds.workload import Specification
 
+EVERYWHERE = "0.0.0.0/0"
 _APP_PROTOCOLS = {"http": "http", "http2": "kubernetes.io/h2c", "grpc": "kubernetes.io/h2c"}
 """The protocol of a port → what it is called in a Service; tcp has no name there."""
 
@@ -22,6 +22,11 @@ def list_ports(spec: Specification) -> dict[int, str]:
         if container.port and not container.ports:
             ports[container.port] = "http2"
     return ports
+
+
+def is_open(inputs: WorkloadInputs) -> bool:
+    """Whether any address outside may send requests."""
+    return EVERYWHERE in inputs.template.desired.firewall.external.inbound_ranges
 
 
 def render_services(inputs: WorkloadInputs) -> list[KubeObject]:
