@@ -29,7 +29,7 @@ STALE_SECONDS = 120.0
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class ManagedFields(msgspec.Struct, rename={"fields": "fieldsV1"}):
+class ManagedFields(msgspec.Struct, frozen=True, rename={"fields": "fieldsV1"}):
     """The fields that a manager set, as the server stores them."""
 
     manager: str = ""
@@ -38,7 +38,7 @@ class ManagedFields(msgspec.Struct, rename={"fields": "fieldsV1"}):
     fields: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -49,7 +49,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     managed_fields: list[ManagedFields] | None = None
 
 
-class _Item(msgspec.Struct):
+class _Item(msgspec.Struct, frozen=True):
     metadata: _Metadata
 
 
@@ -180,7 +180,7 @@ class ClusterMirror:
         """All objects of a kind."""
         yield from list(self._objects.get(kind, {}).values())
 
-    def keys(self) -> list[Key]:
+    def list_keys(self) -> list[Key]:
         """The resources that have an object here, sorted."""
         return sorted(key for key, targets in self._by_key.items() if targets)
 
@@ -282,11 +282,11 @@ class ClusterMirror:
             self._changed(item.key)
 
 
-class _BookmarkMetadata(msgspec.Struct, rename={"version": "resourceVersion"}):
+class _BookmarkMetadata(msgspec.Struct, frozen=True, rename={"version": "resourceVersion"}):
     version: str = ""
 
 
-class _Bookmark(msgspec.Struct):
+class _Bookmark(msgspec.Struct, frozen=True):
     metadata: _BookmarkMetadata
 
 

@@ -84,12 +84,12 @@ def connect(config: SingleConfig) -> httpx2.AsyncClient:
     return client
 
 
-class _ExecStatus(msgspec.Struct, rename="camel"):
+class _ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
     token: str = ""
     expiration_timestamp: str = ""
 
 
-class _ExecCredential(msgspec.Struct, rename="camel"):
+class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: _ExecStatus = _ExecStatus()
 
 

@@ -1,0 +1,1 @@
+"""Reads what a cluster has of a location."""
