@@ -38,7 +38,7 @@ from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Step
 from tests.support.plans import Bench, ends, plan, step
 
-PATIENCE = 6.0
+PATIENCE = 60.0
 """Seconds of real time that an engine may take for a step."""
 
 WEB = "workload/shop/web"

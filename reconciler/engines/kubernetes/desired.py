@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import RUNS, with_annotation
+from reconciler.engines.kubernetes.applying import RUNS, Owner, with_annotation
 from reconciler.engines.kubernetes.client.objects import SECRET, KubeObject, ObjectId, id_of
 from reconciler.engines.kubernetes.marks import RESTARTS
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
@@ -26,7 +26,6 @@ from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
     VERSION,
     build_metadata,
-    format_label,
     workload_name,
 )
 from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
@@ -74,10 +73,11 @@ class RenderedWorkload(msgspec.Struct, frozen=True):
 class DesiredObjects:
     """Renders resources of the location of ``context`` from its records. It must not run beside other users of them."""
 
-    def __init__(self, context: EngineContext, cluster: ClusterSettings, instance: str, mirror: ClusterMirror) -> None:
+    def __init__(self, context: EngineContext, cluster: ClusterSettings, owner: Owner, mirror: ClusterMirror) -> None:
         self._context = context
         self._cluster = cluster
-        self._instance = instance
+        self._owner = owner
+        self._instance = cluster.instance or context.settings.org
         self._mirror = mirror
         self._claims = VolumeClaims(context.records, context.settings.org)
         self._new_tokens: dict[Key, str] = {}
@@ -96,7 +96,7 @@ class DesiredObjects:
 
     def namespace_of(self, gvc: str) -> str:
         """The namespace of a GVC."""
-        return format_label(f"{self._cluster.namespace_prefix}{gvc}")
+        return self._owner.namespace_of(gvc)
 
     def render_namespace(self, gvc: str) -> list[KubeObject]:
         """The objects of a GVC. Raises EngineError and RecordsError."""

@@ -27,7 +27,7 @@ from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObject
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
-from reconciler.engines.kubernetes.rendering.names import INSTANCE, LOCATION, format_label_value
+from reconciler.engines.kubernetes.rendering.names import format_label_value
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.run_command import RunCronWorkload, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
@@ -67,12 +67,11 @@ class KubernetesEngine:
         bound = context.settings.locations.get(context.location)
         cluster = bound.cluster if bound is not None else ClusterSettings()
         instance = cluster.instance or context.settings.org
-        self._owner = Owner(format_label_value(instance), format_label_value(context.location))
+        owner = Owner(format_label_value(instance), format_label_value(context.location), cluster.namespace_prefix)
         self._api = KubeApi(cluster, context.clock)
-        selector = f"{INSTANCE}={self._owner.instance},{LOCATION}={self._owner.location}"
-        self._mirror = ClusterMirror(self._api, selector, context.clock, self._note_change)
-        self._applier = ObjectApplier(self._api, self._mirror, self._owner, cluster.force_conflicts)
-        self._desired = DesiredObjects(context, cluster, instance, self._mirror)
+        self._mirror = ClusterMirror(self._api, owner, context.clock, self._note_change)
+        self._applier = ObjectApplier(self._api, self._mirror, owner, cluster.force_conflicts)
+        self._desired = DesiredObjects(context, cluster, owner, self._mirror)
         self._claims = VolumeClaims(context.records, context.settings.org)
         self._observer = ClusterObserver(context, self._api, self._mirror, self._applier, self._desired)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
