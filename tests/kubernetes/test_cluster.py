@@ -259,6 +259,12 @@ def test_old_versions_expire(cluster: Cluster, namespace: str) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d", "namespace": namespace}})
     cluster.compact()
     assert cluster.api.get(path, params={"limit": 1, "continue": more}).status_code == 410
+    cluster.api_server.kill()
+    cluster.api_server.start()
+    cluster.wait_until_ready()
+    with cluster.api.stream("GET", path, params={"watch": 1, "resourceVersion": "1"}) as answer:
+        event = json.loads(next(answer.iter_lines()))
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
 
 
 def test_a_paused_server_answers_after_the_pause_and_a_stopped_one_after_its_start(
@@ -269,7 +275,7 @@ def test_a_paused_server_answers_after_the_pause_and_a_stopped_one_after_its_sta
         cluster.api.get("/readyz", timeout=0.3)
     cluster.api_server.resume()
     cluster.wait_until_ready()
-    cluster.api_server.stop()
+    cluster.api_server.kill()
     with pytest.raises(httpx2.TransportError):
         cluster.api.get("/readyz")
     cluster.api_server.start()
