@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import ssl
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +15,9 @@ from typing import Any
 import httpx2
 
 from tests.kubernetes.cluster.build import NEWEST, build_program
+from tests.kubernetes.cluster.client import read_kubeconfig
 from tests.kubernetes.cluster.component import Component
 from tests.kubernetes.cluster.credentials import (
-    AUTHORITY,
     ISSUER,
     encode,
     sign_token,
@@ -24,7 +25,6 @@ from tests.kubernetes.cluster.credentials import (
     write_files,
     write_kubeconfig,
 )
-from tests.support.certificates import authority
 from tests.support.processes import free_ports
 
 START_SECONDS = 90.0
@@ -42,6 +42,7 @@ class Cluster:
         self.minor, self.version, self.folder = minor, program.version, folder
         self._signer = write_files(folder)
         [port] = free_ports(1)
+        self._program = program.path
         self.url = f"https://127.0.0.1:{port}"
         self.kubeconfig = self.write_kubeconfig("admin", self._file_user("admin"))
         added = flags or {}
@@ -55,11 +56,7 @@ class Cluster:
         self.components = {
             name: Component(program.path, name, [*listed, *added.get(name, ())], folder) for name, listed in own.items()
         }
-        self.trust = ssl.create_default_context(cadata=authority(AUTHORITY).chain_pem.decode())
-        """What its certificate is checked with, for clients without a certificate."""
-        trust = ssl.create_default_context(cadata=authority(AUTHORITY).chain_pem.decode())
-        trust.load_cert_chain(folder / "admin.crt", folder / "admin.key")
-        self.api = httpx2.Client(base_url=self.url, verify=trust, timeout=30.0, trust_env=False)
+        self.api = self.client_of(self.kubeconfig)
         """Requests of the administrator."""
 
     @property
@@ -123,9 +120,28 @@ class Cluster:
         namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
         return f"{root}{namespace}/{plural}/{metadata['name']}"
 
+    def kubectl(self, *words: str, code: int = 0, config: Path | None = None) -> str:
+        """What kubectl of the same version prints, as the administrator or as the user of ``config``."""
+        command = [str(self._program), "kubectl", f"--kubeconfig={config or self.kubeconfig}", *words]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
     def write_kubeconfig(self, name: str, user: dict[str, str]) -> Path:
         """Write a kubeconfig whose user entry is ``user``, and return its path."""
         return write_kubeconfig(self.folder / f"{name}.kubeconfig", self.url, user)
+
+    def client_of(self, kubeconfig: Path) -> httpx2.Client:
+        """A client that is who ``kubeconfig`` proves; it sends no token."""
+        url, trust = read_kubeconfig(kubeconfig)
+        return httpx2.Client(base_url=url, verify=trust, timeout=30.0, trust_env=False)
+
+    def kubeconfig_of_token(self, name: str, token: str) -> Path:
+        """A kubeconfig of whom ``token`` proves; empty: of nobody."""
+        return self.write_kubeconfig(f"token-{name}", {"token": token} if token else {})
 
     def kubeconfig_of(self, user: str, *groups: str, seconds: float = 86_400.0) -> Path:
         """A kubeconfig of ``user``, by a certificate that is valid for ``seconds``."""
