@@ -1,0 +1,618 @@
+"""Requests whose answers `test_exchanges.py` compares: those of the fake, of the real server, and those recorded.
+
+A body or a query may name what an earlier answer had: ``$UID`` and ``$VERSION`` of the answer before, ``$VERSION2`` of
+the second step, ``$CONTINUE`` of a page.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+Object = dict[str, Any]
+
+PATHS = {
+    "ConfigMap": "/api/v1/namespaces/NAMESPACE/configmaps",
+    "CronJob": "/apis/batch/v1/namespaces/NAMESPACE/cronjobs",
+    "Deployment": "/apis/apps/v1/namespaces/NAMESPACE/deployments",
+    "HorizontalPodAutoscaler": "/apis/autoscaling/v2/namespaces/NAMESPACE/horizontalpodautoscalers",
+    "Ingress": "/apis/networking.k8s.io/v1/namespaces/NAMESPACE/ingresses",
+    "Job": "/apis/batch/v1/namespaces/NAMESPACE/jobs",
+    "Namespace": "/api/v1/namespaces",
+    "NetworkPolicy": "/apis/networking.k8s.io/v1/namespaces/NAMESPACE/networkpolicies",
+    "PersistentVolumeClaim": "/api/v1/namespaces/NAMESPACE/persistentvolumeclaims",
+    "PodDisruptionBudget": "/apis/policy/v1/namespaces/NAMESPACE/poddisruptionbudgets",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/NAMESPACE/rolebindings",
+    "Secret": "/api/v1/namespaces/NAMESPACE/secrets",
+    "Service": "/api/v1/namespaces/NAMESPACE/services",
+    "ServiceAccount": "/api/v1/namespaces/NAMESPACE/serviceaccounts",
+    "StatefulSet": "/apis/apps/v1/namespaces/NAMESPACE/statefulsets",
+}
+VERSIONS = {kind: "v1" if path.startswith("/api/") else "/".join(path.split("/")[2:4]) for kind, path in PATHS.items()}
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+JSON = "application/json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+class Step(NamedTuple):
+    """A request. ``events`` are read of a watch; COMPACT is no method, and lets the server forget its history."""
+
+    method: str
+    path: str = ""
+    query: dict[str, str] = {}
+    body: Any = None
+    media_type: str = JSON
+    events: int = 0
+
+
+class Exchange(NamedTuple):
+    """Requests, one after the other, in a namespace of their own."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+def kind_object(kind: str, name: str = "a", metadata: Object | None = None, **content: Any) -> Object:
+    """An object of a kind."""
+    return {"apiVersion": VERSIONS[kind], "kind": kind, "metadata": {"name": name, **(metadata or {})}, **content}
+
+
+def config_map(name: str = "a", metadata: Object | None = None, **data: str) -> Object:
+    """A ConfigMap."""
+    return kind_object("ConfigMap", name, metadata, data=data)
+
+
+def container(**fields: Any) -> Object:
+    """A container."""
+    return {"name": "main", "image": "nginx:1", **fields}
+
+
+def pod_template(*containers: Object, labels: Object | None = None, **spec: Any) -> Object:
+    """A template of pods."""
+    return {"metadata": {"labels": labels or {"app": "a"}}, "spec": {"containers": list(containers), **spec}}
+
+
+def deployment(*containers: Object, template: Object | None = None, **spec: Any) -> Object:
+    """A Deployment."""
+    template = template or pod_template(*(containers or (container(),)))
+    return kind_object("Deployment", spec={"selector": {"matchLabels": {"app": "a"}}, "template": template, **spec})
+
+
+def stateful_set(**spec: Any) -> Object:
+    """A StatefulSet with a claim."""
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    content = {
+        "serviceName": "a",
+        "selector": {"matchLabels": {"app": "a"}},
+        "template": pod_template(container()),
+        "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": claim}],
+        **spec,
+    }
+    return kind_object("StatefulSet", spec=content)
+
+
+def service(**spec: Any) -> Object:
+    """A Service."""
+    return kind_object("Service", spec={"selector": {"app": "a"}, "ports": [{"port": 80}], **spec})
+
+
+def job(**spec: Any) -> Object:
+    """A Job."""
+    return kind_object("Job", spec={"template": pod_template(container(), restartPolicy="Never"), **spec})
+
+
+def claim(storage: str = "1Gi", **spec: Any) -> Object:
+    """A claim."""
+    content = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}, **spec}
+    return kind_object("PersistentVolumeClaim", spec=content)
+
+
+def apply(value: Object, manager: str = "one", subresource: str = "", **query: str) -> Step:
+    """Server-side apply."""
+    path = f"{PATHS[value['kind']]}/{value['metadata']['name']}{subresource}"
+    return Step("PATCH", path, {"fieldManager": manager, **query}, value, APPLY)
+
+
+def create(value: Object, **query: str) -> Step:
+    """A new object."""
+    return Step("POST", PATHS[value["kind"]], {"fieldManager": "creator", **query}, value)
+
+
+def update(value: Object, **query: str) -> Step:
+    """A whole object."""
+    return Step(
+        "PUT", f"{PATHS[value['kind']]}/{value['metadata']['name']}", {"fieldManager": "editor", **query}, value
+    )
+
+
+def patch(kind: str, body: Any, media_type: str = MERGE, name: str = "a", subresource: str = "") -> Step:
+    """A part of an object."""
+    return Step("PATCH", f"{PATHS[kind]}/{name}{subresource}", {"fieldManager": "patcher"}, body, media_type)
+
+
+def get(kind: str, name: str = "a", subresource: str = "") -> Step:
+    """One object."""
+    return Step("GET", f"{PATHS[kind]}/{name}{subresource}")
+
+
+def delete(kind: str, name: str = "a", body: Any = None, **query: str) -> Step:
+    """The end of an object."""
+    return Step("DELETE", f"{PATHS[kind]}/{name}", query, body)
+
+
+def page(kind: str, **query: str) -> Step:
+    """A list, or a page of it."""
+    return Step("GET", PATHS[kind], query)
+
+
+def watch(kind: str, events: int, **query: str) -> Step:
+    """A watch, of which so many events are read."""
+    return Step("GET", PATHS[kind], {"watch": "true", **query}, events=events)
+
+
+ENV = [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+PORTS = [{"containerPort": 80}, {"containerPort": 53, "protocol": "UDP"}]
+PROBE = {"httpGet": {"port": 80}, "initialDelaySeconds": 0}
+FULL = container(
+    ports=PORTS,
+    env=ENV,
+    resources={"requests": {"cpu": "1000m", "memory": "1024Mi"}, "limits": {"cpu": "1.5", "memory": "1.5Gi"}},
+    readinessProbe=PROBE,
+    lifecycle={"preStop": {"exec": {"command": ["sleep", "5"]}}},
+    volumeMounts=[{"name": "tmp", "mountPath": "/tmp"}, {"name": "conf", "mountPath": "/conf", "readOnly": False}],
+    args=[],
+    securityContext={"privileged": False},
+)
+VOLUMES = [{"name": "tmp", "emptyDir": {}}, {"name": "conf", "secret": {"secretName": "s"}}]
+FULL_DEPLOYMENT = deployment(
+    template=pod_template(FULL, volumes=VOLUMES, serviceAccountName="app", nodeSelector={}, hostNetwork=False),
+    replicas=2,
+    minReadySeconds=0,
+)
+LABELLED = [
+    config_map(name, {"labels": {"app": label}}, x=name) for name, label in (("a", "x"), ("b", "y"), ("c", "x"))
+]
+OWNED = {
+    "managedFields": [
+        {
+            "manager": "one",
+            "operation": "Apply",
+            "apiVersion": "v1",
+            "time": "2026-01-01T00:00:00Z",
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:data": {"f:x": {}}},
+        }
+    ]
+}
+
+CREATING = {
+    "create": [create(config_map(x="1"))],
+    "create twice": [create(config_map(x="1")), create(config_map(x="2"))],
+    "create with a generated name": [
+        create(kind_object("ConfigMap", "", {"generateName": "a-"}, data={"x": "1"})),
+    ],
+    "create in a namespace that does not exist": [
+        Step("POST", "/api/v1/namespaces/none/configmaps", {}, config_map(x="1")),
+    ],
+    "create with a resourceVersion": [create(config_map("a", {"resourceVersion": "5"}))],
+    "create a kind at the path of another": [Step("POST", PATHS["ConfigMap"], {}, kind_object("Secret"))],
+    "create with an unknown field, strict": [create(kind_object("ConfigMap", more=1), fieldValidation="Strict")],
+    "create with an unknown field": [create(kind_object("ConfigMap", more={"x": 1}, data={"x": "1"}))],
+    "create with a deep unknown field, strict": [
+        create(deployment(container(imagee="x")), fieldValidation="Strict"),
+    ],
+    "create with a bad name": [create(config_map("Not_Good"))],
+    "create with a bad label": [create(config_map("a", {"labels": {"app": "no spaces"}}))],
+    "create a dry run": [create(config_map(x="1"), dryRun="All"), get("ConfigMap")],
+    "create a secret with text": [
+        create(kind_object("Secret", stringData={"a": "b"}, data={"c": "ZA=="})),
+    ],
+    "create a namespace": [create(kind_object("Namespace", "NAMESPACE-b"))],
+}
+DEFAULTS = {
+    "defaults of a Deployment": [create(FULL_DEPLOYMENT)],
+    "defaults of a Deployment that is applied": [apply(FULL_DEPLOYMENT)],
+    "defaults of a StatefulSet": [create(stateful_set())],
+    "defaults of a Job": [create(job())],
+    "defaults of a CronJob": [
+        create(kind_object("CronJob", spec={"schedule": "0 0 * * *", "jobTemplate": {"spec": job()["spec"]}}))
+    ],
+    "defaults of a Service": [create(service())],
+    "defaults of a headless Service": [create(service(clusterIP="None"))],
+    "defaults of a LoadBalancer": [create(service(type="LoadBalancer"))],
+    "defaults of an ExternalName": [
+        create(kind_object("Service", spec={"type": "ExternalName", "externalName": "example.com"})),
+    ],
+    "defaults of a HorizontalPodAutoscaler": [
+        create(
+            kind_object(
+                "HorizontalPodAutoscaler",
+                spec={
+                    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
+                    "maxReplicas": 3,
+                    "behavior": {"scaleDown": {"stabilizationWindowSeconds": 300}},
+                },
+            )
+        )
+    ],
+    "defaults of a NetworkPolicy": [
+        create(kind_object("NetworkPolicy", spec={"podSelector": {}, "ingress": [{"ports": [{"port": 80}]}]})),
+        create(kind_object("NetworkPolicy", "b", spec={"podSelector": {"matchLabels": {}}, "egress": [{}]})),
+    ],
+    "defaults of a PodDisruptionBudget": [
+        create(
+            kind_object("PodDisruptionBudget", spec={"minAvailable": "50%", "selector": {"matchLabels": {"app": "a"}}})
+        )
+    ],
+    "defaults of a PersistentVolumeClaim": [create(claim("1024Mi"))],
+    "defaults of an Ingress": [
+        create(kind_object("Ingress", spec={"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}}))
+    ],
+    "defaults of a RoleBinding": [
+        create(
+            kind_object(
+                "RoleBinding",
+                roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+                subjects=[
+                    {"kind": "ServiceAccount", "name": "a", "namespace": "default"},
+                    {"kind": "User", "name": "u"},
+                ],
+            )
+        )
+    ],
+    "defaults of a ServiceAccount": [create(kind_object("ServiceAccount", automountServiceAccountToken=False))],
+}
+APPLYING = {
+    "apply creates, and changes nothing the second time": [
+        apply(deployment(replicas=2)),
+        apply(deployment(replicas=2)),
+    ],
+    "apply with the same quantity written otherwise": [
+        apply(deployment(container(resources={"limits": {"cpu": "1000m"}}))),
+        apply(deployment(container(resources={"limits": {"cpu": "1"}}))),
+        apply(deployment(container(resources={"limits": {"cpu": "1000m"}}))),
+    ],
+    "apply with empty lists and maps": [
+        apply(deployment(container(args=[], env=[], ports=[]), replicas=0)),
+        apply(deployment(container(args=[], env=[], ports=[]), replicas=0)),
+        apply(config_map("b", {"labels": {}, "annotations": {}})),
+        apply(config_map("b", {"labels": {}, "annotations": {}})),
+    ],
+    "apply with null": [apply(deployment(replicas=None)), apply(deployment(replicas=None))],
+    "apply removes a field that it no longer has": [
+        apply(deployment(container(env=ENV, args=["x"]), replicas=3)),
+        apply(deployment(container(env=ENV[:1]))),
+        apply(deployment(container())),
+    ],
+    "apply removes items of maps": [apply(config_map(x="1", y="2")), apply(config_map(x="1"))],
+    "apply conflicts with another one": [
+        apply(config_map(x="1")),
+        apply(config_map(x="2"), "two"),
+        apply(config_map(x="1"), "two"),
+        apply(config_map(x="3"), "two"),
+    ],
+    "apply conflicts in several fields of several managers": [
+        apply(config_map(x="1", y="1")),
+        patch("ConfigMap", {"data": {"z": "1"}}),
+        apply(config_map(x="2", y="2", z="2"), "two"),
+    ],
+    "apply with force": [apply(config_map(x="1")), apply(config_map(x="2"), "two", force="true")],
+    "apply conflicts with an update": [
+        create(deployment(replicas=1)),
+        apply(deployment(replicas=2)),
+        apply(deployment(replicas=2), force="true"),
+    ],
+    "apply without a field of others": [
+        apply(deployment(replicas=2)),
+        apply(deployment(), "two"),
+        apply(deployment()),
+        apply(deployment(), "two"),
+    ],
+    "apply gives up a field that another one owns too": [
+        apply(config_map(x="1")),
+        apply(config_map(x="1"), "two"),
+        apply(config_map()),
+        apply(config_map(), "two"),
+    ],
+    "apply of a container beside an injected one": [
+        apply(deployment(container(image="a:1"))),
+        patch("Deployment", {"spec": {"template": {"spec": {"containers": [container(name="proxy")]}}}}, STRATEGIC),
+        apply(deployment(container(image="a:2"))),
+    ],
+    "apply orders items of a list": [
+        apply(deployment(container(env=ENV))),
+        patch(
+            "Deployment",
+            {"spec": {"template": {"spec": {"containers": [{"name": "main", "env": [{"name": "C", "value": "3"}]}]}}}},
+            STRATEGIC,
+        ),
+        apply(deployment(container(env=[{"name": "D", "value": "4"}, *reversed(ENV)]))),
+    ],
+    "apply with duplicate items": [apply(deployment(container(env=[ENV[0], ENV[0]])))],
+    "apply with finalizers and owners": [
+        apply(config_map("a", {"finalizers": ["example.com/a"]})),
+        apply(config_map("a", {"finalizers": ["example.com/b"]}), "two"),
+        apply(config_map("a")),
+    ],
+    "apply a dry run": [
+        apply(config_map(x="1"), dryRun="All"),
+        apply(config_map(x="1")),
+        apply(config_map(x="2"), dryRun="All"),
+        apply(config_map(x="1"), dryRun="All"),
+        get("ConfigMap"),
+    ],
+    "apply without a manager": [
+        Step("PATCH", f"{PATHS['ConfigMap']}/a", {}, config_map(x="1"), APPLY),
+    ],
+    "apply with a field that does not exist": [apply(deployment(container(), more=1))],
+    "apply with a value of another type": [apply(deployment(replicas="two"))],
+    "apply with managedFields": [apply(config_map("a", OWNED))],
+    "apply with another name": [
+        Step("PATCH", f"{PATHS['ConfigMap']}/b", {"fieldManager": "one"}, config_map(x="1"), APPLY),
+    ],
+    "apply with a uid or a resourceVersion": [
+        apply(config_map("a", {"uid": "5"})),
+        apply(config_map(x="1")),
+        apply(config_map("a", {"resourceVersion": "5"}, x="2")),
+        apply(config_map("a", {"resourceVersion": "$VERSION2"}, x="2")),
+    ],
+    "apply of a Service": [
+        apply(service()),
+        apply(service()),
+        apply(service(ports=[{"port": 80, "name": "http"}, {"port": 81, "name": "more"}])),
+        apply(service(type="LoadBalancer")),
+        apply(service()),
+    ],
+    "apply of status": [
+        apply(deployment()),
+        apply(kind_object("Deployment", status={"replicas": 1, "observedGeneration": 1}), "two", "/status"),
+        apply(deployment()),
+    ],
+    "apply with status in the main resource": [
+        apply({**deployment(), "status": {"replicas": 1}}),
+    ],
+}
+CHANGING = {
+    "update": [create(config_map(x="1")), update(config_map(x="2")), update(config_map(x="2"))],
+    "update what does not exist": [update(config_map(x="1"))],
+    "update with an old resourceVersion": [
+        create(config_map(x="1")),
+        update(config_map(x="2")),
+        update(config_map("a", {"resourceVersion": "$VERSION1"}, x="3")),
+        update(config_map("a", {"resourceVersion": "$VERSION2"}, x="3")),
+    ],
+    "update with another uid": [create(config_map(x="1")), update(config_map("a", {"uid": "5"}, x="1"))],
+    "update with another name": [
+        create(config_map()),
+        Step("PUT", f"{PATHS['ConfigMap']}/a", {}, config_map("b")),
+    ],
+    "generation changes with the spec only": [
+        create(deployment(replicas=1)),
+        patch("Deployment", {"metadata": {"labels": {"x": "1"}}}),
+        patch("Deployment", {"spec": {"replicas": 2}}),
+        patch("Deployment", {"status": {"replicas": 2, "observedGeneration": 2}}, subresource="/status"),
+        patch("Deployment", {"status": {"replicas": 3}}),
+    ],
+    "patch by a merge": [create(config_map(x="1", y="2")), patch("ConfigMap", {"data": {"x": None, "z": "3"}})],
+    "patch by JSON": [
+        create(config_map(x="1")),
+        patch(
+            "ConfigMap",
+            [{"op": "test", "path": "/data/x", "value": "1"}, {"op": "add", "path": "/data/y", "value": "2"}],
+            JSON_PATCH,
+        ),
+        patch("ConfigMap", [{"op": "remove", "path": "/data/x"}], JSON_PATCH),
+        patch("ConfigMap", [{"op": "test", "path": "/data/y", "value": "1"}], JSON_PATCH),
+    ],
+    "patch by a strategic merge": [
+        create(deployment(container(env=ENV))),
+        patch(
+            "Deployment",
+            {
+                "spec": {
+                    "template": {
+                        "spec": {
+                            "containers": [
+                                {
+                                    "name": "main",
+                                    "env": [{"name": "B", "$patch": "delete"}, {"name": "A", "value": "3"}],
+                                }
+                            ]
+                        }
+                    }
+                }
+            },
+            STRATEGIC,
+        ),
+    ],
+    "patch what does not exist": [patch("ConfigMap", {"data": {"x": "1"}})],
+    "patch in an unknown format": [create(config_map()), patch("ConfigMap", {}, JSON)],
+    "managers are rewritten": [
+        create(config_map(x="1")),
+        patch("ConfigMap", {"metadata": OWNED}),
+        apply(config_map(y="2")),
+        patch("ConfigMap", {"metadata": {"managedFields": [{}]}}),
+    ],
+    "scale": [
+        create(deployment(replicas=1)),
+        get("Deployment", "a", "/scale"),
+        patch("Deployment", {"spec": {"replicas": 4}}, subresource="/scale"),
+        get("Deployment"),
+    ],
+}
+IMMUTABLE = {
+    "immutable selector of a Deployment": [
+        create(deployment()),
+        patch(
+            "Deployment",
+            {"spec": {"selector": {"matchLabels": {"app": "b"}}, "template": {"metadata": {"labels": {"app": "b"}}}}},
+        ),
+    ],
+    "immutable fields of a StatefulSet": [
+        create(stateful_set()),
+        patch("StatefulSet", {"spec": {"serviceName": "b"}}),
+        patch("StatefulSet", {"spec": {"replicas": 3}}),
+    ],
+    "immutable template of a Job": [
+        create(job()),
+        patch("Job", {"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 5}}}}),
+        patch("Job", {"spec": {"parallelism": 2}}),
+    ],
+    "immutable address of a Service": [create(service()), patch("Service", {"spec": {"clusterIP": "10.96.77.77"}})],
+    "immutable Secret": [
+        create(kind_object("Secret", data={"a": "YQ=="}, immutable=True)),
+        patch("Secret", {"data": {"a": "Yg=="}}),
+        patch("Secret", {"immutable": False}),
+        patch("Secret", {"metadata": {"labels": {"x": "1"}}}),
+        patch("Secret", {"type": "other"}),
+    ],
+    "immutable claim": [
+        create(claim()),
+        patch("PersistentVolumeClaim", {"spec": {"accessModes": ["ReadWriteMany"]}}),
+        patch("PersistentVolumeClaim", {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}),
+    ],
+    "invalid Deployment": [
+        create(deployment(template=pod_template(container(), labels={"app": "b"}))),
+        create(deployment({"name": "main"}, {"name": "UPPER", "image": "x"})),
+        create(deployment(container(volumeMounts=[{"name": "none", "mountPath": "/x"}]))),
+        create(deployment(container(resources={"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}))),
+        create(deployment(template=pod_template(container(), restartPolicy="Never"))),
+        create(deployment(replicas=-1)),
+    ],
+    "invalid Service": [
+        create(service(ports=[])),
+        create(service(ports=[{"port": 80}, {"port": 81}])),
+        create(service(ports=[{"port": 0}])),
+        create(service(type="Other")),
+    ],
+    "invalid others": [
+        create(claim(accessModes=[])),
+        create(kind_object("CronJob", spec={"schedule": "", "jobTemplate": {"spec": job()["spec"]}})),
+        create(job(template=pod_template(container()))),
+        create(kind_object("Namespace", "a.b")),
+    ],
+    "value of another type": [create(deployment(replicas="two")), create(config_map(x=1))],  # type: ignore[arg-type]
+}
+READING = {
+    "get what does not exist": [get("ConfigMap"), get("Deployment")],
+    "unknown resource": [
+        Step("GET", "/apis/apps/v1/namespaces/NAMESPACE/things"),
+        Step("GET", "/apis/none.example.com/v1/things"),
+        Step("GET", "/other"),
+    ],
+    "method that a resource does not have": [
+        Step("POST", f"{PATHS['ConfigMap']}/a", {}, config_map()),
+        Step("DELETE", "/api/v1/namespaces"),
+    ],
+    "list with selectors": [
+        *map(create, LABELLED),
+        page("ConfigMap", labelSelector="app=x"),
+        page("ConfigMap", labelSelector="app!=x"),
+        page("ConfigMap", labelSelector="app in (y,z)"),
+        page("ConfigMap", labelSelector="!app"),
+        page("ConfigMap", fieldSelector="metadata.name=b"),
+        page("ConfigMap", fieldSelector="data.x=b"),
+        page("ConfigMap", labelSelector="app=="),
+    ],
+    "list of pages": [
+        *map(create, LABELLED),
+        page("ConfigMap", limit="2"),
+        page("ConfigMap", limit="2", **{"continue": "$CONTINUE"}),
+    ],
+    "list of pages after compaction": [
+        *map(create, LABELLED),
+        page("ConfigMap", limit="2"),
+        create(config_map("d")),
+        Step("COMPACT"),
+        page("ConfigMap", limit="2", **{"continue": "$CONTINUE"}),
+        page("ConfigMap", limit="2", **{"continue": "$CONTINUE"}),
+    ],
+    "list with a bad token": [page("ConfigMap", limit="2", **{"continue": "nonsense"})],
+    "list of another version": [
+        create(LABELLED[0]),
+        create(LABELLED[1]),
+        page("ConfigMap", resourceVersion="0"),
+        page("ConfigMap", resourceVersion="$VERSION1", resourceVersionMatch="Exact"),
+        page("ConfigMap", resourceVersion="$VERSION1", resourceVersionMatch="NotOlderThan"),
+        page("ConfigMap", resourceVersion="nonsense"),
+    ],
+    "list of all namespaces": [create(LABELLED[0]), Step("GET", "/api/v1/configmaps", {"labelSelector": "app=x"})],
+    "watch from a list": [
+        page("ConfigMap"),
+        create(LABELLED[0]),
+        patch("ConfigMap", {"data": {"x": "2"}}),
+        delete("ConfigMap"),
+        watch("ConfigMap", 3, resourceVersion="$VERSION1"),
+    ],
+    "watch resumed": [
+        create(LABELLED[0]),
+        create(LABELLED[1]),
+        watch("ConfigMap", 1, resourceVersion="$VERSION1"),
+    ],
+    "watch with a selector": [
+        page("ConfigMap"),
+        create(LABELLED[0]),
+        patch("ConfigMap", {"metadata": {"labels": {"app": "y"}}}),
+        patch("ConfigMap", {"metadata": {"labels": {"app": "x"}}}),
+        watch("ConfigMap", 3, resourceVersion="$VERSION1", labelSelector="app=x"),
+    ],
+    "watch without a version": [create(LABELLED[0]), watch("ConfigMap", 1)],
+    "watch with initial events": [
+        create(LABELLED[0]),
+        watch(
+            "ConfigMap", 2, sendInitialEvents="true", resourceVersionMatch="NotOlderThan", allowWatchBookmarks="true"
+        ),
+    ],
+    "watch of a version that is too old": [watch("ConfigMap", 1, resourceVersion="1")],
+    "watch of one object": [
+        create(LABELLED[0]),
+        create(LABELLED[1]),
+        watch("ConfigMap", 1, fieldSelector="metadata.name=b"),
+    ],
+}
+DELETING = {
+    "delete": [create(config_map()), delete("ConfigMap"), delete("ConfigMap")],
+    "delete a Deployment": [create(deployment()), delete("Deployment")],
+    "delete a Deployment in the foreground": [
+        create(deployment()),
+        delete("Deployment", body={"propagationPolicy": "Foreground"}),
+        delete("Deployment"),
+    ],
+    "delete a Job": [create(job()), delete("Job")],
+    "delete a Service": [create(service()), delete("Service")],
+    "delete a claim": [create(claim()), delete("PersistentVolumeClaim")],
+    "delete with preconditions": [
+        create(config_map()),
+        delete("ConfigMap", body={"preconditions": {"uid": "5"}}),
+        delete("ConfigMap", body={"preconditions": {"resourceVersion": "5"}}),
+        delete("ConfigMap", body={"preconditions": {"uid": "$UID1", "resourceVersion": "$VERSION1"}}),
+    ],
+    "delete with a finalizer": [
+        create(config_map("a", {"finalizers": ["example.com/a"]})),
+        delete("ConfigMap"),
+        delete("ConfigMap"),
+        patch("ConfigMap", {"metadata": {"finalizers": ["example.com/a", "example.com/b"]}}),
+        apply(config_map(x="1")),
+        patch("ConfigMap", {"metadata": {"finalizers": None}}),
+        get("ConfigMap"),
+    ],
+    "delete a dry run": [create(config_map()), delete("ConfigMap", dryRun="All"), get("ConfigMap")],
+    "delete a collection": [
+        *map(create, LABELLED),
+        Step("DELETE", PATHS["ConfigMap"], {"labelSelector": "app=x"}),
+        page("ConfigMap"),
+    ],
+    "delete a namespace": [
+        create(kind_object("Namespace", "NAMESPACE-c")),
+        delete("Namespace", "NAMESPACE-c"),
+        Step("POST", "/api/v1/namespaces/NAMESPACE-c/configmaps", {}, config_map()),
+        delete("Namespace", "NAMESPACE-c"),
+    ],
+}
+
+EXCHANGES = [
+    Exchange(name, tuple(steps))
+    for group in (CREATING, DEFAULTS, APPLYING, CHANGING, IMMUTABLE, READING, DELETING)
+    for name, steps in group.items()
+]
