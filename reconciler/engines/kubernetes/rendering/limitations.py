@@ -125,6 +125,8 @@ def _list_knative(inputs: WorkloadInputs) -> Iterator[str]:
         return
     if any(container.pre_stop or container.post_start for container in desired.containers):
         yield "Hooks do not run (lifecycle): Knative has none."
+    if len(desired.containers) > 1:
+        yield "Containers do not reach each other by name, only at localhost: Knative sets no names."
     if any(container.termination_seconds is not None for container in desired.containers):
         yield "terminationGracePeriodSeconds has no effect: Knative ends a replica when its requests are answered."
     if desired.group:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import Any, Final
 
@@ -52,6 +53,7 @@ def format_label_value(text: str) -> str:
     return _fit_text(text, _VALUE, LABEL_LENGTH, r"[^A-Za-z0-9]+") if text else ""
 
 
+@lru_cache(8192)
 def _fit_text(text: str, valid: re.Pattern[str], limit: int, others: str) -> str:
     if len(text) <= limit and valid.fullmatch(text) and not _HASHED.fullmatch(text):
         return text
@@ -94,6 +96,11 @@ def endpoint_route_name(workload: str) -> str:
 def domain_route_name(workload: str, address: str) -> str:
     """The route from ``address``, ``HOST:NUMBER``, to a workload."""
     return f"{workload_name(workload)}-domain-{hash_text(address)}"
+
+
+def stream_service_name(workload: str) -> str:
+    """The Service of the tcp ports of a workload outside; always with a hash, as no other Service of it has one."""
+    return format_label(f"{workload}/tcp")
 
 
 def shared_name(purpose: str) -> str:

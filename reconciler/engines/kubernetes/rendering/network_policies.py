@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
@@ -71,6 +72,9 @@ def _list_inbound(inputs: WorkloadInputs) -> Iterator[dict[str, Any]]:
     if http and external.inbound_allow_cidr:
         blocks = _build_blocks(external.inbound_allow_cidr, external.inbound_blocked_cidr, options)
         yield from _build_rules("from", blocks, http)
+    if streams := sorted({stream.target.port or next(iter(ports)) for stream in inputs.routes.streams}):
+        blocks = _build_blocks(external.inbound_allow_cidr, external.inbound_blocked_cidr, options)
+        yield from _build_rules("from", blocks, streams)
     if http and (namespaces := sorted(_list_proxies(inputs))):
         at = [*_KNATIVE_PORTS, _KNATIVE_METRICS] if uses_knative(desired, inputs.features) else http
         yield from _build_rules("from", [{"namespaceSelector": _select_namespaces(namespaces)}], at)
@@ -129,9 +133,18 @@ def _build_rules(side: str, peers: list[dict[str, Any]], ports: list[int]) -> It
 
 def _build_blocks(allowed: Iterable[str], blocked: Iterable[str], options: ClusterOptions) -> list[dict[str, Any]]:
     """The ranges ``allowed``, without ``blocked``, the cluster's own, and addresses with the credentials of nodes."""
-    refused = [ip_network(text, strict=False) for text in (*blocked, *options.cluster_networks, *_LINK_LOCAL)]
+    ranges = _compute_ranges(tuple(allowed), (*blocked, *options.cluster_networks))
+    return [{"ipBlock": drop_empty({"cidr": cidr, "except": list(excepted)})} for cidr, excepted in ranges]
+
+
+@lru_cache(1024)
+def _compute_ranges(
+    allowed: tuple[str, ...], refused_ranges: tuple[str, ...]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Ranges with those inside of them that are refused; many workloads have the same."""
+    refused = [ip_network(text, strict=False) for text in (*refused_ranges, *_LINK_LOCAL)]
     refused += [ip_network(str(address)) for address in METADATA]
-    blocks = []
+    ranges = []
     for network in sorted({ip_network(text, strict=False) for text in allowed}, key=_sort_key):
         if any(_has_inside(other, network) for other in refused):
             continue
@@ -139,8 +152,8 @@ def _build_blocks(allowed: Iterable[str], blocked: Iterable[str], options: Clust
         excepted = [
             str(other) for other in inside if not any(_has_inside(one, other) for one in inside if one != other)
         ]
-        blocks.append({"ipBlock": drop_empty({"cidr": str(network), "except": excepted})})
-    return blocks
+        ranges.append((str(network), tuple(excepted)))
+    return tuple(ranges)
 
 
 def _has_inside(outer: Network, inner: Network) -> bool:

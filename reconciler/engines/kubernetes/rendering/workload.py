@@ -20,7 +20,7 @@ from reconciler.engines.kubernetes.rendering.pods import Pods, build_pods
 from reconciler.engines.kubernetes.rendering.quantities import drop_empty
 from reconciler.engines.kubernetes.rendering.route_objects import render_request_scaler, render_routes
 from reconciler.engines.kubernetes.rendering.schedules import convert_schedule
-from reconciler.engines.kubernetes.rendering.services import render_services
+from reconciler.engines.kubernetes.rendering.services import render_services, render_stream_service
 from reconciler.engines.workload.spec import Type
 from reconciler.model.kinds.workload import Job
 
@@ -46,6 +46,7 @@ def render_workload(inputs: WorkloadInputs) -> list[KubeObject]:
     return [
         *objects,
         *render_services(inputs),
+        *render_stream_service(inputs),
         _render_stateful_set(inputs, pods) if desired.stateful else _render_deployment(inputs, pods),
         *render_autoscaler(inputs, kind),
         *render_request_scaler(inputs),

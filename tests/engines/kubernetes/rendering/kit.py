@@ -175,7 +175,10 @@ def routes_of(manifests: list[Manifest], setup: Setup) -> Mapping[Key, Any]:
             if ports and spec.type != "cron":
                 served.append(ServedWorkload(Key(Kind.WORKLOAD, manifest.gvc, manifest.name), ports))
     domains = tuple(read_domain(manifest.body) for manifest in manifests if manifest.kind is Kind.DOMAIN)
-    gvcs = {manifest.gvc: GvcRouting(ALIAS) for manifest in manifests if manifest.kind is Kind.WORKLOAD}
+    dedicated = gvc_of(manifests).spec.load_balancer.dedicated
+    gvcs = {
+        manifest.gvc: GvcRouting(ALIAS, dedicated=dedicated) for manifest in manifests if manifest.kind is Kind.WORKLOAD
+    }
     return select_routes(build_table(RoutingInput(setup.location, ENDPOINT_DOMAIN, tuple(served), gvcs, domains)))
 
 
