@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
 
 import httpx2
 import msgspec
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.core.exceptions import ConfigError
 
 from reconciler.clock import Clock
-from reconciler.engines.kubernetes.client.credentials import connect, load_config
+from reconciler.engines.kubernetes.client.credentials import connect, explain_unusable, load_config
 from reconciler.engines.kubernetes.client.errors import ClusterError, explain_no_answer, explain_refusal, is_absent
 from reconciler.engines.kubernetes.client.objects import KubeObject, ObjectId, ObjectKind
 from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 FIELD_MANAGER = "reconciler"
 """The owner of fields that the engine applies."""
@@ -121,20 +127,32 @@ class KubeApi:
         self._budget = RequestBudget(settings.requests, clock)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._http: httpx2.AsyncClient | None = None
+        self._config: SingleConfig | None = None
         self.server = "the cluster"
         """The address of the API server, for people."""
 
     def _client(self) -> httpx2.AsyncClient:
         if self._http is None:
-            config = load_config(self._settings)
-            self.server = config.cluster.server
-            self._http = connect(config)
+            self._config = load_config(self._settings)
+            self.server = self._config.cluster.server
+            self._http = connect(self._config)
         return self._http
 
-    @property
-    def credentials(self) -> httpx2.AsyncClient:
-        """The connections with their credentials, for streams that are no HTTP requests."""
-        return self._client()
+    async def open_websocket(
+        self, path: str, subject: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> ClientConnection:
+        """A WebSocket with the credentials of requests, in the first of ``protocols`` that the server has.
+
+        The caller closes it. A name in ``params`` may occur more than once.
+        """
+        from reconciler.engines.kubernetes.client.websocket import open_websocket
+
+        auth = self._client().auth
+        assert self._config is not None
+        try:
+            return await open_websocket(self._config, auth, f"{path}?{urlencode(params)}", subject, protocols)
+        except ConfigError as error:
+            raise explain_unusable(error, self.server) from None
 
     async def close(self) -> None:
         """End all connections; may be repeated, and a later request makes new ones."""
@@ -312,6 +330,8 @@ class KubeApi:
         client = self._client()
         try:
             return await client.request(method, path, **options)
+        except ConfigError as error:
+            raise explain_unusable(error, self.server) from None
         except (httpx2.HTTPError, OSError) as error:
             await self.close()
             raise explain_no_answer(error, self.server) from None
@@ -328,6 +348,8 @@ class KubeApi:
                 if response.status_code >= 300:
                     raise explain_refusal(response.status_code, await response.aread(), subject)
                 yield _split_lines(response)
+        except ConfigError as error:
+            raise explain_unusable(error, self.server) from None
         except (httpx2.HTTPError, OSError) as error:
             raise explain_no_answer(error, self.server) from None
 

@@ -1,1 +1,1 @@
-"""Reads what a cluster has of a location."""
+"""Shows what runs at a location on a cluster: replicas, logs, sessions, and which workload sends a request."""

@@ -88,6 +88,16 @@ def secret_name(workload: str, role: str, digest: str) -> str:
     return f"{workload_name(workload)}-{role}-{digest}"
 
 
+def token_secret_name(workload: str) -> str:
+    """The Secret with the token of a workload."""
+    return f"{workload_name(workload)}-token"
+
+
+def namespace_name(gvc: str, prefix: str) -> str:
+    """The namespace of a GVC at a location whose namespaces begin with ``prefix``."""
+    return format_label(f"{prefix}{gvc}")
+
+
 def endpoint_route_name(workload: str) -> str:
     """The route of the endpoints of a workload."""
     return f"{workload_name(workload)}-endpoint"
