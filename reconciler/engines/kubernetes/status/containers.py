@@ -105,22 +105,18 @@ class ContainerState(msgspec.Struct, frozen=True):
 
 
 class ContainerInput(msgspec.Struct, frozen=True):
-    """What is known of one container: its ``part`` of the pod, its ``status``, its events and its last log lines.
+    """What is known of the container ``name``: its ``part`` of the pod, its ``status``, its events, its last log lines.
 
     ``ready_changed`` is when the pod became ready or unready last, and ``now`` the time, in seconds since the epoch.
     """
 
+    name: str
     part: KubeObject
     status: KubeObject
     events: Sequence[ClusterEvent] = ()
     lines: Sequence[str] = ()
     ready_changed: float = 0.0
     now: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """The name of the container."""
-        return read_text(self.part, "name")
 
 
 def read_container(observed: ContainerInput) -> ContainerState:
@@ -236,7 +232,10 @@ def _explain_running(state: ContainerState, observed: ContainerInput) -> Contain
 
 
 def _explain_waiting(state: ContainerState, observed: ContainerInput) -> ContainerState:
-    hook = find_event(observed.events, "FailedPostStartHook", container=state.name)
+    hook = find_event(
+        observed.events,
+        "FailedPostStartHook",
+    )
     waiting = read_text(observed.status, "state", "waiting", "reason")
     if waiting == "CrashLoopBackOff":
         words = _describe_hook(hook) if hook is not None else state.last.words if state.last is not None else ""

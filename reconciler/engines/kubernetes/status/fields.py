@@ -15,9 +15,9 @@ KubeObject = Mapping[str, Any]
 OWN_PREFIX = "reconciler.dev/"
 """Begins the names of all annotations and labels of this program."""
 VERSION = f"{OWN_PREFIX}version"
-"""The annotation with the version of the workload."""
+"""The annotation, or label, with the version of the workload."""
 GVC_VERSION = f"{OWN_PREFIX}gvc-version"
-"""The annotation with the version of the GVC; a pod without it has the newest one."""
+"""The annotation, or label, with the version of the GVC; a pod without it has the newest one."""
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
@@ -78,16 +78,16 @@ def name_of(part: KubeObject) -> str:
     return read_text(part, "metadata", "name")
 
 
-def read_version(part: KubeObject, annotation: str = VERSION) -> int:
-    """The number in an annotation of an object or template; 0 if there is none."""
-    text = read_text(part, "metadata", "annotations", annotation)
+def read_version(part: KubeObject, name: str = VERSION) -> int:
+    """The number in an annotation or a label of an object or template; 0 if there is none."""
+    text = read_text(part, "metadata", "annotations", name) or read_text(part, "metadata", "labels", name)
     return int(text) if text.isascii() and text.isdecimal() else 0
 
 
-def own_annotations(part: KubeObject) -> dict[str, str]:
-    """The annotations of an object or template that this program sets."""
-    annotations = read_mapping(part, "metadata", "annotations")
-    return {name: str(value) for name, value in annotations.items() if str(name).startswith(OWN_PREFIX)}
+def read_marks(part: KubeObject) -> dict[str, str]:
+    """The labels and annotations of an object or template that this program sets."""
+    marks = {**read_mapping(part, "metadata", "labels"), **read_mapping(part, "metadata", "annotations")}
+    return {name: str(value) for name, value in marks.items() if str(name).startswith(OWN_PREFIX)}
 
 
 def find_condition(part: KubeObject, condition: str) -> KubeObject:

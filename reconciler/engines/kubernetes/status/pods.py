@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -21,9 +21,9 @@ from reconciler.engines.kubernetes.status.fields import (
     is_false,
     is_true,
     name_of,
-    own_annotations,
     read_items,
     read_mapping,
+    read_marks,
     read_message,
     read_number,
     read_seconds,
@@ -48,12 +48,12 @@ class ClaimFault(msgspec.Struct, frozen=True):
 class PodContext(msgspec.Struct, frozen=True):
     """What is known besides a pod; ``now`` is in seconds since the epoch.
 
-    ``names`` are the containers of the specification: others were injected. Without names, all but those of known
-    sidecars count. ``claims`` are those without a volume, by name.
+    ``names`` are the containers of the specification, by their names in the pod: others were injected. Without names,
+    all but those of known sidecars count. ``claims`` are those without a volume, by name.
     """
 
     now: float
-    names: frozenset[str] = frozenset()
+    names: Mapping[str, str] = {}
     events: EventIndex = {}
     claims: Mapping[str, ClaimFault] = {}
     logs: LogLines = {}
@@ -65,7 +65,7 @@ class PodState(msgspec.Struct, frozen=True):
     ``message`` is why it ends or is not ready, "" if nothing is wrong. ``ending`` is why it ends, or has ended; "" for
     all others. It is ``failing`` if it is not ready and that is no slow start, ``lost`` if its node does not answer,
     and ``over`` once it has ended for good. ``revision`` is the hash that the controller of the workload gave it,
-    ``annotations`` are those of this program.
+    ``marks`` are the labels and annotations of this program.
     """
 
     name: str
@@ -84,7 +84,7 @@ class PodState(msgspec.Struct, frozen=True):
     ready_since: float = 0.0
     gvc_version: int = 0
     revision: str = ""
-    annotations: dict[str, str] = {}
+    marks: dict[str, str] = {}
 
     @property
     def fault(self) -> str:
@@ -114,26 +114,26 @@ def read_pod(part: KubeObject, context: PodContext) -> PodState:
         ready_since=read_seconds(ready, "lastTransitionTime") if is_true(ready) else 0.0,
         gvc_version=read_version(part, GVC_VERSION),
         revision=read_text(labels, "controller-revision-hash") or read_text(labels, "pod-template-hash"),
-        annotations=own_annotations(part),
+        marks=read_marks(part),
     )
     return _explain_pod(state, part, context, events)
 
 
-def is_ours(container: str, names: frozenset[str]) -> bool:
+def is_ours(container: str, names: Collection[str]) -> bool:
     """Whether a container of that name belongs to the workload, and was not injected by another program."""
     if names:
         return container in names
     return container not in RESERVED_CONTAINERS and not container.startswith(RESERVED_CONTAINER_PREFIXES)
 
 
-def list_parts(part: KubeObject, names: frozenset[str]) -> Sequence[KubeObject]:
+def list_parts(part: KubeObject, names: Collection[str]) -> Sequence[KubeObject]:
     """The containers in the specification of a pod that are those of the workload.
 
     An older version may have had other containers: if none has one of ``names``, all but known sidecars count.
     """
     parts = read_items(part, "spec", "containers")
     ours = [container for container in parts if is_ours(read_text(container, "name"), names)]
-    return ours or [container for container in parts if is_ours(read_text(container, "name"), frozenset())]
+    return ours or [container for container in parts if is_ours(read_text(container, "name"), ())]
 
 
 def _read_containers(part: KubeObject, context: PodContext, events: Sequence[ClusterEvent]) -> Iterator[ContainerState]:
@@ -143,7 +143,8 @@ def _read_containers(part: KubeObject, context: PodContext, events: Sequence[Clu
         name = read_text(container, "name")
         own = [event for event in events if event.container == name]
         lines = context.logs.get((name_of(part), name), ())
-        yield read_container(ContainerInput(container, statuses.get(name, {}), own, lines, changed, context.now))
+        shown = context.names.get(name, name)
+        yield read_container(ContainerInput(shown, container, statuses.get(name, {}), own, lines, changed, context.now))
 
 
 def _is_lost(part: KubeObject) -> bool:

@@ -44,7 +44,7 @@ def state_of(pod: PodState) -> ReplicaState:
 
 def _make_row(source: ReplicaSource, pod: PodState, metrics: KubeObject | None, context: PodContext) -> ReplicaRow:
     measured = read_items(metrics, "containers") if metrics is not None else ()
-    ours = [container for container in measured if is_ours(str(container.get("name", "")), _names_of(pod, context))]
+    ours = [container for container in measured if is_ours(str(container.get("name", "")), context.names)]
     return ReplicaRow(
         source.key,
         source.location,
@@ -61,10 +61,6 @@ def _make_row(source: ReplicaSource, pod: PodState, metrics: KubeObject | None, 
         age=max(0.0, context.now - pod.created),
         fault=pod.ending if pod.ending and not pod.lost else pod.message,
     )
-
-
-def _names_of(pod: PodState, context: PodContext) -> frozenset[str]:
-    return frozenset(container.name for container in pod.containers) or context.names
 
 
 def _sum_usage(containers: Iterable[Mapping[str, object]], name: str) -> float:

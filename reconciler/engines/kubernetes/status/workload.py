@@ -118,7 +118,7 @@ def _read_cron(live: LiveWorkload, context: StatusContext) -> _View:
     job = live.spec.job or Job()
     source = JobInput(live.jobs, group_pods(pods, live.pods), events, context.past, context.now, job)
     executions = list_executions(source)
-    readiness = compute_readiness(live.primary) if live.primary else MISSING
+    readiness = compute_readiness(live.object) if live.primary else MISSING
     rollout = Rollout(0, readiness, (), (), (), 0, 0)
     health, message = _judge_schedule(readiness, context.last_error)
     conditions = tuple(execution_conditions(executions, source, live.spec.suspended))
@@ -232,7 +232,7 @@ def _summarize_restarts(members: Sequence[ContainerState]) -> dict[str, Any]:
 
 def _read_containers(part: KubeObject, spec: WorkloadSpec) -> tuple[ContainerSpec, ...]:
     """The containers of an older version, as its pod has them."""
-    names = frozenset(container.name for container in spec.containers)
+    names = [container.name for container in spec.containers]
     return tuple(
         ContainerSpec(
             read_text(container, "name"),
