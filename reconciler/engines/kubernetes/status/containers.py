@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.engines.kubernetes.status.events import ClusterEvent, find_event
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     read_field,
     read_mapping,
     read_message,
@@ -111,8 +111,8 @@ class ContainerInput(msgspec.Struct, frozen=True):
     """
 
     name: str
-    part: KubeObject
-    status: KubeObject
+    part: ObjectPart
+    status: ObjectPart
     events: Sequence[ClusterEvent] = ()
     lines: Sequence[str] = ()
     ready_changed: float = 0.0
@@ -143,7 +143,7 @@ def read_container(observed: ContainerInput) -> ContainerState:
     return _explain_waiting(base, observed)
 
 
-def describe_waiting(status: KubeObject) -> tuple[str, str]:
+def describe_waiting(status: ObjectPart) -> tuple[str, str]:
     """The reason of the platform, and the words, for a container that waits after a failure; empty without one."""
     waiting = read_mapping(status, "state", "waiting")
     reason, message = read_text(waiting, "reason"), read_message(waiting, "message")
@@ -157,7 +157,7 @@ def describe_waiting(status: KubeObject) -> tuple[str, str]:
     return shared, f"{shared}: {message or reason}"
 
 
-def _read_phase(state: KubeObject) -> ContainerPhase:
+def _read_phase(state: ObjectPart) -> ContainerPhase:
     if read_field(state, "running") is not None:
         return ContainerPhase.RUNNING
     return ContainerPhase.ENDED if read_field(state, "terminated") is not None else ContainerPhase.WAITING
@@ -232,10 +232,7 @@ def _explain_running(state: ContainerState, observed: ContainerInput) -> Contain
 
 
 def _explain_waiting(state: ContainerState, observed: ContainerInput) -> ContainerState:
-    hook = find_event(
-        observed.events,
-        "FailedPostStartHook",
-    )
+    hook = _find_hook_failure(observed)
     waiting = read_text(observed.status, "state", "waiting", "reason")
     if waiting == "CrashLoopBackOff":
         words = _describe_hook(hook) if hook is not None else state.last.words if state.last is not None else ""
@@ -248,6 +245,13 @@ def _explain_waiting(state: ContainerState, observed: ContainerInput) -> Contain
     if not words and state.restarts and state.last is not None:
         return msgspec.structs.replace(state, message=state.last.words, failing=True, backoff=True)
     return msgspec.structs.replace(state, message=words, failing=bool(words), backoff=bool(words), reason=reason)
+
+
+def _find_hook_failure(observed: ContainerInput) -> ClusterEvent | None:
+    """The event of the postStart hook of the last run; None if the hook has worked since."""
+    event = find_event(observed.events, "FailedPostStartHook")
+    begun = read_seconds(observed.status, "lastState", "terminated", "startedAt")
+    return event if event is not None and event.at >= begun else None
 
 
 def _describe_hook(event: ClusterEvent) -> str:

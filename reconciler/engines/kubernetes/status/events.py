@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     name_of,
     read_mapping,
     read_number,
@@ -46,7 +46,7 @@ EventIndex = Mapping[ObjectName, Sequence[ClusterEvent]]
 """The events by object, the newest first."""
 
 
-def index_events(parts: Iterable[KubeObject]) -> EventIndex:
+def index_events(parts: Iterable[ObjectPart]) -> EventIndex:
     """The events of v1 and of events.k8s.io by the object that each is about."""
     by_object: dict[ObjectName, list[ClusterEvent]] = defaultdict(list)
     for part in parts:
@@ -55,7 +55,7 @@ def index_events(parts: Iterable[KubeObject]) -> EventIndex:
     return {name: sorted(events, key=lambda event: event.at, reverse=True) for name, events in by_object.items()}
 
 
-def list_events(index: EventIndex, part: KubeObject, kind: str = "") -> Sequence[ClusterEvent]:
+def list_events(index: EventIndex, part: ObjectPart, kind: str = "") -> Sequence[ClusterEvent]:
     """The events of an object, the newest first; none of an earlier object that had the same name."""
     uid = read_text(part, "metadata", "uid")
     events = index.get(ObjectName(kind or read_text(part, "kind"), name_of(part)), ())
@@ -68,7 +68,7 @@ def find_event(events: Iterable[ClusterEvent], *reasons: str, container: str = "
     return next((event for event in matching if container in ("", event.container)), None)
 
 
-def _read_event(part: KubeObject, target: KubeObject) -> ClusterEvent:
+def _read_event(part: ObjectPart, target: ObjectPart) -> ClusterEvent:
     times = (
         read_seconds(part, "series", "lastObservedTime"),
         read_seconds(part, "lastTimestamp"),

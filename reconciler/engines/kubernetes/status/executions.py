@@ -10,7 +10,7 @@ import msgspec
 from reconciler.engines.due_times import next_due
 from reconciler.engines.kubernetes.status.events import EventIndex, find_event, list_events
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     find_condition,
     is_true,
     name_of,
@@ -50,7 +50,7 @@ class JobInput(msgspec.Struct, frozen=True):
     the epoch. ``pods`` are those of all Jobs, by the name of the Job.
     """
 
-    jobs: tuple[KubeObject, ...]
+    jobs: tuple[ObjectPart, ...]
     pods: dict[str, list[PodState]]
     events: EventIndex
     past: tuple[Execution, ...]
@@ -65,14 +65,23 @@ class _Result(msgspec.Struct, frozen=True):
     ended: str = ""
 
 
-def list_executions(source: JobInput) -> tuple[Execution, ...]:
-    """The executions of a workload, oldest first: all that are active, and the newest ended ones."""
+def read_executions(source: JobInput) -> list[Execution]:
+    """All executions of a workload that the cluster or the records have, oldest first."""
+    past = {execution.name: execution for execution in source.past}
     there = {name_of(job): _read_execution(job, source) for job in source.jobs}
+    for name, execution in there.items():
+        # Once its pods are gone, nothing but the records has their words.
+        if not execution.replica and name in past and past[name].status == execution.status:
+            there[name] = past[name]
     gone = [execution for execution in source.past if execution.name not in there]
     lost = [_end_lost(execution, source) for execution in gone]
-    executions = sorted([*lost, *there.values()], key=lambda execution: (execution.start_time, execution.name))
+    return sorted([*lost, *there.values()], key=lambda execution: (execution.start_time, execution.name))
+
+
+def trim_executions(executions: Sequence[Execution], limit: int) -> tuple[Execution, ...]:
+    """``executions`` without the oldest ended ones beyond ``limit``."""
     ended = [execution for execution in executions if execution.status != ExecutionState.ACTIVE]
-    dropped = {execution.name for execution in ended[: max(0, len(ended) - source.job.history_limit)]}
+    dropped = {execution.name for execution in ended[: max(0, len(ended) - limit)]}
     return tuple(execution for execution in executions if execution.name not in dropped)
 
 
@@ -87,7 +96,7 @@ def execution_conditions(
     yield from list_unfinished(_describe_unfinished(executions, source, suspended))
 
 
-def group_pods(pods: Sequence[PodState], parts: Sequence[KubeObject]) -> dict[str, list[PodState]]:
+def group_pods(pods: Sequence[PodState], parts: Sequence[ObjectPart]) -> dict[str, list[PodState]]:
     """The states of pods by the name of the Job that made each; ``parts`` are the same pods as objects."""
     groups: dict[str, list[PodState]] = {}
     by_name = {pod.name: pod for pod in pods}
@@ -99,7 +108,7 @@ def group_pods(pods: Sequence[PodState], parts: Sequence[KubeObject]) -> dict[st
     return groups
 
 
-def _read_execution(job: KubeObject, source: JobInput) -> Execution:
+def _read_execution(job: ObjectPart, source: JobInput) -> Execution:
     pods = sorted(source.pods.get(name_of(job), ()), key=lambda pod: (pod.created, pod.name))
     result = _compute_result(job, pods, source)
     started = read_seconds(job, "status", "startTime") or read_seconds(job, "metadata", "creationTimestamp")
@@ -115,7 +124,7 @@ def _read_execution(job: KubeObject, source: JobInput) -> Execution:
     )
 
 
-def _compute_result(job: KubeObject, pods: Sequence[PodState], source: JobInput) -> _Result:
+def _compute_result(job: ObjectPart, pods: Sequence[PodState], source: JobInput) -> _Result:
     complete, failed = find_condition(job, "Complete"), find_condition(job, "Failed")
     if is_true(complete):
         ended = _format_time(job, "status", "completionTime") or _format_time(complete, "lastTransitionTime")
@@ -127,7 +136,7 @@ def _compute_result(job: KubeObject, pods: Sequence[PodState], source: JobInput)
     return _explain_active(job, pods, source)
 
 
-def _explain_failure(failed: KubeObject, pods: Sequence[PodState]) -> _Result:
+def _explain_failure(failed: ObjectPart, pods: Sequence[PodState]) -> _Result:
     ended, reason = _format_time(failed, "lastTransitionTime"), read_text(failed, "reason")
     if reason == Reason.DEADLINE_EXCEEDED:
         return _Result(ExecutionState.REMOVED, reason, "it ran longer than activeDeadlineSeconds", ended)
@@ -147,7 +156,7 @@ def _explain_removal(source: JobInput) -> tuple[str, str]:
     return Reason.DELETED, ""
 
 
-def _explain_active(job: KubeObject, pods: Sequence[PodState], source: JobInput) -> _Result:
+def _explain_active(job: ObjectPart, pods: Sequence[PodState], source: JobInput) -> _Result:
     """A Job that has not ended: the platform calls one that cannot be started Invalid, while the cluster goes on."""
     started = read_seconds(job, "status", "startTime") or read_seconds(job, "metadata", "creationTimestamp")
     late = source.now - started >= IMAGE_SECONDS
@@ -163,7 +172,7 @@ def _explain_active(job: KubeObject, pods: Sequence[PodState], source: JobInput)
     return _Result(ExecutionState.ACTIVE)
 
 
-def _list_conditions(job: KubeObject, result: _Result) -> Iterator[dict[str, str]]:
+def _list_conditions(job: ObjectPart, result: _Result) -> Iterator[dict[str, str]]:
     if result.ended:
         kind = "Complete" if result.state is ExecutionState.SUCCESS else "Failed"
         yield _make_condition(kind, str(result.reason), result.message, result.ended)

@@ -9,7 +9,7 @@ from typing import Any
 from reconciler.printable import escape_text, truncate_text
 from reconciler.times import parse_time
 
-KubeObject = Mapping[str, Any]
+ObjectPart = Mapping[str, Any]
 """An object of the API, or a part of one, as decoded JSON."""
 
 OWN_PREFIX = "reconciler.dev/"
@@ -32,13 +32,13 @@ def read_field(part: Any, *path: str) -> Any:
     return part
 
 
-def read_mapping(part: Any, *path: str) -> KubeObject:
+def read_mapping(part: Any, *path: str) -> ObjectPart:
     """The mapping at ``path``; an empty one if there is none."""
     value = read_field(part, *path)
     return value if isinstance(value, Mapping) else {}
 
 
-def read_items(part: Any, *path: str) -> tuple[KubeObject, ...]:
+def read_items(part: Any, *path: str) -> tuple[ObjectPart, ...]:
     """The mappings in the list at ``path``."""
     value = read_field(part, *path)
     return tuple(item for item in value if isinstance(item, Mapping)) if isinstance(value, list | tuple) else ()
@@ -73,34 +73,34 @@ def shorten_text(text: str) -> str:
     return truncate_text(escape_text(" ".join(text.split())))
 
 
-def name_of(part: KubeObject) -> str:
+def name_of(part: ObjectPart) -> str:
     """The name of an object."""
     return read_text(part, "metadata", "name")
 
 
-def read_version(part: KubeObject, name: str = VERSION) -> int:
+def read_version(part: ObjectPart, name: str = VERSION) -> int:
     """The number in an annotation or a label of an object or template; 0 if there is none."""
     text = read_text(part, "metadata", "annotations", name) or read_text(part, "metadata", "labels", name)
     return int(text) if text.isascii() and text.isdecimal() else 0
 
 
-def read_marks(part: KubeObject) -> dict[str, str]:
+def read_marks(part: ObjectPart) -> dict[str, str]:
     """The labels and annotations of an object or template that this program sets."""
     marks = {**read_mapping(part, "metadata", "labels"), **read_mapping(part, "metadata", "annotations")}
     return {name: str(value) for name, value in marks.items() if str(name).startswith(OWN_PREFIX)}
 
 
-def find_condition(part: KubeObject, condition: str) -> KubeObject:
+def find_condition(part: ObjectPart, condition: str) -> ObjectPart:
     """The condition of the type ``condition`` in the status of an object; empty if it has none."""
     return next((item for item in read_items(part, "status", "conditions") if item.get("type") == condition), {})
 
 
-def is_true(condition: KubeObject) -> bool:
+def is_true(condition: ObjectPart) -> bool:
     """Whether a condition is true."""
     return condition.get("status") == "True"
 
 
-def is_false(condition: KubeObject) -> bool:
+def is_false(condition: ObjectPart) -> bool:
     """Whether a condition is false, which one that is missing is not."""
     return condition.get("status") == "False"
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 import msgspec
 
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     find_condition,
     is_false,
     is_true,
@@ -54,7 +54,7 @@ _OBSERVED = frozenset({"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "
 """Kinds whose controllers always write the generation that they have observed."""
 
 
-def compute_readiness(part: KubeObject) -> Readiness:
+def compute_readiness(part: ObjectPart) -> Readiness:
     """The readiness of an object of any kind, as the API server sends it."""
     if read_text(part, "metadata", "deletionTimestamp"):
         return Readiness(ReadinessState.TERMINATING, _describe_deletion(part))
@@ -69,7 +69,7 @@ def _make_failed(message: str) -> Readiness:
     return Readiness(ReadinessState.FAILED, message)
 
 
-def _describe_deletion(part: KubeObject) -> str:
+def _describe_deletion(part: ObjectPart) -> str:
     conditions = read_items(part, "status", "conditions") if part.get("kind") == "Namespace" else ()
     left = [message for item in conditions if is_true(item) and (message := read_message(item, "message"))]
     finalizers = read_field(part, "metadata", "finalizers")
@@ -78,7 +78,7 @@ def _describe_deletion(part: KubeObject) -> str:
     return "; ".join(["it is being deleted", *left])
 
 
-def _check_generation(part: KubeObject) -> Readiness | None:
+def _check_generation(part: ObjectPart) -> Readiness | None:
     generation = read_number(part, "metadata", "generation")
     observed = read_number(part, "status", "observedGeneration", default=-1)
     missing = observed < 0 and part.get("kind") not in _OBSERVED
@@ -87,7 +87,7 @@ def _check_generation(part: KubeObject) -> Readiness | None:
     return _make_waiting(f"its controller has not observed generation {generation} yet")
 
 
-def _check_standard_conditions(part: KubeObject) -> Readiness | None:
+def _check_standard_conditions(part: ObjectPart) -> Readiness | None:
     for kind, state in (
         (ConditionType.RECONCILING, ReadinessState.IN_PROGRESS),
         (ConditionType.STALLED, ReadinessState.FAILED),
@@ -98,7 +98,7 @@ def _check_standard_conditions(part: KubeObject) -> Readiness | None:
     return None
 
 
-def _explain_condition(condition: KubeObject) -> str:
+def _explain_condition(condition: ObjectPart) -> str:
     """The message of a condition, or else its reason or type."""
     return (
         read_message(condition, "message")
@@ -115,16 +115,16 @@ def _check_counts(desired: int, counts: tuple[tuple[str, int], ...]) -> Readines
     return None
 
 
-def _status_number(part: KubeObject, name: str) -> int:
+def _status_number(part: ObjectPart, name: str) -> int:
     return read_number(part, "status", name)
 
 
-def _check_surplus(part: KubeObject, desired: int) -> Readiness | None:
+def _check_surplus(part: ObjectPart, desired: int) -> Readiness | None:
     surplus = _status_number(part, "replicas") - desired
     return _make_waiting(f"{surplus} replicas too many") if surplus > 0 else None
 
 
-def _check_deployment(part: KubeObject) -> Readiness:
+def _check_deployment(part: ObjectPart) -> Readiness:
     progress, failure = find_condition(part, "Progressing"), find_condition(part, "ReplicaFailure")
     cause = f": {read_message(failure, 'message')}" if is_true(failure) else ""
     if progress.get("reason") == "ProgressDeadlineExceeded":
@@ -144,7 +144,7 @@ def _check_deployment(part: KubeObject) -> Readiness:
     return CURRENT
 
 
-def _check_statefulset(part: KubeObject) -> Readiness:
+def _check_statefulset(part: ObjectPart) -> Readiness:
     if read_text(part, "spec", "updateStrategy", "type") == "OnDelete":
         return CURRENT
     desired = read_number(part, "spec", "replicas", default=1)
@@ -166,7 +166,7 @@ def _check_statefulset(part: KubeObject) -> Readiness:
     return CURRENT
 
 
-def _check_replicaset(part: KubeObject) -> Readiness:
+def _check_replicaset(part: ObjectPart) -> Readiness:
     desired = read_number(part, "spec", "replicas", default=1)
     failure = find_condition(part, "ReplicaFailure")
     if is_true(failure):
@@ -176,7 +176,7 @@ def _check_replicaset(part: KubeObject) -> Readiness:
     return _check_counts(desired, counts) or _check_surplus(part, desired) or CURRENT
 
 
-def _check_daemonset(part: KubeObject) -> Readiness:
+def _check_daemonset(part: ObjectPart) -> Readiness:
     desired = read_number(part, "status", "desiredNumberScheduled", default=-1)
     if desired < 0:
         return _make_waiting("its controller has not counted its nodes yet")
@@ -189,7 +189,7 @@ def _check_daemonset(part: KubeObject) -> Readiness:
     return _check_counts(desired, tuple((word, _status_number(part, name)) for word, name in names)) or CURRENT
 
 
-def _check_job(part: KubeObject) -> Readiness:
+def _check_job(part: ObjectPart) -> Readiness:
     for name in ("Failed", "FailureTarget"):
         if is_true(condition := find_condition(part, name)):
             return _make_failed(_explain_condition(condition))
@@ -198,7 +198,7 @@ def _check_job(part: KubeObject) -> Readiness:
     return CURRENT if read_text(part, "status", "startTime") else _make_waiting("it has not started yet")
 
 
-def _check_pod(part: KubeObject) -> Readiness:
+def _check_pod(part: ObjectPart) -> Readiness:
     phase, ready = read_text(part, "status", "phase"), find_condition(part, ConditionType.READY)
     if phase == "Succeeded" or (phase == "Running" and is_true(ready)):
         return CURRENT
@@ -211,7 +211,7 @@ def _check_pod(part: KubeObject) -> Readiness:
     return _make_waiting(_explain_condition(scheduled) if is_false(scheduled) else "it is not ready yet")
 
 
-def _check_claim(part: KubeObject) -> Readiness:
+def _check_claim(part: ObjectPart) -> Readiness:
     phase = read_text(part, "status", "phase")
     if phase == "Lost":
         return _make_failed("its volume is lost")
@@ -228,13 +228,13 @@ def _check_claim(part: KubeObject) -> Readiness:
     return _make_waiting("its volume grows")
 
 
-def _check_snapshot(part: KubeObject) -> Readiness:
+def _check_snapshot(part: ObjectPart) -> Readiness:
     if message := read_message(part, "status", "error", "message"):
         return _make_failed(message)
     return CURRENT if read_field(part, "status", "readyToUse") is True else _make_waiting("the snapshot is being taken")
 
 
-def _check_service(part: KubeObject) -> Readiness:
+def _check_service(part: ObjectPart) -> Readiness:
     if part.get("apiVersion", "").startswith("serving.knative.dev/"):
         return _check_ready_condition(part)
     if read_text(part, "spec", "type") != "LoadBalancer":
@@ -244,7 +244,7 @@ def _check_service(part: KubeObject) -> Readiness:
     return _make_waiting("its load balancer has no address yet")
 
 
-def _check_route(part: KubeObject) -> Readiness:
+def _check_route(part: ObjectPart) -> Readiness:
     """A route of the Gateway API: each gateway that it names has to accept it."""
     parents = read_items(part, "status", "parents")
     desired = len(read_items(part, "spec", "parentRefs"))
@@ -256,11 +256,11 @@ def _check_route(part: KubeObject) -> Readiness:
     return CURRENT if len(parents) >= desired else _make_waiting("its gateway has not accepted it yet")
 
 
-def _check_gateway(part: KubeObject) -> Readiness:
+def _check_gateway(part: ObjectPart) -> Readiness:
     return _check_accepted(part, ("Accepted", "Programmed"))
 
 
-def _check_accepted(part: KubeObject, conditions: tuple[str, ...]) -> Readiness:
+def _check_accepted(part: ObjectPart, conditions: tuple[str, ...]) -> Readiness:
     """Whether all ``conditions`` are true, and of the newest generation."""
     generation = read_number(part, "metadata", "generation")
     for name in conditions:
@@ -275,7 +275,7 @@ def _check_accepted(part: KubeObject, conditions: tuple[str, ...]) -> Readiness:
     return CURRENT
 
 
-def _check_autoscaler(part: KubeObject) -> Readiness:
+def _check_autoscaler(part: ObjectPart) -> Readiness:
     able, active = find_condition(part, "AbleToScale"), find_condition(part, "ScalingActive")
     if is_false(able):
         return _make_failed(_explain_condition(able))
@@ -285,16 +285,16 @@ def _check_autoscaler(part: KubeObject) -> Readiness:
     return CURRENT if able else _make_waiting("it has not read its metrics yet")
 
 
-def _check_budget(part: KubeObject) -> Readiness:
+def _check_budget(part: ObjectPart) -> Readiness:
     allowed = find_condition(part, "DisruptionAllowed")
     return _make_failed(_explain_condition(allowed)) if allowed.get("reason") == "SyncFailed" else CURRENT
 
 
-def _check_namespace(part: KubeObject) -> Readiness:
+def _check_namespace(part: ObjectPart) -> Readiness:
     return CURRENT if read_text(part, "status", "phase") in ("", "Active") else _make_waiting("it is being deleted")
 
 
-def _check_definition(part: KubeObject) -> Readiness:
+def _check_definition(part: ObjectPart) -> Readiness:
     names, established = find_condition(part, "NamesAccepted"), find_condition(part, "Established")
     if is_false(names):
         return _make_failed(_explain_condition(names))
@@ -304,7 +304,7 @@ def _check_definition(part: KubeObject) -> Readiness:
     return _make_failed(_explain_condition(established)) if failed else _make_waiting("its API is not served yet")
 
 
-def _check_ready_condition(part: KubeObject) -> Readiness:
+def _check_ready_condition(part: ObjectPart) -> Readiness:
     """By the condition Ready, which Knative and most controllers of others set."""
     ready = find_condition(part, ConditionType.READY)
     if not ready:
@@ -319,16 +319,16 @@ def _check_ready_condition(part: KubeObject) -> Readiness:
     )
 
 
-def _fails_for_good(part: KubeObject) -> bool:
+def _fails_for_good(part: ObjectPart) -> bool:
     """Whether Ready is false only after a failure: Knative has Unknown for what is not decided yet."""
     return "knative.dev/" in str(part.get("apiVersion", ""))
 
 
-def _accept_object(part: KubeObject) -> Readiness:
+def _accept_object(part: ObjectPart) -> Readiness:
     return CURRENT if read_mapping(part, "metadata") else _make_waiting("it does not exist yet")
 
 
-_RULES: dict[str, Callable[[KubeObject], Readiness]] = {
+_RULES: dict[str, Callable[[ObjectPart], Readiness]] = {
     "Deployment": _check_deployment,
     "StatefulSet": _check_statefulset,
     "ReplicaSet": _check_replicaset,
@@ -352,5 +352,5 @@ _RULES: dict[str, Callable[[KubeObject], Readiness]] = {
 }
 
 
-def _rule_of(part: KubeObject) -> Callable[[KubeObject], Readiness]:
+def _rule_of(part: ObjectPart) -> Callable[[ObjectPart], Readiness]:
     return _RULES.get(str(part.get("kind", "")), _check_ready_condition)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from reconciler.engines.kubernetes.status.containers import ContainerPhase
-from reconciler.engines.kubernetes.status.fields import KubeObject, name_of, parse_quantity, read_field, read_items
+from reconciler.engines.kubernetes.status.fields import ObjectPart, name_of, parse_quantity, read_field, read_items
 from reconciler.engines.kubernetes.status.pods import PodContext, PodState, is_ours, read_pod
 from reconciler.engines.reading import ContainerRow, ReplicaRow, ReplicaState
 from reconciler.model.key import Key
@@ -18,8 +18,8 @@ class ReplicaSource(msgspec.Struct, frozen=True):
 
     key: Key
     location: str
-    pods: tuple[KubeObject, ...]
-    metrics: tuple[KubeObject, ...] = ()
+    pods: tuple[ObjectPart, ...]
+    metrics: tuple[ObjectPart, ...] = ()
 
 
 def list_rows(source: ReplicaSource, context: PodContext) -> list[ReplicaRow]:
@@ -42,7 +42,7 @@ def state_of(pod: PodState) -> ReplicaState:
     return ReplicaState.NOT_READY if pod.failing else ReplicaState.LOADING
 
 
-def _make_row(source: ReplicaSource, pod: PodState, metrics: KubeObject | None, context: PodContext) -> ReplicaRow:
+def _make_row(source: ReplicaSource, pod: PodState, metrics: ObjectPart | None, context: PodContext) -> ReplicaRow:
     measured = read_items(metrics, "containers") if metrics is not None else ()
     ours = [container for container in measured if is_ours(str(container.get("name", "")), context.names)]
     return ReplicaRow(

@@ -8,7 +8,7 @@ import msgspec
 
 from reconciler.engines.kubernetes.status.events import EventIndex, find_event, index_events, list_events
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     find_condition,
     is_true,
     read_mapping,
@@ -45,16 +45,16 @@ class LiveWorkload(msgspec.Struct, frozen=True):
     """
 
     spec: WorkloadSpec
-    primary: KubeObject | None = None
-    pods: tuple[KubeObject, ...] = ()
-    jobs: tuple[KubeObject, ...] = ()
-    claims: tuple[KubeObject, ...] = ()
-    autoscaler: KubeObject | None = None
-    events: tuple[KubeObject, ...] = ()
+    primary: ObjectPart | None = None
+    pods: tuple[ObjectPart, ...] = ()
+    jobs: tuple[ObjectPart, ...] = ()
+    claims: tuple[ObjectPart, ...] = ()
+    autoscaler: ObjectPart | None = None
+    events: tuple[ObjectPart, ...] = ()
     logs: LogLines = {}
 
     @property
-    def object(self) -> KubeObject:
+    def object(self) -> ObjectPart:
         """``primary`` with its kind, which the items of a list lack; empty if there is none."""
         if not self.primary or self.primary.get("kind"):
             return self.primary or {}
@@ -101,7 +101,8 @@ def read_rollout(live: LiveWorkload, now: float) -> Rollout:
     count = _count_wanted(spec, primary, len(current))
     # What has ended for good is shown for as long as nothing has taken its place.
     there = [pod for pod in states if not pod.over or len(live_pods) < count]
-    fault = _find_creation_fault(primary, events) if len(current) < count else ""
+    created = max((pod.created for pod in states), default=0.0)
+    fault = _find_creation_fault(primary, events, created) if len(current) < count else ""
     enough, least = len(live_pods) >= count, spec.rollout.min_ready
     old = tuple(pod for pod in live_pods if pod.name not in newest)
     return Rollout(
@@ -155,7 +156,7 @@ def describe_progress(rollout: Rollout, pending: str) -> str:
     return "" if readiness.current or readiness.state is ReadinessState.TERMINATING else readiness.message
 
 
-def _count_wanted(spec: WorkloadSpec, primary: KubeObject, current: int) -> int:
+def _count_wanted(spec: WorkloadSpec, primary: ObjectPart, current: int) -> int:
     """The replicas that should exist: on the cluster, an autoscaler changes them."""
     if spec.suspended or spec.type is Type.CRON:
         return 0
@@ -166,7 +167,7 @@ def _count_wanted(spec: WorkloadSpec, primary: KubeObject, current: int) -> int:
     return read_number(primary, "spec", "replicas", default=1)
 
 
-def _list_newest(pods: Sequence[PodState], spec: WorkloadSpec, primary: KubeObject) -> frozenset[str]:
+def _list_newest(pods: Sequence[PodState], spec: WorkloadSpec, primary: ObjectPart) -> frozenset[str]:
     """The names of the pods of the wanted version that were made from the newest template."""
     template = read_marks(read_mapping(primary, "spec", "template"))
     candidates = [
@@ -206,13 +207,13 @@ def _ending_reason(spec: WorkloadSpec, readiness: Readiness, surplus: bool) -> R
     return Reason.SCALED_DOWN if surplus else Reason.REPLACED
 
 
-def _find_creation_fault(primary: KubeObject, events: EventIndex) -> str:
-    """Why the controller of a workload cannot create pods: a quota, or a webhook that refuses them."""
+def _find_creation_fault(primary: ObjectPart, events: EventIndex, created: float) -> str:
+    """Why a controller cannot create pods: a quota, or a webhook that refuses them; ``created`` is the newest pod's."""
     failure = find_condition(primary, "ReplicaFailure")
     words = read_message(failure, "message") if is_true(failure) else ""
     if not words:
         event = find_event(list_events(events, primary), "FailedCreate")
-        words = event.message if event is not None else ""
+        words = event.message if event is not None and event.at > created else ""
     return f"replicas cannot be created: {strip_creation_prefix(words)}" if words else ""
 
 

@@ -9,9 +9,15 @@ import msgspec
 
 from reconciler.engines.kubernetes.status.containers import ContainerState
 from reconciler.engines.kubernetes.status.events import index_events
-from reconciler.engines.kubernetes.status.executions import JobInput, execution_conditions, group_pods, list_executions
+from reconciler.engines.kubernetes.status.executions import (
+    JobInput,
+    execution_conditions,
+    group_pods,
+    read_executions,
+    trim_executions,
+)
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     find_condition,
     is_false,
     name_of,
@@ -117,12 +123,13 @@ def _read_cron(live: LiveWorkload, context: StatusContext) -> _View:
     pods = read_pods(live, events, context.now)
     job = live.spec.job or Job()
     source = JobInput(live.jobs, group_pods(pods, live.pods), events, context.past, context.now, job)
-    executions = list_executions(source)
+    executions = read_executions(source)
     readiness = compute_readiness(live.object) if live.primary else MISSING
     rollout = Rollout(0, readiness, (), (), (), 0, 0)
     health, message = _judge_schedule(readiness, context.last_error)
     conditions = tuple(execution_conditions(executions, source, live.spec.suspended))
-    return _View(health, message, rollout, tuple(pod for pod in pods if not pod.over), executions, conditions)
+    shown = trim_executions(executions, job.history_limit)
+    return _View(health, message, rollout, tuple(pod for pod in pods if not pod.over), shown, conditions)
 
 
 def _judge_schedule(readiness: Readiness, error: str) -> tuple[Health, str]:
@@ -230,7 +237,7 @@ def _summarize_restarts(members: Sequence[ContainerState]) -> dict[str, Any]:
     return summary | ({"lastRestartTime": format_iso_time(container.started)} if started else {})
 
 
-def _read_containers(part: KubeObject, spec: WorkloadSpec) -> tuple[ContainerSpec, ...]:
+def _read_containers(part: ObjectPart, spec: WorkloadSpec) -> tuple[ContainerSpec, ...]:
     """The containers of an older version, as its pod has them."""
     names = [container.name for container in spec.containers]
     return tuple(
@@ -257,7 +264,7 @@ def _resolve_images(pods: Sequence[PodState]) -> ResolvedImages:
     )
 
 
-def _check_autoscaler(autoscaler: KubeObject | None, now: float) -> Iterator[DeploymentCondition]:
+def _check_autoscaler(autoscaler: ObjectPart | None, now: float) -> Iterator[DeploymentCondition]:
     """The condition for an autoscaler whose metric has had no value for a while."""
     active = find_condition(autoscaler or {}, "ScalingActive")
     since = read_seconds(active, "lastTransitionTime")
