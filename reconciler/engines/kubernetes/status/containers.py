@@ -82,7 +82,7 @@ class ContainerState(msgspec.Struct, frozen=True):
 
     ``message`` is why it is not ready, "" if nothing is wrong. It is ``failing`` if that is no slow start, and in
     ``backoff`` while it waits after a failure. ``digest`` is that of the image that runs, "" before it is known.
-    ``reason`` is set if it cannot be started.
+    ``reason`` is set if it cannot be started. ``late_at`` is when a start counts as failing that takes long.
     """
 
     name: str
@@ -97,6 +97,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     image: str = ""
     digest: str = ""
     reason: str = ""
+    late_at: float = 0.0
 
     @property
     def lacks_image(self) -> bool:
@@ -222,13 +223,14 @@ def _explain_running(state: ContainerState, observed: ContainerInput) -> Contain
     else:
         message = state.last.words if again and state.last is not None else ""
     delay = read_number(observed.part, "readinessProbe", "initialDelaySeconds")
-    late = observed.now >= state.started + delay + START_SECONDS
+    late_at = state.started + delay + START_SECONDS
+    late = observed.now >= late_at
     if not message and late:
         message = "it is not ready, and no probe reports why"
     # The kubelet notes that a pod is not ready before its containers start; a later change is one from ready.
     was_ready = observed.ready_changed > state.started
     failing = bool(message) and (again or late or was_ready)
-    return msgspec.structs.replace(state, message=message, failing=failing)
+    return msgspec.structs.replace(state, message=message, failing=failing, late_at=late_at)
 
 
 def _explain_waiting(state: ContainerState, observed: ContainerInput) -> ContainerState:

@@ -20,6 +20,16 @@ from reconciler.engines.kubernetes.status.fields import (
 
 _CONTAINER = re.compile(r"spec\.(?:initContainers|containers|ephemeralContainers)\{(.+)\}")
 
+_TIMES = (
+    ("series", "lastObservedTime"),
+    ("lastTimestamp",),
+    ("deprecatedLastTimestamp",),
+    ("eventTime",),
+    ("firstTimestamp",),
+    ("metadata", "creationTimestamp"),
+)
+"""Where an event has its time, the last one first."""
+
 
 class ClusterEvent(msgspec.Struct, frozen=True):
     """An event: ``at`` is when it happened last, in seconds since the epoch; ``count`` is how often.
@@ -69,14 +79,7 @@ def find_event(events: Iterable[ClusterEvent], *reasons: str, container: str = "
 
 
 def _read_event(part: ObjectPart, target: ObjectPart) -> ClusterEvent:
-    times = (
-        read_seconds(part, "series", "lastObservedTime"),
-        read_seconds(part, "lastTimestamp"),
-        read_seconds(part, "deprecatedLastTimestamp"),
-        read_seconds(part, "eventTime"),
-        read_seconds(part, "firstTimestamp"),
-        read_seconds(part, "metadata", "creationTimestamp"),
-    )
+    times = (read_seconds(part, *path) for path in _TIMES)
     counts = (read_number(part, "series", "count"), read_number(part, "count"), read_number(part, "deprecatedCount"))
     container = _CONTAINER.fullmatch(read_text(target, "fieldPath"))
     return ClusterEvent(

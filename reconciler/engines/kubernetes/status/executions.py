@@ -96,6 +96,24 @@ def execution_conditions(
     yield from list_unfinished(_describe_unfinished(executions, source, suspended))
 
 
+def list_due_times(executions: Sequence[Execution], job: Job, now: float) -> Iterator[float]:
+    """The times after ``now`` at which the status may change by itself: an image is missing, or a time is skipped."""
+    active = [execution for execution in executions if execution.status == ExecutionState.ACTIVE]
+    for execution in active:
+        yield parse_time(execution.start_time) + IMAGE_SECONDS
+    due = _find_next_due(job.schedule, now) if active else None
+    if due is not None:
+        yield due * 60.0
+
+
+def _find_next_due(schedule: str, now: float) -> int | None:
+    """The next scheduled minute; None for none, also if the cluster has a schedule that is none here."""
+    try:
+        return next_due(schedule, int(now // 60))
+    except CronError:
+        return None
+
+
 def group_pods(pods: Sequence[PodState], parts: Sequence[ObjectPart]) -> dict[str, list[PodState]]:
     """The states of pods by the name of the Job that made each; ``parts`` are the same pods as objects."""
     groups: dict[str, list[PodState]] = {}
@@ -243,15 +261,9 @@ def _list_running_containers(pod: PodState) -> list[str]:
 
 def _count_due_times(schedule: str, started: float, now: float) -> int:
     """The scheduled minutes after ``started`` up to ``now``, MOST_SKIPPED at most."""
-    minute, count = int(started // 60), 0
-    try:
-        while count < MOST_SKIPPED:
-            due = next_due(schedule, minute)
-            if due is None or due > now // 60:
-                break
-            minute, count = due, count + 1
-    except CronError:
-        return 0
+    minute, count = _find_next_due(schedule, started), 0
+    while minute is not None and minute <= now // 60 and count < MOST_SKIPPED:
+        minute, count = _find_next_due(schedule, minute * 60.0), count + 1
     return count
 
 

@@ -68,7 +68,8 @@ class PodState(msgspec.Struct, frozen=True):
     ``message`` is why it ends or is not ready, "" if nothing is wrong. ``ending`` is why it ends, or has ended; "" for
     all others. It is ``failing`` if it is not ready and that is no slow start, ``lost`` if its node does not answer,
     and ``over`` once it has ended for good. ``revision`` is the hash that the controller of the workload gave it,
-    ``marks`` are the labels and annotations of this program.
+    ``marks`` are the labels and annotations of this program. ``late_at`` are the times at which what it waits for
+    counts as failing.
     """
 
     name: str
@@ -88,6 +89,7 @@ class PodState(msgspec.Struct, frozen=True):
     gvc_version: int = 0
     revision: str = ""
     marks: dict[str, str] = {}
+    late_at: tuple[float, ...] = ()
 
     @property
     def fault(self) -> str:
@@ -118,8 +120,18 @@ def read_pod(part: ObjectPart, context: PodContext) -> PodState:
         gvc_version=read_version(part, GVC_VERSION),
         revision=read_text(labels, "controller-revision-hash") or read_text(labels, "pod-template-hash"),
         marks=read_marks(part),
+        late_at=() if is_true(ready) else tuple(_list_late_times(part, containers)),
     )
     return _explain_pod(state, part, context, events)
+
+
+def _list_late_times(part: ObjectPart, containers: Sequence[ContainerState]) -> Iterator[float]:
+    """When a pod that is not ready counts as failing for what it waits for now."""
+    yield read_seconds(part, "metadata", "creationTimestamp") + START_SECONDS
+    scheduled = find_condition(part, "PodScheduled")
+    if is_false(scheduled):
+        yield read_seconds(scheduled, "lastTransitionTime") + START_SECONDS
+    yield from (container.late_at for container in containers if container.late_at)
 
 
 def is_ours(container: str, names: Collection[str]) -> bool:

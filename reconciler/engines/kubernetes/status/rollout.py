@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -29,6 +29,7 @@ from reconciler.reasons import Reason
 MISSING = Readiness(ReadinessState.IN_PROGRESS, "it does not exist yet")
 """The readiness of the object of a workload that was not created yet."""
 
+_KNATIVE = "serving.knative.dev/"
 _KINDS = {Type.STATEFUL: "StatefulSet", Type.CRON: "CronJob"}
 
 _CREATION_PREFIXES = (" failed error: ", "Error creating: ")
@@ -41,7 +42,8 @@ class LiveWorkload(msgspec.Struct, frozen=True):
     ``primary`` is its Deployment, StatefulSet, CronJob or Knative Service with its ``kind`` and ``apiVersion``; None if
     there is none. ``pods`` are all of them, those of ``jobs`` included; ``claims`` are those of its volumes. ``events``
     are warnings about any of these, and normal ones about claims, of v1 or of events.k8s.io. ``logs`` are last lines of
-    containers that ended.
+    containers that ended. ``names`` are the containers of the specification by their names in pods, which cannot have
+    every name; without any they have the same ones.
     """
 
     spec: WorkloadSpec
@@ -52,13 +54,17 @@ class LiveWorkload(msgspec.Struct, frozen=True):
     autoscaler: ObjectPart | None = None
     events: tuple[ObjectPart, ...] = ()
     logs: LogLines = {}
+    names: Mapping[str, str] = {}
 
     @property
     def object(self) -> ObjectPart:
         """``primary`` with its kind, which the items of a list lack; empty if there is none."""
         if not self.primary or self.primary.get("kind"):
             return self.primary or {}
-        return {**self.primary, "kind": _KINDS.get(self.spec.type, "Deployment")}
+        kind = _KINDS.get(self.spec.type, "Deployment")
+        if kind == "Deployment" and not read_mapping(self.primary, "spec", "selector"):
+            return {**self.primary, "kind": "Service", "apiVersion": f"{_KNATIVE}v1"}
+        return {**self.primary, "kind": kind}
 
 
 class Rollout(msgspec.Struct, frozen=True):
@@ -119,7 +125,7 @@ def read_rollout(live: LiveWorkload, now: float) -> Rollout:
 
 def read_pods(live: LiveWorkload, events: EventIndex, now: float) -> list[PodState]:
     """The pods of a workload, ordered by name."""
-    names = {container.name: container.name for container in live.spec.containers}
+    names = live.names or {container.name: container.name for container in live.spec.containers}
     context = PodContext(now, names, events, find_claim_faults(live.claims, events), live.logs)
     return sorted((read_pod(part, context) for part in live.pods), key=lambda pod: pod.name)
 
@@ -162,7 +168,7 @@ def _count_wanted(spec: WorkloadSpec, primary: ObjectPart, current: int) -> int:
         return 0
     if not primary:
         return spec.replicas
-    if read_text(primary, "apiVersion").startswith("serving.knative.dev/"):
+    if read_text(primary, "apiVersion").startswith(_KNATIVE):
         return max(spec.replicas, current)
     return read_number(primary, "spec", "replicas", default=1)
 

@@ -27,12 +27,10 @@ from reconciler.engines.kubernetes.status.pods import ClaimFault
 from reconciler.engines.kubernetes.status.readiness import ReadinessState, compute_readiness
 from reconciler.engines.volumes import ReplicaVolume, Snapshot, VolumeLifecycle, VolumeSetState, last_proof
 from reconciler.engines.workload.status import DeploymentCondition, make_condition, with_condition
+from reconciler.model.quantity import GIB
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
 from reconciler.times import format_iso_time
-
-GIGABYTE = 10**9
-"""Bytes of a GB, as claims ask for it."""
 
 VOLUME_INDEX = f"{OWN_PREFIX}volume-index"
 """The annotation of a claim with the index of its volume; without it, the name of the claim ends with that."""
@@ -129,7 +127,7 @@ def _make_volume(
         return ReplicaVolume(index, lifecycle, 0, 0, snapshots, last_proven=proven)
     if phase not in ("Bound", "Lost"):
         return ReplicaVolume(index, VolumeLifecycle.CREATING, 0, 0, snapshots, last_proven=proven)
-    size = round(parse_quantity(read_field(claim, "status", "capacity", "storage")) / GIGABYTE, 3)
+    size = round(parse_quantity(read_field(claim, "status", "capacity", "storage")) / GIB, 3)
     detached = is_true(find_condition(claim, "FileSystemResizePending")) or UNSET
     lifecycle = VolumeLifecycle.REPAIRING if phase == "Lost" else there
     return ReplicaVolume(index, lifecycle, size, used, snapshots, detached, proven)
@@ -147,7 +145,7 @@ def _group_snapshots(parts: Iterable[ObjectPart]) -> dict[str, tuple[Snapshot, .
 def _read_snapshot(part: ObjectPart) -> Snapshot:
     annotations = read_mapping(part, "metadata", "annotations")
     created = read_seconds(part, "status", "creationTime") or read_seconds(part, "metadata", "creationTimestamp")
-    size = round(parse_quantity(read_field(part, "status", "restoreSize")) / GIGABYTE, 3)
+    size = round(parse_quantity(read_field(part, "status", "restoreSize")) / GIB, 3)
     return Snapshot(
         _snapshot_name(part),
         format_iso_time(created),

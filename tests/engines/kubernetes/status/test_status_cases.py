@@ -19,7 +19,7 @@ from reconciler.engines.kubernetes.status.pods import PodContext
 from reconciler.engines.kubernetes.status.replicas import ReplicaSource, list_rows
 from reconciler.engines.kubernetes.status.rollout import LiveWorkload
 from reconciler.engines.kubernetes.status.volumes import LiveVolumes, find_claim_faults, volumeset_state
-from reconciler.engines.kubernetes.status.workload import StatusContext, workload_status
+from reconciler.engines.kubernetes.status.workload import StatusContext, next_status_time, workload_status
 from reconciler.engines.volumes import VolumeSetState
 from reconciler.engines.workload.deployment import DeploymentTarget, Execution
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
@@ -27,7 +27,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Specification
 from reconciler.model.record import Health
 from reconciler.render.layout import as_json
-from reconciler.times import parse_time
+from reconciler.times import format_iso_time, parse_time
 from tests.support.cases import CASES
 
 FOLDER = CASES / "kubernetes-status"
@@ -70,7 +70,9 @@ def workload_result(case: dict[str, Any]) -> dict[str, Any]:
     pods = PodContext(context.now, names, events, claims, live.logs)
     source = ReplicaSource(live.spec.key, "cluster", live.pods, tuple(case.get("metrics", ())))
     rows = [{**msgspec.to_builtins(row), "key": str(row.key)} for row in list_rows(source, pods)]
-    return {"health": str(health), "deployment": msgspec.to_builtins(deployment), "replicas": rows}
+    due = next_status_time(live, context)
+    next_time = format_iso_time(due) if due is not None else ""
+    return {"health": str(health), "next": next_time, "deployment": msgspec.to_builtins(deployment), "replicas": rows}
 
 
 def volumes_result(case: dict[str, Any]) -> dict[str, Any]:
