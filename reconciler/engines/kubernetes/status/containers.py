@@ -52,6 +52,7 @@ _SHARED_REASONS: Mapping[str, Reason] = {
 _IMAGE_REASONS = (Reason.IMAGE_PULL_FAILED, Reason.INVALID_IMAGE_NAME, Reason.IMAGE_NOT_FOUND)
 _NO_SECRET = re.compile(r'(?:secret|configmap) "[^"]+" not found', re.IGNORECASE)
 _NO_KEY = re.compile(r"couldn't find key ", re.IGNORECASE)
+_PROBE = re.compile(r"(?P<probe>\w+) probe (?:failed|errored)[^:]*:(?P<words>.*)", re.DOTALL)
 _EXIT_CODE = re.compile(r"exited with (\d+)")
 
 
@@ -205,10 +206,10 @@ def _find_liveness_failure(observed: ContainerInput, at: float) -> str:
 
 def _probe_words(event: ClusterEvent, probe: str) -> str:
     """What a failed probe met, as the host words it; "" if ``event`` is about something else."""
-    begin = f"{probe} probe failed:"
-    if event.reason != "Unhealthy" or not event.message.startswith(begin):
+    match = _PROBE.fullmatch(event.message) if event.reason == "Unhealthy" else None
+    if match is None or match["probe"] != probe:
         return ""
-    words = event.message.removeprefix(begin).strip()
+    words = match["words"].strip()
     return re.sub(r"^HTTP probe failed with statuscode: (\d+)$", r"HTTP \1", words) or "without a message"
 
 
@@ -237,13 +238,13 @@ def _explain_waiting(state: ContainerState, observed: ContainerInput) -> Contain
     hook = _find_hook_failure(observed)
     waiting = read_text(observed.status, "state", "waiting", "reason")
     if waiting == "CrashLoopBackOff":
-        words = _describe_hook(hook) if hook is not None else state.last.words if state.last is not None else ""
+        words = _describe_hook(hook.message) if hook is not None else state.last.words if state.last is not None else ""
         message = words or read_message(observed.status, "state", "waiting", "message")
         reason = state.last.reason if state.last is not None else ""
         return msgspec.structs.replace(state, message=message, failing=True, backoff=True, reason=reason)
     reason, words = describe_waiting(observed.status)
-    if reason == Reason.POST_START_FAILED and hook is not None:
-        words = _describe_hook(hook)
+    if reason == Reason.POST_START_FAILED:
+        words = _describe_hook(words)
     if not words and state.restarts and state.last is not None:
         return msgspec.structs.replace(state, message=state.last.words, failing=True, backoff=True)
     return msgspec.structs.replace(state, message=words, failing=bool(words), backoff=bool(words), reason=reason)
@@ -256,6 +257,7 @@ def _find_hook_failure(observed: ContainerInput) -> ClusterEvent | None:
     return event if event is not None and event.at >= begun else None
 
 
-def _describe_hook(event: ClusterEvent) -> str:
-    code = _EXIT_CODE.search(event.message)
-    return f"the postStart hook ended with {code[1]}" if code else f"the postStart hook failed: {event.message}"
+def _describe_hook(words: str) -> str:
+    """What happened to a hook; newer kubelets leave the words out of the event, since they may have secrets."""
+    code = _EXIT_CODE.search(words)
+    return f"the postStart hook ended with {code[1]}" if code else "the postStart hook failed"

@@ -26,7 +26,7 @@ _DECIMAL = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1
 def read_field(part: Any, *path: str) -> Any:
     """The value at ``path``; None if there is none."""
     for name in path:
-        if not isinstance(part, Mapping):
+        if not isinstance(part, dict):
             return None
         part = part.get(name)
     return part
@@ -35,13 +35,13 @@ def read_field(part: Any, *path: str) -> Any:
 def read_mapping(part: Any, *path: str) -> ObjectPart:
     """The mapping at ``path``; an empty one if there is none."""
     value = read_field(part, *path)
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def read_items(part: Any, *path: str) -> tuple[ObjectPart, ...]:
     """The mappings in the list at ``path``."""
     value = read_field(part, *path)
-    return tuple(item for item in value if isinstance(item, Mapping)) if isinstance(value, list | tuple) else ()
+    return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
 def read_text(part: Any, *path: str) -> str:

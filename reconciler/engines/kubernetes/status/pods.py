@@ -203,17 +203,15 @@ def _ending_reason(part: ObjectPart) -> str:
 def _explain_end(state: PodState, part: ObjectPart) -> tuple[str, str]:
     """Reason and words of a pod that has ended for good."""
     reason, message = read_text(part, "status", "reason"), read_message(part, "status", "message")
-    if reason == Reason.EVICTED:
-        return Reason.EVICTED, f"{reason}: {message}" if message else str(reason)
     if reason == Reason.DEADLINE_EXCEEDED:
         return Reason.DEADLINE_EXCEEDED, "it ran longer than activeDeadlineSeconds"
+    if reason:
+        return reason, f"{reason}: {message}" if message else reason
     ends = (container.last for container in state.containers if container.last is not None)
     failed = next((end for end in ends if end.code), None)
     if failed is not None:
         return failed.reason, failed.words
-    if reason or message:
-        return reason or Reason.ERROR, ": ".join(filter(None, (reason, message)))
-    return (Reason.COMPLETED, "") if state.phase == "Succeeded" else (Reason.ERROR, "it has failed")
+    return (Reason.COMPLETED, "") if state.phase == "Succeeded" else (Reason.ERROR, message or "it has failed")
 
 
 def _explain_wait(
