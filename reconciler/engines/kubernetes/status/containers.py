@@ -65,12 +65,17 @@ class ContainerPhase(StrEnum):
 
 
 class ContainerEnd(msgspec.Struct, frozen=True):
-    """How a container ended last: its exit code, 128 and the signal if one killed it; ``at`` is 0 if it is unknown."""
+    """How a container ended last: its exit code, 128 and the signal if one killed it; ``at`` is 0 if it is unknown.
+
+    ``lines`` are the last ones that it wrote. They may contain what is secret, so that no message that leaves this host
+    has them.
+    """
 
     code: int
     reason: str
     message: str = ""
     at: float = 0.0
+    lines: str = ""
 
     @property
     def words(self) -> str:
@@ -180,11 +185,11 @@ def _read_last_end(observed: ContainerInput) -> ContainerEnd | None:
     code = read_number(ended, "exitCode") or (128 + signal if signal else 0)
     reason: str = _SHARED_REASONS.get(read_text(ended, "reason"), Reason.ERROR if code else Reason.COMPLETED)
     at = read_seconds(ended, "finishedAt")
-    message = read_message(ended, "message") or _join_lines(observed.lines if code else ())
+    message, lines = read_message(ended, "message"), _join_lines(observed.lines if code else ())
     probe = _find_liveness_failure(observed, at) if reason == Reason.ERROR else ""
     if probe:
-        return ContainerEnd(code, Reason.LIVENESS_FAILED, probe, at)
-    return ContainerEnd(code, reason, message, at)
+        return ContainerEnd(code, Reason.LIVENESS_FAILED, probe, at, lines)
+    return ContainerEnd(code, reason, message, at, lines)
 
 
 def _join_lines(lines: Sequence[str]) -> str:

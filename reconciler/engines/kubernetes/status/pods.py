@@ -92,6 +92,14 @@ class PodState(msgspec.Struct, frozen=True):
     late_at: tuple[float, ...] = ()
 
     @property
+    def detail(self) -> str:
+        """``message`` with the last lines of the container that it is about, for who may read its logs."""
+        container = next((container for container in self.containers if container.message), None)
+        if container is None or container.last is None or container.last.words != self.message:
+            return self.message
+        return f"{self.message}: {container.last.lines}" if container.last.lines else self.message
+
+    @property
     def fault(self) -> str:
         """``db-0: main: ended with 1 (Error)``: its name and what is wrong; "" if nothing is."""
         container = next((container for container in self.containers if container.message), None)

@@ -104,3 +104,15 @@ def test_every_case_describes_what_it_shows() -> None:
 def test_every_health_of_a_workload_is_in_a_case() -> None:
     results = [msgspec.json.decode((folder / "status.json").read_bytes())["health"] for folder in FOLDERS]
     assert set(results) == set(Health) - {Health.RECORDED}
+
+
+def test_lines_of_a_log_reach_nothing_but_their_replica() -> None:
+    """They may contain what is secret, and the status is committed."""
+    with_logs = [folder for folder in FOLDERS if "logs" in case_of(folder).get("live", {})]
+    assert len(with_logs) > 1
+    for folder in with_logs:
+        case = case_of(folder)
+        lines = [line for logs in case["live"]["logs"].values() for text in logs.values() for line in text if line]
+        status = msgspec.json.decode((folder / "status.json").read_bytes())["deployment"]["status"]
+        del status["replicas"]
+        assert [line for line in lines if line in msgspec.json.encode(status).decode()] == []
