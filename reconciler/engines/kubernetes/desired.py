@@ -24,9 +24,10 @@ from reconciler.engines.kubernetes.rendering.inputs import (
 from reconciler.engines.kubernetes.rendering.limitations import list_limitations
 from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
+    TOKEN,
     VERSION,
     build_metadata,
-    workload_name,
+    token_secret_name,
 )
 from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
 from reconciler.engines.kubernetes.rendering.workload import render_workload
@@ -45,8 +46,6 @@ from reconciler.model.record import Record
 from reconciler.settings import ClusterSettings
 
 RUNTIME = "kubernetes"
-TOKEN = "token"
-"""The key of a token in its Secret, and the end of the name of that."""
 
 
 class AppliedResource(NamedTuple):
@@ -177,7 +176,7 @@ class DesiredObjects:
 
     def token_of(self, key: Key) -> str:
         """The token of a workload, which the cluster keeps; a new one if it has none."""
-        stored = self._mirror.get(ObjectId(SECRET, self.namespace_of(key.gvc), _token_name(key)))
+        stored = self._mirror.get(ObjectId(SECRET, self.namespace_of(key.gvc), token_secret_name(key.name)))
         if stored is not None and stored.key == key:
             content = (stored.decode().get("data") or {}).get(TOKEN, "")
             token = base64.b64decode(content).decode("ascii", "replace")
@@ -193,7 +192,7 @@ class DesiredObjects:
     def _token_secret(self, inputs: WorkloadInputs) -> KubeObject:
         content = base64.b64encode(inputs.token.encode()).decode()
         metadata = build_metadata(
-            inputs.owner, self._context.settings.org, inputs.namespace, _token_name(inputs.owner.key)
+            inputs.owner, self._context.settings.org, inputs.namespace, token_secret_name(inputs.owner.key.name)
         )
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {TOKEN: content}, "immutable": True}
 
@@ -213,10 +212,6 @@ class DesiredObjects:
         if count > int(done):
             mark = str(int(mark or 0) + 1) if not mark or mark.isdecimal() else "1"
         return count, mark
-
-
-def _token_name(key: Key) -> str:
-    return f"{workload_name(key.name)}-{TOKEN}"
 
 
 def _platform_settings(context: EngineContext) -> PlatformSettings:

@@ -25,6 +25,9 @@ INSTANCE, ORG, GVC, LOCATION = (f"{PREFIX}{name}" for name in ("instance", "org"
 WORKLOAD, VOLUMESET, VERSION = (f"{PREFIX}{name}" for name in ("workload", "volumeset", "version"))
 KEY, SOURCE, DIGEST, RESTART = (f"{PREFIX}{name}" for name in ("key", "source", "digest", "restart"))
 
+TOKEN = "token"
+"""The key of a token in its Secret."""
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 NAME = "app.kubernetes.io/name"
 PART_OF = "applyset.kubernetes.io/part-of"
