@@ -140,20 +140,14 @@ def _is_counted(inputs: WorkloadInputs, rule: PathRule) -> bool:
 
 def _render_ingress(inputs: WorkloadInputs, route: HostRoute) -> Iterator[KubeObject]:
     """An Ingress, after the Secret with the certificate of its domain if that has one of its own."""
+    paths = list(_list_paths(inputs, route))
+    if not paths:
+        return
     secret = f"{route.name}-tls" if inputs.options.issuer and route.hosts else ""
     if route.certificate and route.hosts:
         certificate = _render_certificate(inputs, route.certificate)
         secret = certificate["metadata"]["name"]
         yield certificate
-    service = workload_name(inputs.owner.key.name)
-    paths = [
-        {
-            "path": rule.regex or rule.prefix,
-            "pathType": "ImplementationSpecific" if rule.regex else "Prefix",
-            "backend": {"service": {"name": service, "port": {"number": rule.port}}},
-        }
-        for rule in route.rules
-    ]
     rules = [{"host": host, "http": {"paths": paths}} for host in route.hosts] or [{"http": {"paths": paths}}]
     spec = drop_empty(
         {
@@ -166,6 +160,17 @@ def _render_ingress(inputs: WorkloadInputs, route: HostRoute) -> Iterator[KubeOb
     if secret and not route.certificate:
         metadata["annotations"][_ISSUER] = inputs.options.issuer
     yield {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": metadata, "spec": spec}
+
+
+def _list_paths(inputs: WorkloadInputs, route: HostRoute) -> Iterator[dict[str, Any]]:
+    service = workload_name(inputs.owner.key.name)
+    for rule in route.rules:
+        if not rule.regex or rule.regex.startswith("/"):
+            yield {
+                "path": rule.regex or rule.prefix,
+                "pathType": "ImplementationSpecific" if rule.regex else "Prefix",
+                "backend": {"service": {"name": service, "port": {"number": rule.port}}},
+            }
 
 
 def _render_certificate(inputs: WorkloadInputs, link: str) -> KubeObject:

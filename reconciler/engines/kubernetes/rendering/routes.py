@@ -15,6 +15,8 @@ from reconciler.model.kinds.domain import Tls
 
 _PATH = re.compile(r"/(?!.*(//|/\./|/\.\./|/\.\.?$|#|%2f|%2F))[!-~]*")
 """A path that a gateway compares."""
+_HOST = re.compile(r"(\*\.)?([a-z0-9]([-a-z0-9]*[a-z0-9])?\.)*[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+"""A host name of a route; those with other characters, such as ``_``, have none."""
 _HEADER = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]{1,256}")
 
 
@@ -60,6 +62,8 @@ def plan_routes(inputs: WorkloadInputs) -> tuple[HostRoute, ...]:
     for address, entry in sorted(inputs.routes.hosts.items()):
         host, number = _split_address(address)
         site = inputs.routes.sites.get(entry.site)
+        if host and not _HOST.fullmatch(host):
+            continue
         if site is None:
             own = tuple(sorted({*own, host}))
             continue
@@ -84,6 +88,10 @@ def list_route_faults(inputs: WorkloadInputs, *, by_gateway: bool) -> Iterator[s
 
     ``by_gateway`` is whether it has routes of the Gateway API.
     """
+    for address in sorted(inputs.routes.hosts):
+        host, _ = _split_address(address)
+        if host and not _HOST.fullmatch(host):
+            yield f"The host name {host} is not served: a gateway takes letters, digits, hyphens and dots."
     for name in sorted(inputs.routes.sites):
         yield from _describe_site(inputs.routes.sites[name], by_gateway=by_gateway)
     for rule in inputs.routes.rules:
@@ -126,6 +134,8 @@ def _find_fault(rule: RouteRule, *, by_gateway: bool) -> str:
         return "has no effect: it depends on a part of the host name (hostPrefix, hostRegex)"
     if rule.prefix is not None and not _PATH.fullmatch(rule.prefix):
         return f"has no effect: a gateway does not compare paths with {rule.prefix}"
+    if not by_gateway and rule.regex is not None and not rule.regex.startswith("/"):
+        return f"has no effect: the expression of an Ingress begins with /, and {rule.regex} does not"
     if not by_gateway and (rule.replace_prefix is not None or rule.headers):
         return "changes no path and no header (replacePrefix, headers): an Ingress changes nothing in a request"
     if not all(_is_header(*pair) for pair in rule.headers):

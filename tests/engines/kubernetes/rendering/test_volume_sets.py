@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import kubernetes_validate
 import msgspec
 
 from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
@@ -20,6 +19,7 @@ from reconciler.engines.kubernetes.rendering.volume_sets import (
 from reconciler.engines.kubernetes.rendering.workload import render_workload
 from tests.engines.kubernetes.rendering.kit import ORG, Setup, decode, volume_set_inputs, workload_inputs
 from tests.support.cases import CASES
+from tests.support.kubernetes import VERSIONS, find_schema_faults
 
 MANIFESTS = decode((CASES / "kubernetes/a-stateful-workload-has-claims/manifest.yaml").read_text())
 INPUTS = msgspec.structs.replace(volume_set_inputs(MANIFESTS, Setup()), workload="db")
@@ -60,7 +60,7 @@ def test_a_restored_claim_has_the_data_of_its_snapshot() -> None:
         "name": render_snapshot(INPUTS, ORG, SnapshotRequest(1, "nightly"))["metadata"]["name"],
     }
     assert "dataSource" not in render_claim(INPUTS, ORG, 1, 40 * GB)["spec"]
-    kubernetes_validate.validate(claim, "1.37.0", strict=True)
+    assert find_schema_faults(claim, VERSIONS[0]) == []
 
 
 def test_what_a_cluster_does_not_do_for_volumes_is_named() -> None:
