@@ -12,11 +12,11 @@ from reconciler.engines.context import EngineContext, LocationRecords
 from reconciler.engines.kubernetes.engine import KubernetesEngine
 from reconciler.engines.kubernetes.reading.location import KubernetesReader
 from reconciler.settings import ClusterSettings, LocationSettings, Settings
-from tests.engines.contract import PROMISES, EnginePair, Factory, Subject, subject_of
+from tests.engines.contract import PROMISES, EngineHarness, EnginePair, Factory, subject_of
 from tests.engines.test_contract import no_secret
 from tests.kubernetes.cluster.control_plane import Cluster
 from tests.kubernetes.cluster.kubelet import Kubelet
-from tests.support.plans import Bench
+from tests.support.plans import ExecutorHarness
 
 pytestmark = pytest.mark.cluster
 
@@ -28,9 +28,9 @@ def factory(cluster: Cluster, kubelet: Kubelet, request: pytest.FixtureRequest) 
     prefix = f"{request.node.callspec.params['promise'].__name__.replace('_', '-')[:24]}-"
     bound = ClusterSettings(kubeconfig=cluster.kubeconfig, namespace_prefix=prefix)
 
-    def make(bench: Bench, path: Path) -> EnginePair:
+    def make(harness: ExecutorHarness, path: Path) -> EnginePair:
         settings = Settings("acme", (), path, locations={"here": LocationSettings("kubernetes", cluster=bound)})
-        context = EngineContext(LocationRecords(bench.records, "here"), settings, bench.clock, no_secret)
+        context = EngineContext(LocationRecords(harness.records, "here"), settings, harness.clock, no_secret)
         return EnginePair(KubernetesEngine(context), KubernetesReader(settings, "here"))
 
     yield Factory(make, SystemClock)
@@ -38,6 +38,8 @@ def factory(cluster: Cluster, kubelet: Kubelet, request: pytest.FixtureRequest) 
 
 
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-def test_the_engine_keeps_its_promises(promise: Callable[[Subject], None], factory: Factory, tmp_path: Path) -> None:
-    with subject_of(factory, tmp_path) as subject:
-        promise(subject)
+def test_the_engine_keeps_its_promises(
+    promise: Callable[[EngineHarness], None], factory: Factory, tmp_path: Path
+) -> None:
+    with subject_of(factory, tmp_path) as harness:
+        promise(harness)
