@@ -31,6 +31,9 @@ RESERVED_PATHS = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
 BLOCKED_PORTS = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
 """Ports that no container can bind (docs/platform/workload.md#blocked-ports)."""
 
+RESTRICTED_USER = 1337
+"""A container that runs as this user has no network (docs/platform/workload.md#users-and-groups)."""
+
 RESERVED_CONTAINERS = ("istio-proxy", "queue-proxy", "istio-validation")
 RESERVED_CONTAINER_PREFIXES = (f"{SPELLING}-", "debugger-")
 """Names of containers that the platform adds to replicas (docs/platform/workload.md#container-names)."""

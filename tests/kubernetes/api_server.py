@@ -165,11 +165,7 @@ class FakeApiServer:
 
     def remove_crd(self, group: str, plural: str) -> None:
         """Remove a custom resource and its objects: its paths are not found any more."""
-        for resource in self.state.resources:
-            if (resource.group, resource.plural) == (group, plural):
-                self.state.storage.drop(resource)
-                self.state.resources.remove(resource)
-                self.state.end_watches(None)
+        self.state.remove_resource(group, plural)
 
     def fail(self, match: str, status: int, times: int = 1, retry_after: int = 0, message: str = "") -> None:
         """Let the next requests that ``match`` fail; -1 times is always. See `Fault`."""

@@ -26,6 +26,7 @@ PATHS = {
     "Service": "/api/v1/namespaces/NAMESPACE/services",
     "ServiceAccount": "/api/v1/namespaces/NAMESPACE/serviceaccounts",
     "StatefulSet": "/apis/apps/v1/namespaces/NAMESPACE/statefulsets",
+    "Thing": "/apis/example.com/v1/namespaces/NAMESPACE/things",
 }
 VERSIONS = {kind: "v1" if path.startswith("/api/") else "/".join(path.split("/")[2:4]) for kind, path in PATHS.items()}
 APPLY = "application/apply-patch+yaml"
@@ -36,7 +37,10 @@ STRATEGIC = "application/strategic-merge-patch+json"
 
 
 class Step(NamedTuple):
-    """A request. ``events`` are read of a watch; COMPACT is no method, and lets the server forget its history."""
+    """A request. ``events`` are read of a watch.
+
+    The request is repeated until its status is ``until``. The answer is not compared where it is not ``shown``.
+    """
 
     method: str
     path: str = ""
@@ -44,6 +48,8 @@ class Step(NamedTuple):
     body: Any = None
     media_type: str = JSON
     events: int = 0
+    until: int = 0
+    shown: bool = True
 
 
 class Exchange(NamedTuple):
@@ -106,6 +112,34 @@ def claim(storage: str = "1Gi", **spec: Any) -> Object:
     """A claim."""
     content = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}, **spec}
     return kind_object("PersistentVolumeClaim", spec=content)
+
+
+def cron_job(**spec: Any) -> Object:
+    """A CronJob."""
+    return kind_object("CronJob", spec={"schedule": "0 0 * * *", "jobTemplate": {"spec": job()["spec"]}, **spec})
+
+
+def autoscaler(**spec: Any) -> Object:
+    """A HorizontalPodAutoscaler."""
+    metric = {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}
+    content = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "a"},
+        "maxReplicas": 3,
+        "metrics": [{"type": "Resource", "resource": metric}],
+        "behavior": {"scaleDown": {"stabilizationWindowSeconds": 300}},
+    }
+    return kind_object("HorizontalPodAutoscaler", spec=content | spec)
+
+
+def network_policy(**spec: Any) -> Object:
+    """A NetworkPolicy."""
+    content = {
+        "podSelector": {"matchLabels": {"app": "a"}},
+        "policyTypes": ["Ingress", "Egress"],
+        "ingress": [{"from": [{"ipBlock": {"cidr": "10.0.0.0/8"}}], "ports": [{"port": 80}]}],
+        "egress": [{}],
+    }
+    return kind_object("NetworkPolicy", spec=content | spec)
 
 
 def apply(value: Object, manager: str = "one", subresource: str = "", **query: str) -> Step:
@@ -186,6 +220,38 @@ OWNED = {
     ]
 }
 
+DISCOVERED = sorted(
+    {*VERSIONS.values()} - {VERSIONS["Thing"]}
+    | {"storage.k8s.io/v1", "authorization.k8s.io/v1", "coordination.k8s.io/v1"}
+)
+DEFINITION = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "things.example.com"},
+    "spec": {
+        "group": "example.com",
+        "scope": "Namespaced",
+        "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+        "versions": [
+            {
+                "name": "v1",
+                "served": True,
+                "storage": True,
+                "subresources": {"status": {}},
+                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
+            }
+        ],
+    },
+}
+THINGS = PATHS["Thing"]
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def thing(name: str = "a", metadata: Object | None = None, **spec: Any) -> Object:
+    """A custom resource."""
+    return kind_object("Thing", name, metadata, spec=spec)
+
+
 CREATING = {
     "create": [create(config_map(x="1"))],
     "create twice": [create(config_map(x="1")), create(config_map(x="2"))],
@@ -215,9 +281,7 @@ DEFAULTS = {
     "defaults of a Deployment that is applied": [apply(FULL_DEPLOYMENT)],
     "defaults of a StatefulSet": [create(stateful_set())],
     "defaults of a Job": [create(job())],
-    "defaults of a CronJob": [
-        create(kind_object("CronJob", spec={"schedule": "0 0 * * *", "jobTemplate": {"spec": job()["spec"]}}))
-    ],
+    "defaults of a CronJob": [create(cron_job())],
     "defaults of a Service": [create(service())],
     "defaults of a headless Service": [create(service(clusterIP="None"))],
     "defaults of a LoadBalancer": [create(service(type="LoadBalancer"))],
@@ -364,6 +428,65 @@ APPLYING = {
         apply(service(type="LoadBalancer")),
         apply(service()),
     ],
+    "apply of a Service whose type changes": [
+        apply(service(type="ClusterIP")),
+        apply(service(type="NodePort", ports=[{"port": 80, "nodePort": 30080}])),
+        apply(service(type="ClusterIP")),
+        apply(kind_object("Service", spec={"type": "ExternalName", "externalName": "example.com"})),
+        apply(service(type="ClusterIP")),
+    ],
+    "apply of ports with two protocols": [
+        apply(service(ports=[{"name": "a", "port": 53}, {"name": "b", "port": 53, "protocol": "UDP"}])),
+        apply(service(ports=[{"name": "b", "port": 53, "protocol": "UDP", "targetPort": "dns"}])),
+    ],
+    "apply of a full Deployment, and again": [apply(FULL_DEPLOYMENT), apply(FULL_DEPLOYMENT)],
+    "apply of a StatefulSet, and again": [apply(stateful_set()), apply(stateful_set())],
+    "apply of a Job, and again": [apply(job()), apply(job())],
+    # The server writes a claim once more at the second apply, whose answer is the same.
+    "apply of a claim, and again": [apply(claim()), apply(claim())._replace(shown=False), apply(claim())],
+    "apply of a CronJob, and again": [apply(cron_job()), apply(cron_job()), apply(cron_job(suspend=True))],
+    "apply of an autoscaler, and again": [apply(autoscaler()), apply(autoscaler()), apply(autoscaler(minReplicas=2))],
+    "apply of a NetworkPolicy, and again": [
+        apply(network_policy()),
+        apply(network_policy()),
+        apply(network_policy(ingress=[])),
+        apply(network_policy(egress=[])),
+    ],
+    "apply of a Secret, and again": [
+        apply(kind_object("Secret", stringData={"a": "b"}, immutable=True)),
+        apply(kind_object("Secret", stringData={"a": "b"}, immutable=True)),
+        apply(kind_object("Secret", data={"a": "Yg=="}, immutable=True)),
+        apply(kind_object("Secret", data={"a": "Yw=="}, immutable=True)),
+    ],
+    "apply of a ServiceAccount and a Namespace": [
+        apply(kind_object("ServiceAccount", imagePullSecrets=[{"name": "a"}])),
+        apply(kind_object("ServiceAccount", imagePullSecrets=[{"name": "b"}])),
+        apply(kind_object("Namespace", "NAMESPACE-d", {"labels": {"a": "b"}})),
+        apply(kind_object("Namespace", "NAMESPACE-d", {"labels": {"a": "b"}})),
+    ],
+    "apply of strategy and probes": [
+        apply(deployment(container(readinessProbe=PROBE, livenessProbe={"tcpSocket": {"port": 80}}))),
+        apply(deployment(container(readinessProbe={"exec": {"command": ["true"]}}), strategy={"type": "Recreate"})),
+        patch("Deployment", {"spec": {"strategy": {"type": "Recreate", "rollingUpdate": None}}}),
+        apply(
+            deployment(container(), strategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}}),
+            force="true",
+        ),
+        apply(deployment(container())),
+    ],
+    "apply takes over what a client-side apply left": [
+        create(
+            {
+                **deployment(container(env=ENV)),
+                "metadata": {
+                    "name": "a",
+                    "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}"},
+                },
+            }
+        ),
+        apply(deployment(container()), force="true"),
+        get("Deployment"),
+    ],
     "apply of status": [
         apply(deployment()),
         apply(kind_object("Deployment", status={"replicas": 1, "observedGeneration": 1}), "two", "/status"),
@@ -383,6 +506,11 @@ CHANGING = {
         update(config_map("a", {"resourceVersion": "$VERSION2"}, x="3")),
     ],
     "update with another uid": [create(config_map(x="1")), update(config_map("a", {"uid": "5"}, x="1"))],
+    "update a PodDisruptionBudget without a version": [
+        create(kind_object("PodDisruptionBudget", spec={"minAvailable": 1})),
+        update(kind_object("PodDisruptionBudget", spec={"minAvailable": 2})),
+        apply(kind_object("PodDisruptionBudget", spec={"minAvailable": 2})),
+    ],
     "update with another name": [
         create(config_map()),
         Step("PUT", f"{PATHS['ConfigMap']}/a", {}, config_map("b")),
@@ -452,6 +580,12 @@ IMMUTABLE = {
     "immutable fields of a StatefulSet": [
         create(stateful_set()),
         patch("StatefulSet", {"spec": {"serviceName": "b"}}),
+        patch("StatefulSet", {"spec": {"podManagementPolicy": "Parallel"}}),
+        patch("StatefulSet", {"spec": {"volumeClaimTemplates": []}}),
+        patch(
+            "StatefulSet",
+            {"spec": {"selector": {"matchLabels": {"app": "b"}}, "template": {"metadata": {"labels": {"app": "b"}}}}},
+        ),
         patch("StatefulSet", {"spec": {"replicas": 3}}),
     ],
     "immutable template of a Job": [
@@ -498,6 +632,12 @@ READING = {
     "get what does not exist": [get("ConfigMap"), get("Deployment")],
     "unknown resource": [
         Step("GET", "/apis/apps/v1/namespaces/NAMESPACE/things"),
+        Step("GET", "/apis/apps/v1/things"),
+        Step("GET", "/apis/apps/v2"),
+        Step("GET", "/apis/none.example.com"),
+        Step("GET", "/api/v1/namespaces/NAMESPACE/things/a"),
+        Step("GET", f"{PATHS['Deployment']}/a/more"),
+        Step("POST", "/apis/apps/v1/namespaces/NAMESPACE/things", {}, config_map()),
         Step("GET", "/apis/none.example.com/v1/things"),
         Step("GET", "/other"),
     ],
@@ -520,13 +660,9 @@ READING = {
         page("ConfigMap", limit="2"),
         page("ConfigMap", limit="2", **{"continue": "$CONTINUE"}),
     ],
-    "list of pages after compaction": [
-        *map(create, LABELLED),
-        page("ConfigMap", limit="2"),
-        create(config_map("d")),
-        Step("COMPACT"),
-        page("ConfigMap", limit="2", **{"continue": "$CONTINUE"}),
-        page("ConfigMap", limit="2", **{"continue": "$CONTINUE"}),
+    "discovery": [
+        Step("GET", "/api"),
+        *(Step("GET", f"/apis/{version}" if "/" in version else f"/api/{version}") for version in DISCOVERED),
     ],
     "list with a bad token": [page("ConfigMap", limit="2", **{"continue": "nonsense"})],
     "list of another version": [
@@ -537,7 +673,10 @@ READING = {
         page("ConfigMap", resourceVersion="$VERSION1", resourceVersionMatch="NotOlderThan"),
         page("ConfigMap", resourceVersion="nonsense"),
     ],
-    "list of all namespaces": [create(LABELLED[0]), Step("GET", "/api/v1/configmaps", {"labelSelector": "app=x"})],
+    "list of all namespaces": [
+        create(config_map("a", {"labels": {"app": "NAMESPACE"}})),
+        Step("GET", "/api/v1/configmaps", {"labelSelector": "app=NAMESPACE"}),
+    ],
     "watch from a list": [
         page("ConfigMap"),
         create(LABELLED[0]),
@@ -564,7 +703,6 @@ READING = {
             "ConfigMap", 2, sendInitialEvents="true", resourceVersionMatch="NotOlderThan", allowWatchBookmarks="true"
         ),
     ],
-    "watch of a version that is too old": [watch("ConfigMap", 1, resourceVersion="1")],
     "watch of one object": [
         create(LABELLED[0]),
         create(LABELLED[1]),
@@ -611,8 +749,36 @@ DELETING = {
     ],
 }
 
+CUSTOM = {
+    "custom resource": [
+        create(thing(x=1)),
+        Step("POST", DEFINITIONS, {}, DEFINITION, shown=False),
+        Step("GET", THINGS, until=200),
+        create(thing(x={"y": [1, 2]}, z=None)),
+        create(kind_object("Thing", "b", spec={"x": 1}, status={"y": 1}, more=1), fieldValidation="Strict"),
+        page("Thing"),
+        apply(thing("c", x={"y": [1, 2], "z": 1})),
+        apply(thing("c", x={"y": [1, 2], "z": 1})),
+        apply(thing("c", x={"y": [1], "z": 1}), "two"),
+        apply(thing("c", x={"y": [1, 2]})),
+        update(thing("c", x=2)),
+        update(thing("c", {"resourceVersion": "$VERSION7"}, x=2)),
+        patch("Thing", {"spec": {"x": 2}}, STRATEGIC),
+        patch("Thing", {"spec": {"x": 2}}),
+        patch("Thing", {"status": {"x": 2}}),
+        patch("Thing", {"status": {"x": 2}, "spec": {"x": 3}}, subresource="/status"),
+        apply(kind_object("Thing", "a", status={"y": 1}), "two", "/status"),
+        watch("Thing", 1, resourceVersion="1"),
+        watch("Thing", 1, fieldSelector="metadata.name=a"),
+        delete("Thing"),
+        Step("GET", "/apis/example.com/v1"),
+        Step("DELETE", f"{DEFINITIONS}/things.example.com", shown=False),
+        Step("GET", THINGS, until=404, shown=False),
+    ],
+}
+
 EXCHANGES = [
     Exchange(name, tuple(steps))
-    for group in (CREATING, DEFAULTS, APPLYING, CHANGING, IMMUTABLE, READING, DELETING)
+    for group in (CREATING, DEFAULTS, APPLYING, CHANGING, IMMUTABLE, READING, DELETING, CUSTOM)
     for name, steps in group.items()
 ]

@@ -16,11 +16,15 @@ SAME_WORDS = {
     "reconciler/render/resources.py": {"Applied", "Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
     "reconciler/render/sources.py": {"Applied"},
     "reconciler/engines/host/controllers/executions.py": {"Failed"},
+    "reconciler/engines/kubernetes/status/containers.py": {"Completed", "InvalidImageName", "Unhealthy"},
+    "reconciler/engines/kubernetes/status/executions.py": {"Failed", "Suspended"},
+    "reconciler/engines/kubernetes/status/pods.py": {"Failed"},
+    "reconciler/engines/kubernetes/status/readiness.py": {"Failed", "Pending", "Suspended", "Terminating"},
     "reconciler/engines/reading.py": {"Loading", "Ready"},
     "reconciler/model/record.py": {"Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
 }
 """Words that mean something else: health, the state of a replica in a table, a heading, the condition of an
-execution."""
+execution, and what Kubernetes calls states, conditions and reasons of its own."""
 
 APPENDS = {"append", "NewEvent", "EngineEvent", "_recorded_as_event", "_append", "report"}
 """What is called to append an event."""

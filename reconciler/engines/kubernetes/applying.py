@@ -30,7 +30,17 @@ from reconciler.engines.kubernetes.client.objects import (
 )
 from reconciler.engines.kubernetes.marks import FIELDS, OBJECTS, RENDERED
 from reconciler.engines.kubernetes.mirror import ClusterMirror, ManagedFields, MirroredObject, hash_fields
-from reconciler.engines.kubernetes.rendering.names import DIGEST, INSTANCE, KEY, LOCATION, SOURCE, VERSION
+from reconciler.engines.kubernetes.rendering.names import (
+    DIGEST,
+    INSTANCE,
+    KEY,
+    LOCATION,
+    MANAGED_BY,
+    SOURCE,
+    TOOL,
+    VERSION,
+    format_label,
+)
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
@@ -57,10 +67,26 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Owner(NamedTuple):
-    """Whose objects these are: this daemon's, at a location."""
+    """Whose objects these are: this daemon's, at a location. The names of its namespaces begin with a prefix."""
 
     instance: str
     location: str
+    namespace_prefix: str = ""
+
+    def select(self, kind: ObjectKind) -> str:
+        """The label selector of a kind. What controllers make has no instance: another one takes it over as it is."""
+        location = f"{LOCATION}={self.location}"
+        if kind in MADE_BY_CLUSTER:
+            return f"{MANAGED_BY}={TOOL},{location}"
+        return f"{INSTANCE}={self.instance},{location}"
+
+    def has(self, item: MirroredObject) -> bool:
+        """Whether an object is in the namespace of its GVC, where no other instance has anything."""
+        return item.key is None or not item.key.gvc or item.id.namespace == self.namespace_of(item.key.gvc)
+
+    def namespace_of(self, gvc: str) -> str:
+        """The namespace of a GVC."""
+        return format_label(f"{self.namespace_prefix}{gvc}")
 
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with ``labels`` is one of them."""

@@ -105,13 +105,15 @@ class ClusterCommands:
             case DeleteVolume():
                 await self._replace_claim(key, target, None)
             case CreateVolumeSnapshot():
-                await self._create_snapshot(key, target, ask, command_id)
+                await self._create_snapshot(target, ask, command_id)
             case DeleteVolumeSnapshot(snapshot_name=name):
                 await self._api.delete(self._find_snapshot(key, target, name).id)
             case RestoreVolume(snapshot_name=name):
                 await self._replace_claim(key, target, self._find_snapshot(key, target, name))
             case _:
-                raise make_rejection(f"{type(ask).__name__} is not possible at {self._context.location}: a cluster has it")
+                raise make_rejection(
+                    f"{type(ask).__name__} is not possible at {self._context.location}: a cluster has it"
+                )
         return await self._describe_claim(target, ask.volume_index)
 
     async def grow_claims(self, key: Key, body: bytes) -> None:
@@ -163,9 +165,7 @@ class ClusterCommands:
             raise EngineError(message, reason=Reason.VOLUME_UNAVAILABLE, retry=False)
         await self._api.patch(target, {"spec": {"resources": {"requests": {"storage": f"{size:g}Gi"}}}})
 
-    async def _create_snapshot(
-        self, key: Key, target: ObjectId, ask: CreateVolumeSnapshot, command_id: str
-    ) -> None:
+    async def _create_snapshot(self, target: ObjectId, ask: CreateVolumeSnapshot, command_id: str) -> None:
         self._require_snapshots()
         claim = await self._require_object(target)
         name = _snapshot_name(target.name, ask.snapshot_name)
@@ -191,7 +191,9 @@ class ClusterCommands:
         try:
             created = await self._api.create(snapshot, VOLUME_SNAPSHOT, target.namespace)
         except ClusterError as error:
-            there = await self._api.get(ObjectId(VOLUME_SNAPSHOT, target.namespace, name)) if error.code == 409 else None
+            there = (
+                await self._api.get(ObjectId(VOLUME_SNAPSHOT, target.namespace, name)) if error.code == 409 else None
+            )
             if there is None:
                 raise
             if (there["metadata"].get("annotations") or {}).get(COMMAND) != command_id:
@@ -307,9 +309,7 @@ def _without_server_fields(claim: KubeObject) -> KubeObject:
             "namespace": metadata["namespace"],
             "labels": metadata.get("labels") or {},
             "annotations": {
-                label: text
-                for label, text in (metadata.get("annotations") or {}).items()
-                if label.startswith(PREFIX)
+                label: text for label, text in (metadata.get("annotations") or {}).items() if label.startswith(PREFIX)
             },
         },
         "spec": spec,

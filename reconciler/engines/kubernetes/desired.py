@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 
 from reconciler.engines.context import EngineContext
-from reconciler.engines.kubernetes.applying import RUNS, with_annotation
+from reconciler.engines.kubernetes.applying import RUNS, Owner, with_annotation
 from reconciler.engines.kubernetes.client.objects import SECRET, KubeObject, ObjectId, id_of
 from reconciler.engines.kubernetes.marks import RESTARTS
 from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
@@ -20,18 +21,20 @@ from reconciler.engines.kubernetes.rendering.inputs import (
     ObjectOwner,
     WorkloadInputs,
 )
+from reconciler.engines.kubernetes.rendering.limitations import list_limitations
 from reconciler.engines.kubernetes.rendering.names import (
     DIGEST,
+    TOKEN,
     VERSION,
     build_metadata,
-    format_label,
-    workload_name,
+    token_secret_name,
 )
-from reconciler.engines.kubernetes.rendering.namespace import pull_secret_names, render_namespace
-from reconciler.engines.kubernetes.rendering.workload import list_limitations, render_workload
+from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
+from reconciler.engines.kubernetes.rendering.workload import render_workload
 from reconciler.engines.volume_claims import VolumeClaims
 from reconciler.engines.workload.template import PlatformSettings, ReplicaTemplate, TemplateBuilder
 from reconciler.engines.workload.tokens import TOKEN_PREFIX, make_token
+from reconciler.errors import EngineError
 from reconciler.manifests.field_schema import recorded_sentences
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.gvc import Gvc
@@ -39,11 +42,10 @@ from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecifica
 from reconciler.model.kinds.volumeset import read_specification as read_volumeset
 from reconciler.model.kinds.workload import Workload, mounted_volumesets
 from reconciler.model.platform import ADOPT
+from reconciler.model.record import Record
 from reconciler.settings import ClusterSettings
 
 RUNTIME = "kubernetes"
-TOKEN = "token"
-"""The key of a token in its Secret, and the end of the name of that."""
 
 
 class AppliedResource(NamedTuple):
@@ -57,27 +59,28 @@ class AppliedResource(NamedTuple):
 
 
 class RenderedWorkload(msgspec.Struct, frozen=True):
-    """The objects of a workload, with the template that they are made from and what is not enforced of it.
+    """The objects of a workload, and the template that they are made from.
 
     ``adopt``: its manifest takes over objects of others.
     """
 
     template: ReplicaTemplate
     objects: list[KubeObject]
-    limitations: tuple[str, ...] = ()
     adopt: bool = False
 
 
 class DesiredObjects:
     """Renders resources of the location of ``context`` from its records. It must not run beside other users of them."""
 
-    def __init__(self, context: EngineContext, cluster: ClusterSettings, instance: str, mirror: ClusterMirror) -> None:
+    def __init__(self, context: EngineContext, cluster: ClusterSettings, owner: Owner, mirror: ClusterMirror) -> None:
         self._context = context
         self._cluster = cluster
-        self._instance = instance
+        self._owner = owner
+        self._instance = cluster.instance or context.settings.org
         self._mirror = mirror
         self._claims = VolumeClaims(context.records, context.settings.org)
         self._new_tokens: dict[Key, str] = {}
+        self._limitations: dict[Key, tuple[str, tuple[str, ...]]] = {}
         self.features = ClusterFeatures()
         """What the cluster serves, once that is known."""
         self._builder = TemplateBuilder(
@@ -92,16 +95,19 @@ class DesiredObjects:
 
     def namespace_of(self, gvc: str) -> str:
         """The namespace of a GVC."""
-        return format_label(f"{self._cluster.namespace_prefix}{gvc}")
+        return self._owner.namespace_of(gvc)
 
     def render_namespace(self, gvc: str) -> list[KubeObject]:
         """The objects of a GVC. Raises EngineError and RecordsError."""
+        return render_namespace(self._namespace_inputs(gvc))
+
+    def _namespace_inputs(self, gvc: str) -> NamespaceInputs:
         key = Key(Kind.GVC, "", gvc)
         record = self._context.records.shared(key)
         links = msgspec.json.decode(record.body, type=Gvc).spec.pull_secret_links if record is not None else ()
         digest, version = (record.digest, record.version) if record is not None else ("", 0)
         source = record.source if record is not None else ""
-        inputs = NamespaceInputs(
+        return NamespaceInputs(
             org=self._context.settings.org,
             gvc=gvc,
             namespace=self.namespace_of(gvc),
@@ -112,7 +118,6 @@ class DesiredObjects:
             salt=self._context.records.secret_key,
             pull_secrets=tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in links),
         )
-        return render_namespace(inputs)
 
     def render_workload(self, applied: AppliedResource) -> RenderedWorkload:
         """The objects of a workload. Raises EngineError and RecordsError."""
@@ -138,15 +143,25 @@ class DesiredObjects:
             restarts=mark,
             body=applied.body,
             volume_sets=self._volume_sets(key.gvc, mounted_volumesets(spec)),
-            pull_secrets=pull_secret_names(self.render_namespace(key.gvc)),
+            pull_secrets=list_pull_secrets(self._namespace_inputs(key.gvc)),
         )
         objects = [self._token_secret(inputs), *render_workload(inputs)]
         objects = [
             with_annotation(item, RESTARTS, f"{restarts}/{mark}") if id_of(item).kind in RUNS else item
             for item in objects
         ]
-        adopt = str(workload.tags.get(ADOPT, "")) == "true"
-        return RenderedWorkload(template, objects, (*sentences, *list_limitations(inputs)), adopt)
+        self._limitations[key] = (applied.digest, (*sentences, *list_limitations(inputs)))
+        return RenderedWorkload(template, objects, adopt=str(workload.tags.get(ADOPT, "")) == "true")
+
+    def limitations(self, record: Record) -> tuple[str, ...]:
+        """What the cluster does not enforce of a recorded workload; it is rendered once for each digest."""
+        digest, sentences = self._limitations.get(record.key, ("", ()))
+        if digest != record.digest:
+            with suppress(EngineError):
+                applied = AppliedResource(record.key, record.body, record.digest, record.version, record.source)
+                self.render_workload(applied)
+            _, sentences = self._limitations.get(record.key, ("", ()))
+        return sentences
 
     def find_running(self, key: Key) -> MirroredObject | None:
         """The object that runs a workload."""
@@ -161,7 +176,7 @@ class DesiredObjects:
 
     def token_of(self, key: Key) -> str:
         """The token of a workload, which the cluster keeps; a new one if it has none."""
-        stored = self._mirror.get(ObjectId(SECRET, self.namespace_of(key.gvc), _token_name(key)))
+        stored = self._mirror.get(ObjectId(SECRET, self.namespace_of(key.gvc), token_secret_name(key.name)))
         if stored is not None and stored.key == key:
             content = (stored.decode().get("data") or {}).get(TOKEN, "")
             token = base64.b64decode(content).decode("ascii", "replace")
@@ -172,11 +187,12 @@ class DesiredObjects:
     def forget(self, key: Key) -> None:
         """A workload is deleted: one of its name gets another token."""
         self._new_tokens.pop(key, None)
+        self._limitations.pop(key, None)
 
     def _token_secret(self, inputs: WorkloadInputs) -> KubeObject:
         content = base64.b64encode(inputs.token.encode()).decode()
         metadata = build_metadata(
-            inputs.owner, self._context.settings.org, inputs.namespace, _token_name(inputs.owner.key)
+            inputs.owner, self._context.settings.org, inputs.namespace, token_secret_name(inputs.owner.key.name)
         )
         return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {TOKEN: content}, "immutable": True}
 
@@ -196,10 +212,6 @@ class DesiredObjects:
         if count > int(done):
             mark = str(int(mark or 0) + 1) if not mark or mark.isdecimal() else "1"
         return count, mark
-
-
-def _token_name(key: Key) -> str:
-    return f"{workload_name(key.name)}-{TOKEN}"
 
 
 def _platform_settings(context: EngineContext) -> PlatformSettings:

@@ -1,4 +1,4 @@
-"""The engine of a location on a Kubernetes cluster: it performs steps by server-side apply, and reports what it sees."""
+"""The engine of a location on a Kubernetes cluster: it applies objects, and reports what it observes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObject
 from reconciler.engines.kubernetes.mirror import ClusterMirror
 from reconciler.engines.kubernetes.observer import ClusterObserver
 from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
-from reconciler.engines.kubernetes.rendering.names import INSTANCE, LOCATION, format_label_value
+from reconciler.engines.kubernetes.rendering.names import format_label_value
 from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
 from reconciler.engines.run_command import RunCronWorkload, parse_run
 from reconciler.engines.volume_claims import VolumeClaims
@@ -53,8 +53,8 @@ SETTLE_SECONDS = 0.05
 class KubernetesEngine:
     """Runs the workloads of one location on the cluster of its settings.
 
-    ``perform`` applies objects and returns; ``observe`` shows the progress. A deletion is performed repeatedly: its step
-    waits with the reason Terminating until the objects are gone.
+    ``perform`` applies objects and returns; ``observe`` shows the progress. A deletion is performed repeatedly: its
+    step waits with the reason Terminating until the objects are gone.
     """
 
     name = ENGINE
@@ -67,12 +67,11 @@ class KubernetesEngine:
         bound = context.settings.locations.get(context.location)
         cluster = bound.cluster if bound is not None else ClusterSettings()
         instance = cluster.instance or context.settings.org
-        self._owner = Owner(format_label_value(instance), format_label_value(context.location))
+        owner = Owner(format_label_value(instance), format_label_value(context.location), cluster.namespace_prefix)
         self._api = KubeApi(cluster, context.clock)
-        selector = f"{INSTANCE}={self._owner.instance},{LOCATION}={self._owner.location}"
-        self._mirror = ClusterMirror(self._api, selector, context.clock, self._note_change)
-        self._applier = ObjectApplier(self._api, self._mirror, self._owner, cluster.force_conflicts)
-        self._desired = DesiredObjects(context, cluster, instance, self._mirror)
+        self._mirror = ClusterMirror(self._api, owner, context.clock, self._note_change)
+        self._applier = ObjectApplier(self._api, self._mirror, owner, cluster.force_conflicts)
+        self._desired = DesiredObjects(context, cluster, owner, self._mirror)
         self._claims = VolumeClaims(context.records, context.settings.org)
         self._observer = ClusterObserver(context, self._api, self._mirror, self._applier, self._desired)
         self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
@@ -114,9 +113,8 @@ class KubernetesEngine:
         """The additional kinds that the cluster serves; notes its features."""
         kinds = (*ADDITIONAL, POD_METRICS)
         groups = sorted({kind.api_version for kind in kinds})
-        version, *answers = await asyncio.gather(
-            self._api.read_version(), *(self._api.read_served(group) for group in groups)
-        )
+        version = await self._api.read_version()
+        answers = await asyncio.gather(*(self._api.read_served(group) for group in groups))
         plurals = dict(zip(groups, answers, strict=True))
         served = {kind.kind for kind in kinds if kind.plural in plurals[kind.api_version]}
         self._desired.features = ClusterFeatures(
@@ -176,7 +174,7 @@ class KubernetesEngine:
         """Observe all resources of the location. Raises EngineError."""
         await self._require_known()
         keys = {record.key for record in self._records_here()}
-        there = (key for key in self._mirror.keys() if key.kind in (Kind.WORKLOAD, Kind.VOLUMESET))
+        there = (key for key in self._mirror.list_keys() if key.kind in (Kind.WORKLOAD, Kind.VOLUMESET))
         return await self._observer.observe(sorted(keys.union(there)))
 
     async def observe_some(self, keys: Collection[Key]) -> list[Observation]:
@@ -248,9 +246,7 @@ class KubernetesEngine:
                 message = f"the volumes end at {step.location}"
                 return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message)
             return Outcome(step.id, Result.APPLIED)
-        await self._applier.apply(
-            Key(Kind.GVC, "", step.key.gvc), self._desired.render_namespace(step.key.gvc)
-        )
+        await self._applier.apply(Key(Kind.GVC, "", step.key.gvc), self._desired.render_namespace(step.key.gvc))
         await self._commands.grow_claims(step.key, step.body)
         state = self._claims.state(step, self._claims.record(step.key))
         seen = Observation(step.key, step.location, Health.HEALTHY, state, step.digest, step.version)
@@ -296,7 +292,7 @@ class KubernetesEngine:
 
     async def _end_everything(self) -> None:
         """Delete what runs at a location that has another engine now; volumes stay."""
-        keys: Iterable[Key] = self._mirror.keys()
+        keys: Iterable[Key] = self._mirror.list_keys()
         for key in keys:
             if key.kind is Kind.WORKLOAD:
                 await self._end_workload(key)

@@ -7,6 +7,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
+from typing import Protocol
 
 import msgspec
 
@@ -29,7 +30,7 @@ STALE_SECONDS = 120.0
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class ManagedFields(msgspec.Struct, rename={"fields": "fieldsV1"}):
+class ManagedFields(msgspec.Struct, frozen=True, rename={"fields": "fieldsV1"}):
     """The fields that a manager set, as the server stores them."""
 
     manager: str = ""
@@ -38,7 +39,7 @@ class ManagedFields(msgspec.Struct, rename={"fields": "fieldsV1"}):
     fields: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -49,7 +50,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
     managed_fields: list[ManagedFields] | None = None
 
 
-class _Item(msgspec.Struct):
+class _Item(msgspec.Struct, frozen=True):
     metadata: _Metadata
 
 
@@ -117,16 +118,26 @@ def _parse_key(text: str) -> Key | None:
         return None
 
 
+class MirrorScope(Protocol):
+    """Which objects of a cluster are mirrored."""
+
+    def select(self, kind: ObjectKind) -> str:
+        """The label selector of a kind."""
+
+    def has(self, item: MirroredObject) -> bool:
+        """Whether an object that the selector takes belongs to the location."""
+
+
 class ClusterMirror:
-    """The objects with the labels of ``selector``, of the kinds that ``follow`` names.
+    """The objects of ``scope``, of the kinds that ``follow`` names.
 
     ``changed`` gets the resource of each change, None if all may have changed. A kind that cannot be listed is unknown:
     nothing is concluded from what is missing of it.
     """
 
-    def __init__(self, api: KubeApi, selector: str, clock: Clock, changed: Callable[[Key | None], None]) -> None:
+    def __init__(self, api: KubeApi, scope: MirrorScope, clock: Clock, changed: Callable[[Key | None], None]) -> None:
         self._api = api
-        self._selector = selector
+        self._scope = scope
         self._clock = clock
         self._changed = changed
         self._objects: dict[ObjectKind, dict[ObjectId, MirroredObject]] = {}
@@ -180,7 +191,7 @@ class ClusterMirror:
         """All objects of a kind."""
         yield from list(self._objects.get(kind, {}).values())
 
-    def keys(self) -> list[Key]:
+    def list_keys(self) -> list[Key]:
         """The resources that have an object here, sorted."""
         return sorted(key for key, targets in self._by_key.items() if targets)
 
@@ -201,8 +212,8 @@ class ClusterMirror:
             raise
 
     async def _list(self, kind: ObjectKind) -> str:
-        page = await self._api.list(kind, self._selector)
-        items = [mirror_object(kind, content) for content in page.items]
+        page = await self._api.list(kind, self._scope.select(kind))
+        items = [item for content in page.items if self._scope.has(item := mirror_object(kind, content))]
         new = {item.id: item for item in items}
         before = self._objects.setdefault(kind, {})
         # What vanished while nothing was watched is shown by no event: it is missing from the new list.
@@ -220,7 +231,7 @@ class ClusterMirror:
         while True:
             try:
                 version = version or await self._list(kind)
-                async for event in self._api.watch(kind, self._selector, version):
+                async for event in self._api.watch(kind, self._scope.select(kind), version):
                     version = self._take(kind, event) or version
                     wait = FIRST_RETRY
                 self._failing.pop(kind, None)
@@ -246,7 +257,7 @@ class ClusterMirror:
         item = mirror_object(kind, bytes(event.object))
         if event.type == "DELETED":
             self._remove(item.id)
-        else:
+        elif self._scope.has(item):
             former = self.get(item.id)
             if former is None or _is_newer(item.version, former.version):
                 self._store(item)
@@ -282,11 +293,11 @@ class ClusterMirror:
             self._changed(item.key)
 
 
-class _BookmarkMetadata(msgspec.Struct, rename={"version": "resourceVersion"}):
+class _BookmarkMetadata(msgspec.Struct, frozen=True, rename={"version": "resourceVersion"}):
     version: str = ""
 
 
-class _Bookmark(msgspec.Struct):
+class _Bookmark(msgspec.Struct, frozen=True):
     metadata: _BookmarkMetadata
 
 

@@ -119,7 +119,7 @@ class Admission:
         """Give a Service its addresses and node ports, or leave it those that it has."""
         spec, old = value["spec"], (live or {}).get("spec", {})
         if spec["type"] == "ExternalName":
-            for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
                 if spec.get(name) == old.get(name):
                     spec.pop(name, None)
             return

@@ -193,13 +193,7 @@ class Controllers:
         return self._state.storage.all(resource)
 
     def _dependents(self, owner: Object) -> list[Object]:
-        uid = owner["metadata"]["uid"]
-        return [
-            value
-            for resource in self._state.resources
-            for value in self._all(resource)
-            if any(reference["uid"] == uid for reference in value["metadata"].get("ownerReferences") or ())
-        ]
+        return self._state.storage.dependents(owner["metadata"]["uid"])
 
     def _delete_dependents(self, owner: Object) -> None:
         dependents = self._dependents(owner)

@@ -97,7 +97,7 @@ def _fill_stateful_set(value: Object) -> None:
     _set(strategy, type="RollingUpdate")
     if strategy["type"] == "RollingUpdate":
         _set(strategy, rollingUpdate={})
-        _set(strategy["rollingUpdate"], partition=0)
+        _set(strategy["rollingUpdate"], partition=0, maxUnavailable=1)
     _set(spec, persistentVolumeClaimRetentionPolicy={})
     _set(spec["persistentVolumeClaimRetentionPolicy"], whenDeleted="Retain", whenScaled="Retain")
     for claim in spec.get("volumeClaimTemplates") or ():
@@ -125,8 +125,9 @@ def _fill_job(value: Object) -> None:
         spec.update(completions=1, parallelism=1)
     _set(spec, parallelism=1, backoffLimit=6, completionMode="NonIndexed", suspend=False, manualSelector=False)
     _set(spec, podReplacementPolicy="TerminatingOrFailed")
-    if not spec["manualSelector"]:
-        del spec["manualSelector"]
+    labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+    if labels and not value["metadata"].get("labels"):
+        value["metadata"]["labels"] = dict(labels)
     if spec.get("podFailurePolicy"):
         spec["podReplacementPolicy"] = "Failed"
 

@@ -6,7 +6,7 @@ from copy import deepcopy
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from tests.kubernetes.fake.errors import Object, Resource, conflict
+from tests.kubernetes.fake.errors import Object, Resource, precondition_failed
 
 RETURNED = frozenset({"Pod", "PersistentVolume", "PersistentVolumeClaim", "ResourceQuota", "ServiceAccount", "Service"})
 """Kinds of which the server answers a deletion with the object."""
@@ -43,14 +43,14 @@ def check_preconditions(resource: Resource, live: Object, options: DeleteOptions
     name, metadata = live["metadata"]["name"], live["metadata"]
     if options.uid and options.uid != metadata["uid"]:
         current = metadata["uid"]
-        raise conflict(
+        raise precondition_failed(
             resource,
             name,
             f"the UID in the precondition ({options.uid}) does not match the UID in record ({current}). The object "
             "might have been deleted and then recreated",
         )
     if options.version and options.version != metadata["resourceVersion"]:
-        raise conflict(
+        raise precondition_failed(
             resource,
             name,
             f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in record "
@@ -62,7 +62,7 @@ def mark_deleted(resource: Resource, live: Object, options: DeleteOptions, now: 
     """The object with what a deletion writes into it."""
     new = deepcopy(live)
     metadata = new["metadata"]
-    policy = options.propagation or ("Orphan" if resource.kind == "Job" else "Background")
+    policy = options.propagation or _policy_of(resource, live)
     finalizers = [name for name in metadata.get("finalizers") or () if name not in CASCADE.values()]
     if policy in CASCADE:
         finalizers.append(CASCADE[policy])
@@ -72,13 +72,23 @@ def mark_deleted(resource: Resource, live: Object, options: DeleteOptions, now: 
         metadata.pop("finalizers", None)
     grace = grace_of(resource, live, options)
     if metadata.get("deletionTimestamp"):
-        metadata["deletionGracePeriodSeconds"] = min(grace, metadata.get("deletionGracePeriodSeconds", 0))
+        if resource.kind != "Namespace":
+            metadata["deletionGracePeriodSeconds"] = min(grace, metadata.get("deletionGracePeriodSeconds", 0))
         return new
     metadata["deletionTimestamp"] = add_seconds(now, grace)
-    metadata["deletionGracePeriodSeconds"] = grace
+    if resource.kind != "Namespace":
+        metadata["deletionGracePeriodSeconds"] = grace
     if metadata.get("generation"):
         metadata["generation"] += 1
     return new
+
+
+def _policy_of(resource: Resource, live: Object) -> str:
+    """The policy where a request names none: that of an earlier one, else the kind's."""
+    for policy, finalizer in CASCADE.items():
+        if finalizer in (live["metadata"].get("finalizers") or ()):
+            return policy
+    return "Orphan" if resource.kind == "Job" else "Background"
 
 
 def grace_of(resource: Resource, live: Object, options: DeleteOptions) -> int:
@@ -95,7 +105,7 @@ def is_gone(new: Object, live: Object) -> bool:
     """Whether nothing holds the object back."""
     if live["kind"] == "Namespace":
         return not live.get("spec", {}).get("finalizers") and not new["metadata"].get("finalizers")
-    return not new["metadata"].get("finalizers") and not new["metadata"]["deletionGracePeriodSeconds"]
+    return not new["metadata"].get("finalizers") and not new["metadata"].get("deletionGracePeriodSeconds")
 
 
 def is_finished(new: Object) -> bool:
@@ -105,6 +115,17 @@ def is_finished(new: Object) -> bool:
         return False
     waits = new["kind"] == "Namespace" and new.get("spec", {}).get("finalizers")
     return not waits and not metadata.get("deletionGracePeriodSeconds")
+
+
+JOB_WARNING = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
+
+
+def warnings_of(resource: Resource, options: DeleteOptions) -> tuple[str, ...]:
+    """What the server warns of."""
+    return (JOB_WARNING,) if resource.kind == "Job" and not options.propagation else ()
 
 
 def success(resource: Resource, live: Object) -> Object:

@@ -86,10 +86,10 @@ class Resource(NamedTuple):
         return {key: value for key, value in entries.items() if value}
 
 
-def page_not_found() -> ApiError:
-    """A path that the server does not serve."""
-    error = ApiError(404, "NotFound", "the server could not find the requested resource")
-    error.text = "404 page not found\n"
+def page_not_found(*, text: bool) -> ApiError:
+    """A path that the server does not serve; outside of its groups it answers with ``text``."""
+    error = ApiError(404, "NotFound", "the server could not find the requested resource", {})
+    error.text = "404 page not found\n" if text else ""
     return error
 
 
@@ -108,6 +108,12 @@ def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
     why = why or "the object has been modified; please apply your changes to the latest version and try again"
     message = f'Operation cannot be fulfilled on {resource.full_name} "{name}": {why}'
     return ApiError(409, "Conflict", message, resource.details(name))
+
+
+def precondition_failed(resource: Resource, name: str, why: str) -> ApiError:
+    """A precondition of a deletion that is not true."""
+    message = f'Operation cannot be fulfilled on {resource.full_kind} "{name}": {why}'
+    return ApiError(409, "Conflict", message, resource.details(name, resource.kind))
 
 
 def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> ApiError:
@@ -149,11 +155,13 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", message, {})
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+def unsupported_media_type(resource: Resource) -> ApiError:
     """A body in a format that the server does not know."""
-    known = ", ".join(accepted)
-    message = f"the body of the request was in an unknown format - accepted media types include: {known}"
-    return ApiError(415, "UnsupportedMediaType", message, {})
+    if resource.custom:
+        accepted = "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        text = f"the body of the request was in an unknown format - accepted media types include: {accepted}"
+        return ApiError(415, "UnsupportedMediaType", text)
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
 def expired(message: str, continuation: str = "") -> ApiError:

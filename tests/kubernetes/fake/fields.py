@@ -81,14 +81,18 @@ def check_types(node: Node, value: Any, path: str = "") -> None:
     elif isinstance(value, dict | list):
         raise TypeMismatch(f"{path}: expected {_SCALARS.get(node.name, 'string')}, got {_describe(value)}")
     elif node.name in ("int", "float") and (isinstance(value, bool) or not isinstance(value, int | float)):
-        raise TypeMismatch(f"{path}: expected numeric (int or float), got {_describe(value)}")
+        raise TypeMismatch(f"{path}: expected numeric (int or float), got {_go_type(value)}")
     elif node.name == "bool" and not isinstance(value, bool):
-        raise TypeMismatch(f"{path}: expected boolean, got {_describe(value)}")
+        raise TypeMismatch(f"{path}: expected boolean, got {_go_type(value)}")
     elif node.name == "string" and not isinstance(value, str):
-        raise TypeMismatch(f"{path}: expected string, got {_describe(value)}")
+        raise TypeMismatch(f"{path}: expected string, got {_go_type(value)}")
 
 
 _SCALARS = {"int": "numeric (int or float)", "float": "numeric (int or float)", "bool": "boolean"}
+
+
+def _go_type(value: Any) -> str:
+    return {str: "string", bool: "bool", int: "int64", float: "float64"}[type(value)]
 
 
 def _describe(value: Any) -> str:
@@ -206,10 +210,19 @@ def _compare(node: Node, old: Any, new: Any, path: Path, comparison: Comparison)
         _compare_members(node, old, new, path, comparison)
     elif old is not MISSING and new is not MISSING and old != new:
         comparison.modified.add(path)
+        _compare_forms(node, old, new, path, comparison)
     if old is MISSING:
         comparison.added.add(path)
     elif new is MISSING:
         comparison.removed.add(path)
+
+
+def _compare_forms(node: Node, old: Any, new: Any, path: Path, comparison: Comparison) -> None:
+    """A map that becomes another value loses its members; one that comes in place of it adds them."""
+    if node.form == "any" and isinstance(old, dict) and not isinstance(new, dict):
+        _compare_members(node, old, MISSING, path, comparison)
+    if node.form == "any" and isinstance(new, dict) and not isinstance(old, dict):
+        _compare_members(node, MISSING, new, path, comparison)
 
 
 def _is_compared_whole(node: Node, old: Any, new: Any) -> bool:
@@ -246,7 +259,7 @@ def make_tree(paths: Iterable[Path]) -> dict[str, Any]:
 
 
 def remove_fields(node: Node, value: Any, paths: Paths) -> Any:
-    """``value`` without ``paths``; what becomes empty by it is MISSING."""
+    """``value`` without ``paths``; what becomes empty by it is null."""
     return _remove(node, value, make_tree(paths)) if paths else value
 
 
@@ -260,18 +273,15 @@ def _remove(node: Node, value: Any, tree: dict[str, Any]) -> Any:
             for name, item in items_of(node, value).items()
             if "." not in tree.get(name, {})
         ]
-        rest = [item for item in rest if item is not MISSING]
-        return rest if rest or not value else MISSING
+        return rest if rest or not value else None
     left = {}
     for key, member in value.items():
         below = tree.get(f"f:{key}", {})
         if "." in below:
             continue
         child, _ = child_node(node, key) or (ANY, False)
-        member = _remove(child, member, below) if below else member
-        if member is not MISSING:
-            left[key] = member
-    return left if left or not value else MISSING
+        left[key] = _remove(child, member, below) if below else member
+    return left if left or not value else None
 
 
 def with_named_parents(node: Node, paths: Paths) -> Paths:

@@ -46,8 +46,9 @@ def list_objects(storage: Storage, call: Call) -> Answer:
     names = sorted(name for name, value in objects.items() if selects(value) and (not start or name > start))
     page = names[:limit] if limit else names
     metadata: Object = {"resourceVersion": str(revision)}
+    metadata |= {"continue": ""} if call.resource.custom else {}
     if len(names) > len(page):
-        metadata["continue"] = _encode_token(revision, page[-1])
+        metadata["continue"] = _encode_token(call, revision, page[-1])
         if not call.query.get("labelSelector") and not call.query.get("fieldSelector"):
             metadata["remainingItemCount"] = len(names) - len(page)
     return Answer(200, list_body(call.resource, [objects[name] for name in page], metadata))
@@ -67,7 +68,7 @@ def _position(storage: Storage, call: Call, token: str) -> tuple[int, Name | Non
     if token:
         if asked not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
-        return _decode_token(storage, token)
+        return _decode_token(storage, call, token)
     if asked in ("", "0"):
         return storage.revision, None
     revision = parse_version(asked)
@@ -81,28 +82,38 @@ def _position(storage: Storage, call: Call, token: str) -> tuple[int, Name | Non
 def parse_version(text: str) -> int:
     """A resourceVersion as a number."""
     if not text.isdigit():
-        raise bad_request(f'invalid resource version: strconv.ParseUint: parsing "{text}": invalid syntax')
+        why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f"invalid resource version: resourceVersion: {why}")
     return int(text)
 
 
-def _encode_token(revision: int, name: Name) -> str:
-    start = "/".join(filter(None, name)) + "\0"
+def _encode_token(call: Call, revision: int, name: Name) -> str:
+    start = (name[1] if call.namespace else "/".join(filter(None, name))) + "\0"
     text = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": start}, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _decode_token(storage: Storage, token: str) -> tuple[int, Name]:
+def _decode_token(storage: Storage, call: Call, token: str) -> tuple[int, Name]:
     try:
-        content = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        decoded = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode("latin-1")
+        if not decoded.startswith("{"):
+            raise bad_request(_refuse_token(decoded[:1]))
+        content = json.loads(decoded)
         namespace, _, name = content["start"].rstrip("\0").rpartition("/")
-        revision = content["rv"]
+        revision, namespace = content["rv"], call.namespace or namespace
     except (ValueError, KeyError, TypeError):
         raise bad_request("continue key is not valid: illegal base64 data at input byte 0") from None
     if revision == -1:
         return storage.revision, (namespace, name)
     if revision < storage.compacted:
-        raise expired(EXPIRED_TOKEN, _encode_token(-1, (namespace, name)))
+        raise expired(EXPIRED_TOKEN, _encode_token(call, -1, (namespace, name)))
     return revision, (namespace, name)
+
+
+def _refuse_token(first: str) -> str:
+    shown = first if first.isascii() and first.isprintable() else f"\\u{ord(first):04x}"
+    why = f"invalid character '{shown}' looking for beginning of value"
+    return f"invalid continue token: continue key is not valid: {why}"
 
 
 class WatchPosition:
@@ -112,7 +123,6 @@ class WatchPosition:
         self._storage = storage
         self._call = call
         self._selects = selector_of(call)
-        self._custom = call.resource.custom
         self.bookmarks = call.query.get("allowWatchBookmarks") == "true"
         self.revision = 0
         self._next = 0
@@ -161,8 +171,6 @@ class WatchPosition:
 
     def _bookmark(self, revision: int, *, initial: bool) -> Object:
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-        if not self._custom:
-            metadata["creationTimestamp"] = None
         if initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         resource = self._call.resource

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from copy import deepcopy
 from typing import Any, NamedTuple
 
 from tests.kubernetes.fake import fields
 from tests.kubernetes.fake.errors import ApiError, Cause, Object, apply_conflict, bad_request
-from tests.kubernetes.fake.fields import MISSING, Paths
+from tests.kubernetes.fake.fields import Paths
 from tests.kubernetes.fake.types import Node
 
 NOT_OWNED: Paths = {
@@ -85,7 +84,9 @@ def write_owners(owners: Owners) -> list[Object]:
         if not owned.paths:
             continue
         entry = {"manager": manager.name, "operation": manager.operation, "apiVersion": owned.api_version}
-        entry |= {"time": owned.time, "fieldsType": "FieldsV1", "fieldsV1": fields.encode_fields(owned.paths)}
+        if owned.time:
+            entry["time"] = owned.time
+        entry |= {"fieldsType": "FieldsV1", "fieldsV1": fields.encode_fields(owned.paths)}
         if manager.subresource:
             entry["subresource"] = manager.subresource
         entries.append(entry)
@@ -110,6 +111,14 @@ def without_owners(value: Object) -> Object:
     if not metadata or "managedFields" not in metadata:
         return value
     return value | {"metadata": {key: entry for key, entry in metadata.items() if key != "managedFields"}}
+
+
+def set_owners(value: Object, entries: list[Object]) -> None:
+    """Write ``managedFields`` into an object, where there are any."""
+    metadata = value.setdefault("metadata", {})
+    metadata.pop("managedFields", None)
+    if entries:
+        metadata["managedFields"] = entries
 
 
 class Tracker(NamedTuple):
@@ -167,11 +176,10 @@ class Tracker(NamedTuple):
         merged = self._prune(merged, owners, before.paths)
         comparison = fields.compare_values(self.node, old, merged)
         owners = self._release(owners, manager, comparison, force=force)
-        new = complete(deepcopy(merged))
-        same_fields = paths == before.paths
-        time = before.time if same_fields and before.time and not _differs(comparison) else now
+        new = complete(merged)
+        time = now if any(comparison) else before.time
         owners[manager.identity] = Ownership(paths, manager.api_version, time)
-        new.setdefault("metadata", {})["managedFields"] = write_owners(owners)
+        set_owners(new, write_owners(owners))
         return new
 
     def _owned(self, paths: Paths) -> Paths:
@@ -188,14 +196,13 @@ class Tracker(NamedTuple):
         node = self.node
         last = fields.with_named_parents(node, last)
         pruned = fields.remove_fields(node, merged, last)
-        pruned = {} if pruned is MISSING else pruned
+        pruned = pruned or {}
         owned: Paths = set().union(*(owned.paths for owned in owners.values()))
         before = fields.with_named_parents(node, fields.fields_in(node, merged))
         after = fields.with_named_parents(node, fields.fields_in(node, pruned))
         pruned = fields.remove_fields(node, merged, before - (after | fields.with_named_parents(node, owned)))
         after = fields.with_named_parents(node, fields.fields_in(node, pruned))
-        result: Object = fields.remove_fields(node, merged, (before - after) & last)
-        return result
+        return fields.remove_fields(node, merged, (before - after) & last) or {}
 
     def _release(self, owners: Owners, manager: Manager, comparison: fields.Comparison, *, force: bool) -> Owners:
         """The owners, where others lose what this manager changes; ApiError where that needs force."""
@@ -209,10 +216,6 @@ class Tracker(NamedTuple):
             rest = owned.paths - conflicts.get(other, set()) - comparison.removed
             owners[other] = owned._replace(paths=rest)
         return owners
-
-
-def _differs(comparison: fields.Comparison) -> bool:
-    return any(comparison)
 
 
 def _limit_updaters(owners: Owners) -> Owners:

@@ -8,6 +8,8 @@ from typing import Any
 
 from tests.kubernetes.fake.types import Field, Node, element_node, fields_of, parse_node
 
+NULL: Any = object()
+"""A list or a map that is written as null where it is absent."""
 ZERO = {
     "string": "",
     "int": 0,
@@ -108,6 +110,7 @@ def _normal_struct(node: Node, value: dict[str, Any]) -> dict[str, Any]:
             entry = _absent_value(field)
             if entry is None:
                 continue
+            entry = None if entry is NULL else entry
         else:
             entry = normal_form(field.node, entry)
         if field.optional and not field.pointer and entry in ("", 0, [], {}, None):
@@ -126,7 +129,7 @@ def _absent_value(field: Field) -> Any:
         return None
     if field.node.form == "struct":
         return _normal_struct(field.node, {})
-    return ZERO.get(field.node.name) if field.node.form == "scalar" else None
+    return ZERO.get(field.node.name) if field.node.form == "scalar" else NULL
 
 
 def _read_default(name: str, text: str) -> Any:
@@ -156,3 +159,32 @@ def unknown_fields(node: Node, value: Any, path: str = "") -> list[str]:
         elif node.form == "map":
             paths += unknown_fields(parse_node(node.element), member, below)
     return paths
+
+
+def unreadable_field(node: Node, value: Any, path: str = "", owner: str = "") -> str:
+    """Why Go cannot read ``value`` into its type; empty where it can."""
+    if value is None or node.form == "any":
+        return ""
+    if node.form == "list" and isinstance(value, list):
+        return next(filter(None, (unreadable_field(element_node(node), item, path, owner) for item in value)), "")
+    if node.form == "map" and isinstance(value, dict):
+        inner = parse_node(node.element)
+        return next(filter(None, (unreadable_field(inner, item, path, owner) for item in value.values())), "")
+    if node.form == "struct" and isinstance(value, dict):
+        fields, name = fields_of(node.name), node.name.rpartition(".")[2]
+        parts = ((fields[key].node, item, key) for key, item in value.items() if key in fields)
+        texts = (unreadable_field(inner, item, f"{path}.{key}".lstrip("."), name) for inner, item, key in parts)
+        return next(filter(None, texts), "")
+    expected = GO_TYPES.get(node.name, "") if node.form == "scalar" else node.form
+    if not expected or (isinstance(value, READABLE[expected]) and (expected == "bool" or not isinstance(value, bool))):
+        return ""
+    return f"cannot unmarshal {_json_type(value)} into Go struct field {owner}.{path} of type {expected}"
+
+
+GO_TYPES = {"string": "string", "int": "int32", "bool": "bool"}
+READABLE: dict[str, type[Any]] = {"string": str, "int32": int, "bool": bool, "list": list, "map": dict, "struct": dict}
+
+
+def _json_type(value: Any) -> str:
+    names = {bool: "bool", str: "string", dict: "object", list: "array"}
+    return names.get(type(value), "number")

@@ -15,18 +15,18 @@ from tests.kubernetes.fake import deletion, errors, fields, validation
 from tests.kubernetes.fake.admission import Admission
 from tests.kubernetes.fake.defaults import fill_defaults
 from tests.kubernetes.fake.errors import Object, Resource
-from tests.kubernetes.fake.managers import Manager, Tracker, check_applied, manager_name
-from tests.kubernetes.fake.objects import normal_form, unknown_fields
+from tests.kubernetes.fake.managers import Manager, Tracker, check_applied, manager_name, set_owners
+from tests.kubernetes.fake.objects import normal_form, unknown_fields, unreadable_field
 from tests.kubernetes.fake.patches import json_patch, merge_patch, strategic_merge_patch
 from tests.kubernetes.fake.storage import Storage
-from tests.kubernetes.fake.types import child_node, element_node, node_of
+from tests.kubernetes.fake.types import node_of
 
 APPLY = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 WITHOUT_GENERATION = frozenset({
-    "ConfigMap", "Event", "HorizontalPodAutoscaler", "LimitRange", "Namespace", "PersistentVolume",
+    "ConfigMap", "Event", "LimitRange", "Namespace", "PersistentVolume",
     "PersistentVolumeClaim", "ResourceQuota", "Secret", "Service", "ServiceAccount", "StorageClass", "Role",
     "RoleBinding", "ClusterRole", "ClusterRoleBinding", "Lease", "Node",
 })  # fmt: skip
@@ -46,6 +46,8 @@ SKELETONS: dict[str, Object] = {
     "CronJob": {"spec": {"jobTemplate": {"metadata": {}, "spec": {"template": TEMPLATE}}}},
     "Pod": {"spec": {"containers": None}},
     "PersistentVolumeClaim": {"spec": {"resources": {}}},
+    "HorizontalPodAutoscaler": {"spec": {"scaleTargetRef": {}}},
+    "NetworkPolicy": {"spec": {"podSelector": {}}},
 }
 """Kind → the parts of an object that are there before anything is set."""
 
@@ -122,11 +124,11 @@ class Operations:
             suffix = "".join(random.choices("bcdfghjklmnpqrstvwxz2456789", k=5))
             metadata["name"] = metadata["generateName"] + suffix
         if metadata.get("resourceVersion"):
-            raise errors.bad_request("resourceVersion should not be set on objects to be created")
+            raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
         value = self._complete(call.resource, value)
         value = self._prepare_new(call, value)
         tracker = tracker_of(call.resource, "")
-        value["metadata"]["managedFields"] = tracker.update({}, value, self._manager(call, "Update"), self.now())
+        set_owners(value, tracker.update({}, value, self._manager(call, "Update"), self.now()))
         return self._store_new(call, value, warnings)
 
     def update(self, call: Call) -> Answer:
@@ -143,9 +145,7 @@ class Operations:
         conditional = call.resource.custom or call.resource.kind in UNCONDITIONAL
         if conditional and not value["metadata"].get("resourceVersion"):
             cause = validation.wrong("metadata.resourceVersion", 0, "must be specified for an update")
-            raise errors.invalid(
-                call.resource, call.name, [cause._replace(message=cause.message.replace("0:", "0x0:"))]
-            )
+            raise errors.invalid(call.resource._replace(kind=call.resource.plural), call.name, [cause])
         new = self._complete(call.resource, value)
         return self._store_change(call, live, new, self._manager(call, "Update"), warnings)
 
@@ -163,11 +163,11 @@ class Operations:
             node = node_of(call.resource.api_version, call.resource.kind)
             value = strategic_merge_patch(node, live, patch)
         else:
-            raise errors.unsupported_media_type(accepted_patches(call.resource))
+            raise errors.unsupported_media_type(call.resource)
         if call.subresource == "scale":
             return self._scale(call, live, merge_patch(scale_of(live), patch))
         value, warnings = self._decode(call, value)
-        new = self._complete(call.resource, deepcopy(value))
+        new = self._complete(call.resource, value)
         return self._store_change(call, live, new, self._manager(call, "Update"), warnings)
 
     def delete(self, call: Call) -> Answer:
@@ -181,13 +181,13 @@ class Operations:
         gone = deletion.is_gone(new, live)
         if not (call.dry_run or options.dry_run):
             if gone:
-                self._storage.remove(call.resource, live)
+                removed = self._storage.remove(call.resource, live)
+                new = removed if call.resource.kind == "Service" else new
             elif new != live:
                 new = self._storage.write(call.resource, new, live)
-        code = 202 if not gone and options.propagation == "Foreground" else 200
         if gone and call.resource.kind not in deletion.RETURNED:
-            return Answer(200, deletion.success(call.resource, live))
-        return Answer(code, new if not gone or call.resource.kind in deletion.RETURNED else live)
+            return Answer(200, deletion.success(call.resource, live), deletion.warnings_of(call.resource, options))
+        return Answer(200, new, deletion.warnings_of(call.resource, options))
 
     def _apply(self, call: Call) -> Answer:
         applied = read_yaml(call.body)
@@ -197,10 +197,10 @@ class Operations:
             raise errors.invalid(Resource("meta.k8s.io", "v1", "", "PatchOptions"), "", [cause])
         metadata = applied.setdefault("metadata", {})
         if metadata.setdefault("name", call.name) != call.name:
-            name = metadata["name"]
             raise errors.bad_request(
-                f"the name of the object ({name}) does not match the name on the URL ({call.name})"
+                f"the name of the object ({metadata['name']}) does not match the name on the URL ({call.name})"
             )
+        name = f"{metadata.get('namespace', '')}/{call.name}"
         if call.namespace and metadata.setdefault("namespace", call.namespace) != call.namespace:
             raise errors.bad_request(
                 "the namespace of the provided object does not match the namespace sent on the request"
@@ -210,16 +210,16 @@ class Operations:
         if live is None and call.subresource:
             raise errors.not_found(call.resource, call.name)
         self._check_versions(call, live, metadata)
-        self._check_typed(call, applied)
+        self._check_typed(call, applied, name)
         tracker = tracker_of(call.resource, call.subresource)
         perform = tracker.force if call.query.get("force") == "true" else tracker.apply
         manager = self._manager(call, "Apply")
         base = live if live is not None else {}
         new = perform(base, applied, manager, self.now(), lambda value: self._complete(call.resource, value))
         if live is None:
-            owners = new["metadata"]["managedFields"]
+            owners = new["metadata"].get("managedFields", [])
             new = self._prepare_new(call, new)
-            new["metadata"]["managedFields"] = owners
+            set_owners(new, owners)
             return self._store_new(call, new, ())
         return self._store_change(call, live, new, None, ())
 
@@ -238,13 +238,12 @@ class Operations:
                 f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current}",
             )
 
-    def _check_typed(self, call: Call, applied: Object) -> None:
+    def _check_typed(self, call: Call, applied: Object, name: str) -> None:
         node = node_of(call.resource.api_version, call.resource.kind)
         try:
             fields.check_types(node, applied)
         except fields.TypeMismatch as error:
             kind = f"{call.resource.api_version}, Kind={call.resource.kind}"
-            name = f"{call.namespace}/{call.name}"
             raise errors.ApiError(500, "", f"failed to create typed patch object ({name}; {kind}): {error}") from None
 
     def _manager(self, call: Call, operation: str) -> Manager:
@@ -272,17 +271,17 @@ class Operations:
             if call.verb != "patch":
                 text = _refuse_body(call.resource, call.resource.kind, text)
             raise errors.bad_request(text)
-        try:
-            fields.check_types(node, _without_fields(value, node))
-        except fields.TypeMismatch as error:
-            text = f"json: cannot unmarshal {error}"
-            raise errors.bad_request(_refuse_body(call.resource, call.resource.kind, text)) from None
+        if why := unreadable_field(node, value):
+            raise errors.bad_request(_refuse_body(call.resource, call.resource.kind, f"json: {why}"))
         return value, tuple(unknown) if validation_mode == "Warn" else ()
 
     def _check_kind(self, resource: Resource, value: Object) -> None:
         version, kind = value.get("apiVersion"), value.get("kind")
         if (version or resource.api_version, kind or resource.kind) != (resource.api_version, resource.kind):
             text = f'no kind "{kind}" is registered for version "{version}"'
+            if version == resource.api_version:
+                inner = f"({version.rpartition('/')[2]}.{kind}) to ({resource.group or 'core'}.{resource.kind})"
+                text = f"converting {inner}: unknown conversion"
             raise errors.bad_request(_refuse_body(resource, str(kind), text))
 
     def _complete(self, resource: Resource, value: Object) -> Object:
@@ -312,20 +311,13 @@ class Operations:
             metadata["generation"] = 1
         if call.resource.status:
             value.pop("status", None)
-        value = self._complete(call.resource, value)
-        if call.resource.kind == "Namespace":
-            value.setdefault("spec", {})["finalizers"] = ["kubernetes"]
-        if call.resource.kind == "PersistentVolumeClaim":
-            metadata = value["metadata"]
-            metadata["finalizers"] = [*(metadata.get("finalizers") or []), "kubernetes.io/pvc-protection"]
-        if call.resource.kind == "Job":
-            _label_job(value)
-        return value
+        return self._complete(call.resource, value)
 
     def _store_new(self, call: Call, value: Object, warnings: tuple[str, ...]) -> Answer:
         name = value["metadata"].get("name", "")
         self._admission.check_namespace(call.resource, call.namespace, name)
         value = self._admit(call, value)
+        finish_new(call.resource, value)
         if call.resource.kind == "Service" and not call.resource.group:
             self._admission.allocate(value, None)
         validation.check_object(call.resource, value)
@@ -354,7 +346,8 @@ class Operations:
             self._admission.allocate(new, live)
         if manager:
             tracker = tracker_of(call.resource, call.subresource)
-            new["metadata"]["managedFields"] = tracker.update(live, new, manager, self.now())
+            now = "" if call.subresource == "scale" else self.now()
+            set_owners(new, tracker.update(live, new, manager, now))
         if not call.subresource:
             new = self._admit(call, new)
         validation.check_object(call.resource, new)
@@ -376,8 +369,10 @@ class Operations:
         uid = new["metadata"].get("uid")
         if uid and uid != live["metadata"]["uid"]:
             current = live["metadata"]["uid"]
+            key = f"/registry/{call.resource.plural}/{call.namespace}/{call.name}"
             why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {current}"
-            raise errors.conflict(call.resource, call.name, why)
+            text = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+            raise errors.conflict(call.resource, call.name, text)
 
     def _scale(self, call: Call, live: Object, scale: Object) -> Answer:
         new = deepcopy(live)
@@ -390,9 +385,9 @@ class Operations:
 
 def restrict_change(resource: Resource, subresource: str, live: Object, new: Object) -> Object:
     """``new`` with only what this endpoint writes."""
-    new = deepcopy(new)
+    new = {**new, "metadata": dict(new["metadata"])}
     if subresource == "status":
-        changed = deepcopy(live)
+        changed = {**live, "metadata": dict(live["metadata"])}
         for name, source in (("status", new), ("managedFields", new["metadata"])):
             target = changed if name == "status" else changed["metadata"]
             target.pop(name, None)
@@ -456,6 +451,17 @@ def _is_same(live: Object, new: Object) -> bool:
     return timeless(live) == timeless(new)
 
 
+def finish_new(resource: Resource, value: Object) -> None:
+    """Write into a new object what no manager owns."""
+    metadata = value["metadata"]
+    if resource.kind == "Namespace":
+        value.setdefault("spec", {})["finalizers"] = ["kubernetes"]
+    if resource.kind == "PersistentVolumeClaim":
+        metadata["finalizers"] = [*(metadata.get("finalizers") or []), "kubernetes.io/pvc-protection"]
+    if resource.kind == "Job":
+        _label_job(value)
+
+
 def _label_job(value: Object) -> None:
     spec = value["spec"]
     if spec.get("manualSelector"):
@@ -467,17 +473,9 @@ def _label_job(value: Object) -> None:
     }  # fmt: skip
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
     metadata = spec["template"].setdefault("metadata", {})
+    if value["metadata"].get("labels") == metadata.get("labels"):
+        value["metadata"]["labels"] = {**(metadata.get("labels") or {}), **labels}
     metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
-
-
-def _without_fields(value: Any, node: Any) -> Any:
-    """``value`` without the fields that its type does not have: those are no error here."""
-    if isinstance(value, list) and node.form == "list":
-        return [_without_fields(item, element_node(node)) for item in value]
-    if not isinstance(value, dict) or node.form not in ("struct", "map"):
-        return value
-    children = {key: child_node(node, key) for key in value}
-    return {key: _without_fields(member, children[key][0]) for key, member in value.items() if children[key]}
 
 
 def _refuse_body(resource: Resource, kind: str, why: str) -> str:

@@ -47,14 +47,25 @@ def strategic_merge_patch(node: Node, value: Any, patch: Any) -> Any:
 
 
 def _merge_items(node: Node, value: list[Any], patch: list[Any]) -> list[Any]:
+    """The items of both: those that only the patch has come first."""
     key = node.keys[0]
-    merged = {item.get(key): item for item in value}
+    items = {item.get(key): item for item in value}
+    order = [*items]
+    changed = {}
     for item in patch:
+        name = item.get(key)
         if item.get("$patch") == "delete":
-            merged.pop(item.get(key), None)
+            items.pop(name, None)
         else:
-            merged[item.get(key)] = strategic_merge_patch(element_node(node), merged.get(item.get(key)), item)
-    return [*merged.values()]
+            changed[name] = strategic_merge_patch(element_node(node), items.get(name), item)
+    rest = [name for name in items if name not in changed]
+    merged = []
+    for name, item in changed.items():
+        at = order.index(name) if name in order else -1
+        while rest and order.index(rest[0]) < at:
+            merged.append(items[rest.pop(0)])
+        merged.append(item)
+    return merged + [items[name] for name in rest]
 
 
 def json_patch(value: Any, operations: Any) -> Any:
@@ -88,7 +99,9 @@ def _perform_operation(value: Any, operation: dict[str, Any]) -> Any:
 
 
 def _unprocessable(message: str) -> ApiError:
-    return ApiError(422, "Invalid", f"the server rejected our request due to an error in our request: {message}", {})
+    """As the server has it, which does not tell what was wrong."""
+    del message
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def _split_pointer(pointer: str) -> list[str]:

@@ -72,11 +72,12 @@ class LogView:
         at = self._start
         try:
             while True:
+                ended = self._source.ended
                 lines = self._all()[at:]
                 at += len(lines)
                 if lines:
                     yield self._show(lines)
-                if self._source.ended:
+                if ended:
                     return
                 await notifier.wait(60)
         finally:

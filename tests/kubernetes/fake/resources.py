@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.kubernetes.fake.errors import Object, Resource
 
+CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 BUILT_IN = """
 -                         v1       namespaces               Namespace               ns        cluster status
 -                         v1       nodes                    Node                    no        cluster status
@@ -69,6 +70,8 @@ def built_in_resources() -> Iterator[Resource]:
         resource = Resource("" if group == "-" else group, version, plural, kind, "cluster" not in marks)
         if "create" in marks:
             resource = resource._replace(verbs=("create",))
+        if kind == "Namespace":
+            resource = resource._replace(verbs=tuple(verb for verb in resource.verbs if verb != "deletecollection"))
         if short != "-":
             resource = resource._replace(short=(short,))
         yield resource._replace(status="status" in marks, scale="scale" in marks)
@@ -99,11 +102,35 @@ class Resources:
         """No longer serve it."""
         del self._resources[resource.group, resource.version, resource.plural]
 
+    def has_group(self, path: str) -> bool:
+        """Whether ``path`` is below the core group or a group that is served."""
+        parts = path.strip("/").split("/")
+        if parts[:2] == ["api", "v1"]:
+            return True
+        return (
+            len(parts) > 2 and parts[0] == "apis" and any(each.group == parts[1] and not each.custom for each in self)
+        )
+
+    def define(self, definition: Object) -> list[Resource]:
+        """Serve the versions of a CustomResourceDefinition."""
+        spec = definition["spec"]
+        names, namespaced = spec["names"], spec["scope"] == "Namespaced"
+        resources = []
+        for version in spec["versions"]:
+            status = "status" in (version.get("subresources") or {})
+            resource = Resource(spec["group"], version["name"], names["plural"], names["kind"], namespaced)
+            short = tuple(names.get("shortNames") or ())
+            resources.append(resource._replace(status=status, custom=True, short=short, verbs=CUSTOM_VERBS))
+        for resource in resources:
+            self.add(resource)
+        return resources
+
     def discover(self, path: str) -> Object | None:
         """The answer to a path of discovery."""
         parts = path.strip("/").split("/")
         if path.strip("/") == "api":
-            return {"kind": "APIVersions", "versions": ["v1"]}
+            addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": "127.0.0.1:443"}]
+            return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}
         if path.strip("/") == "apis":
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": self._groups()}
         if parts[0] == "apis" and len(parts) == 2:
@@ -132,7 +159,9 @@ def _resource_list(resources: Iterable[Resource]) -> Object | None:
     for each in resources:
         version = each.api_version
         entries += _entries(each)
-    body = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": entries}
+    body: Object = {"kind": "APIResourceList", "groupVersion": version, "resources": entries}
+    if "/" in version:
+        body["apiVersion"] = "v1"  # the server leaves it out of the list of the core group
     return body if entries else None
 
 

@@ -65,13 +65,19 @@ def field_selector(resource: Resource, text: str) -> Selector:
             raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
         allowed = ("metadata.name", "metadata.namespace", *FIELDS.get(resource.kind, ()))
         if match[1] not in allowed:
-            raise bad_request(f"field label not supported: {match[1]}")
+            raise bad_request(_refuse_field(resource, match[1]))
         requirements.append((match[1].split("."), match[2] != "!=", match[3]))
 
     def selects(value: Object) -> bool:
         return all((_field_of(value, path) == value_asked) is equal for path, equal, value_asked in requirements)
 
     return selects
+
+
+def _refuse_field(resource: Resource, field: str) -> str:
+    if resource.kind in FIELDS:
+        return f"field label not supported: {field}"
+    return f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def _field_of(value: Any, path: list[str]) -> str:

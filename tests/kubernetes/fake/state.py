@@ -94,8 +94,28 @@ class State:
 
     def react(self, resource: Resource, value: Object) -> None:
         """Let the controllers see a write, where they run by themselves."""
+        if resource.kind == "CustomResourceDefinition":
+            self._react_to_definition(resource, value)
         if self.reaction:
             self.reaction(resource, value)
+
+    def _react_to_definition(self, resource: Resource, value: Object) -> None:
+        """Serve what a definition names while it exists."""
+        name = (value.get("details") or value["metadata"])["name"]
+        definition = self.storage.find(resource, "", name)
+        if definition:
+            self.resources.define(definition)
+            return
+        plural, _, group = name.partition(".")
+        self.remove_resource(group, plural)
+
+    def remove_resource(self, group: str, plural: str) -> None:
+        """Serve a custom resource no more, and drop its objects."""
+        for served in self.resources:
+            if (served.group, served.plural) == (group, plural):
+                self.storage.drop(served)
+                self.resources.remove(served)
+                self.end_watches(None)
 
     def notifier(self) -> Notifier:
         """For a stream that begins."""
@@ -118,6 +138,7 @@ class State:
         spaces = self.resources.of_kind("Namespace")
         for name in ("default", "kube-system", "kube-public", "kube-node-lease"):
             self.write_object(spaces, {"metadata": {"name": name}})
+        self.storage.compact()
 
     def write_object(self, resource: Resource, value: Object) -> Object:
         """Store an object as if another client created it."""

@@ -31,6 +31,7 @@ class Storage:
         self.compacted = 0
         self._objects: dict[tuple[str, str], dict[Name, Object]] = defaultdict(dict)
         self._history: dict[tuple[str, str], list[Change]] = defaultdict(list)
+        self._dependents: dict[str, set[tuple[tuple[str, str], Name]]] = defaultdict(set)
         self.listeners: set[Callable[[], None]] = set()
 
     def find(self, resource: Resource, namespace: str, name: str) -> Object | None:
@@ -41,6 +42,11 @@ class Storage:
         """The objects of a resource, of one namespace or all, by name."""
         names = sorted(self._objects[_key(resource)].items())
         return [value for (space, _), value in names if not namespace or space == namespace]
+
+    def dependents(self, uid: str, resource: Resource | None = None) -> list[Object]:
+        """The objects that an object owns, of one resource or all, by name."""
+        places = sorted(self._dependents.get(uid, ()))
+        return [self._objects[key][name] for key, name in places if resource is None or key == _key(resource)]
 
     def all_at(self, resource: Resource, revision: int) -> dict[Name, Object]:
         """The objects as they were at ``revision``; ApiError where the history is gone."""
@@ -72,6 +78,7 @@ class Storage:
     def _change(self, resource: Resource, kind: str, value: Object, old: Object | None) -> Object:
         with self.lock:
             self.revision += 1
+            self._index(resource, kind, value, old)
             value = value | {"metadata": value["metadata"] | {"resourceVersion": str(self.revision)}}
             if kind == "DELETED":
                 del self._objects[_key(resource)][name_of(value)]
@@ -81,6 +88,13 @@ class Storage:
             for listener in [*self.listeners]:
                 listener()
             return value
+
+    def _index(self, resource: Resource, kind: str, value: Object, old: Object | None) -> None:
+        place = (_key(resource), name_of(value))
+        for uid in _owner_uids(old) if old else ():
+            self._dependents[uid].discard(place)
+        for uid in _owner_uids(value) if kind != "DELETED" else ():
+            self._dependents[uid].add(place)
 
     def compact(self) -> None:
         """Forget the history: older revisions are expired."""
@@ -98,6 +112,10 @@ def _key(resource: Resource) -> tuple[str, str]:
     if (resource.group, resource.plural) == ("events.k8s.io", "events"):
         return ("", "events")
     return (resource.group, resource.plural)
+
+
+def _owner_uids(value: Object) -> list[str]:
+    return [owner["uid"] for owner in value["metadata"].get("ownerReferences") or ()]
 
 
 def name_of(value: Object) -> Name:

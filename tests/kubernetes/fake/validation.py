@@ -44,7 +44,8 @@ STATEFUL_TEXT = (
     "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden"
 )
 STATEFUL_MUTABLE = frozenset({
-    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit",
+    "replicas", "ordinals", "template", "updateStrategy", "revisionHistoryLimit", "serviceName", "selector",
+    "podManagementPolicy", "volumeClaimTemplates",
     "persistentVolumeClaimRetentionPolicy", "minReadySeconds",
 })  # fmt: skip
 CLAIM_TEXT = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
@@ -107,7 +108,9 @@ def _metadata_causes(resource: Resource, metadata: Object) -> Iterator[Cause]:
         yield required("metadata.name", "name or generateName is required")
     elif resource.kind == "Namespace" or (resource.kind == "Service" and resource.group == ""):
         good, text = (_LABEL, LABEL_TEXT) if resource.kind == "Namespace" else (_SERVICE, SERVICE_TEXT)
-        if not good.match(name):
+        if "." in name:
+            yield wrong("metadata.name", name, "must not contain dots")
+        elif not good.match(name):
             yield wrong("metadata.name", name, text)
         if len(name) > 63:
             yield wrong("metadata.name", name, "must be no more than 63 characters")
@@ -142,11 +145,7 @@ def _pod_causes(spec: Object, path: str, value: Object) -> Iterator[Cause]:
     allowed = {"Job": ["OnFailure", "Never"], "CronJob": ["OnFailure", "Never"]}.get(value["kind"])
     policy = spec.get("restartPolicy")
     if allowed and policy not in allowed:
-        yield Cause(
-            "FieldValueNotSupported",
-            f'Unsupported value: "{policy}": supported values: "OnFailure", "Never"',
-            f"{path}.restartPolicy",
-        )
+        yield required(f"{path}.restartPolicy", 'valid values: "OnFailure", "Never"')
     elif not allowed and value["kind"] != "Pod" and policy != "Always":
         yield unsupported(f"{path}.restartPolicy", policy, ["Always"])
 
@@ -191,6 +190,9 @@ def _workload_causes(value: Object) -> Iterator[Cause]:
         yield wrong("spec.selector", selector, "empty selector is invalid for deployment")
     if selector and not matches_selector(selector, labels):
         yield wrong("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    strategy = spec.get("strategy") or {}
+    if strategy.get("type") == "Recreate" and strategy.get("rollingUpdate") is not None:
+        yield refused("spec.strategy.rollingUpdate", "may not be specified when strategy `type` is 'Recreate'")
     if (spec.get("replicas") or 0) < 0:
         yield wrong("spec.replicas", spec["replicas"], "must be greater than or equal to 0")
 
@@ -210,6 +212,9 @@ def _service_causes(value: Object) -> Iterator[Cause]:
             yield required(f"spec.ports[{number}].name")
         if not 0 < (port.get("port") or 0) < 65536:
             yield wrong(f"spec.ports[{number}].port", port.get("port") or 0, "must be between 1 and 65535, inclusive")
+        target = port.get("targetPort")
+        if isinstance(target, int) and not 0 < target < 65536:
+            yield wrong(f"spec.ports[{number}].targetPort", target, "must be between 1 and 65535, inclusive")
 
 
 def _claim_causes(value: Object) -> Iterator[Cause]:
@@ -292,6 +297,9 @@ def _is_elastic(job: Object) -> bool:
 
 
 def _fixed_stateful_set(live: Object, new: Object) -> Iterator[Cause]:
+    for name in ("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates"):
+        if live["spec"].get(name) != new["spec"].get(name):
+            yield wrong(f"spec.{name}", new["spec"].get(name) or [], "field is immutable")
     old, fresh = (
         {key: entry for key, entry in value["spec"].items() if key not in STATEFUL_MUTABLE} for value in (live, new)
     )

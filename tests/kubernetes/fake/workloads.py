@@ -71,12 +71,7 @@ class Workloads:
                     act(value)
 
     def _owned(self, kind: str, owner: Object) -> list[Object]:
-        uid = owner["metadata"]["uid"]
-        return [
-            value
-            for value in self._writer.all(kind, owner["metadata"]["namespace"])
-            if any(entry["uid"] == uid for entry in value["metadata"].get("ownerReferences") or ())
-        ]
+        return self._writer.state.storage.dependents(owner["metadata"]["uid"], self._writer.resource(kind))
 
     def _act_deployment(self, value: Object) -> None:
         spec = value["spec"]

@@ -59,7 +59,7 @@ class ObjectPage(NamedTuple):
     version: str
 
 
-class WatchEvent(msgspec.Struct):
+class WatchEvent(msgspec.Struct, frozen=True):
     """A line of a watch; ``type`` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, ``object`` is JSON."""
 
     type: str
@@ -71,20 +71,20 @@ class _ListMetadata(msgspec.Struct, frozen=True, rename={"version": "resourceVer
     more: str = ""
 
 
-class _List(msgspec.Struct):
+class _List(msgspec.Struct, frozen=True):
     metadata: _ListMetadata = _ListMetadata()
     items: list[msgspec.Raw] = []
 
 
-class _ServedKind(msgspec.Struct):
+class _ServedKind(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Served(msgspec.Struct):
+class _Served(msgspec.Struct, frozen=True):
     resources: list[_ServedKind] = []
 
 
-class _Code(msgspec.Struct):
+class _Code(msgspec.Struct, frozen=True):
     code: int = 0
 
 

@@ -94,7 +94,7 @@ class _ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
     expiration_timestamp: str = ""
 
 
-class _ExecCredential(msgspec.Struct, rename="camel"):
+class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: _ExecStatus = _ExecStatus()
 
 

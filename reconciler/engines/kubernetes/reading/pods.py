@@ -21,7 +21,7 @@ from reconciler.engines.kubernetes.rendering.names import (
     format_label_value,
     namespace_name,
 )
-from reconciler.engines.kubernetes.status.fields import KubeObject, name_of, read_items, read_mapping, read_text
+from reconciler.engines.kubernetes.status.fields import ObjectPart, name_of, read_items, read_mapping, read_text
 from reconciler.model.key import Key, Kind
 from reconciler.settings import ClusterSettings, Settings
 
@@ -44,7 +44,7 @@ class ClusterLocation(NamedTuple):
         """The namespace of a GVC."""
         return namespace_name(gvc, self.cluster.namespace_prefix)
 
-    def owns(self, part: KubeObject) -> bool:
+    def owns(self, part: ObjectPart) -> bool:
         """Whether an object belongs to this daemon and location."""
         labels = read_mapping(part, "metadata", "labels")
         owner = {INSTANCE: format_label_value(self.instance), LOCATION: format_label_value(self.name)}
@@ -55,7 +55,7 @@ class WorkloadPod(NamedTuple):
     """A pod of a workload, as the API server sends it."""
 
     key: Key
-    part: KubeObject
+    part: ObjectPart
 
     @property
     def namespace(self) -> str:
@@ -98,14 +98,14 @@ async def list_workload_pods(api: KubeApi, location: ClusterLocation, key: Key) 
     return sorted((pod for pod in selected if pod.key == key), key=lambda pod: pod.name)
 
 
-def _list_gvcs(spaces: Iterable[KubeObject]) -> Iterable[tuple[str, str]]:
+def _list_gvcs(spaces: Iterable[ObjectPart]) -> Iterable[tuple[str, str]]:
     """The GVC of each namespace: its label may have a hash in place of a part."""
     for space in spaces:
         key = _parse_key(read_text(space, "metadata", "annotations", KEY))
         yield name_of(space), key.name if key is not None else read_text(space, "metadata", "labels", GVC)
 
 
-def _select_pods(parts: Iterable[KubeObject], gvcs: Mapping[str, str]) -> Iterable[WorkloadPod]:
+def _select_pods(parts: Iterable[ObjectPart], gvcs: Mapping[str, str]) -> Iterable[WorkloadPod]:
     """Those in namespaces of ``gvcs``; a pod that names its GVC otherwise than its namespace is none of ours."""
     for part in parts:
         labels = read_mapping(part, "metadata", "labels")
@@ -125,7 +125,7 @@ def _parse_key(text: str) -> Key | None:
         return None
 
 
-def is_container_running(part: KubeObject, container: str) -> bool:
+def is_container_running(part: ObjectPart, container: str) -> bool:
     """Whether a container of a pod runs."""
     statuses = read_items(part, "status", "containerStatuses")
     return any(status.get("name") == container and read_mapping(status, "state", "running") for status in statuses)

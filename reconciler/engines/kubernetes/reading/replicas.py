@@ -13,7 +13,7 @@ from reconciler.clock import SystemClock
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import POD_METRICS
 from reconciler.engines.kubernetes.reading.pods import ClusterLocation, list_pods
-from reconciler.engines.kubernetes.status.fields import KubeObject, read_text
+from reconciler.engines.kubernetes.status.fields import ObjectPart, read_text
 from reconciler.engines.kubernetes.status.pods import PodContext
 from reconciler.engines.kubernetes.status.replicas import ReplicaSource, list_rows
 from reconciler.engines.reading import ReplicaRow
@@ -37,9 +37,9 @@ async def list_replicas(api: KubeApi, location: ClusterLocation) -> list[Replica
     return rows
 
 
-async def _read_usage(api: KubeApi, location: ClusterLocation) -> dict[str, list[KubeObject]]:
+async def _read_usage(api: KubeApi, location: ClusterLocation) -> dict[str, list[ObjectPart]]:
     """What pods use, by namespace; nothing where the cluster does not measure it."""
-    usage: defaultdict[str, list[KubeObject]] = defaultdict(list)
+    usage: defaultdict[str, list[ObjectPart]] = defaultdict(list)
     try:
         async with asyncio.timeout(METRICS_SECONDS):
             page = await api.list(POD_METRICS, location.selector)

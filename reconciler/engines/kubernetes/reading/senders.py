@@ -9,12 +9,9 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from reconciler.engines.kubernetes.client.api import KubeApi
 from reconciler.engines.kubernetes.client.objects import SECRET, ObjectId
 from reconciler.engines.kubernetes.reading.pods import ClusterLocation, list_workload_pods
-from reconciler.engines.kubernetes.rendering.names import WORKLOAD, format_label_value, token_secret_name
-from reconciler.engines.kubernetes.status.fields import KubeObject, read_field, read_items, read_mapping, read_text
+from reconciler.engines.kubernetes.rendering.names import TOKEN, WORKLOAD, format_label_value, token_secret_name
+from reconciler.engines.kubernetes.status.fields import ObjectPart, read_field, read_items, read_mapping, read_text
 from reconciler.model.key import Key
-
-TOKEN = "token"
-"""The key of a token in its Secret."""
 
 
 async def is_stored_token(api: KubeApi, location: ClusterLocation, key: Key, token: str) -> bool:
@@ -38,7 +35,7 @@ async def has_address(api: KubeApi, location: ClusterLocation, key: Key, host: s
     return any(address in map(_parse_address, _list_addresses(pod.part)) for pod in pods)
 
 
-def _list_addresses(pod: KubeObject) -> list[str]:
+def _list_addresses(pod: ObjectPart) -> list[str]:
     """The addresses that a pod has for itself: one that has ended has none, nor has one in the network of its node."""
     if read_text(pod, "status", "phase") != "Running" or read_field(pod, "spec", "hostNetwork") is True:
         return []

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Any
 
-from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures, KubeObject, WorkloadInputs
-from reconciler.engines.kubernetes.rendering.names import WORKLOAD, build_metadata, format_label_value, workload_name
+from reconciler.engines.kubernetes.rendering.inputs import (
+    ClusterFeatures,
+    ClusterOptions,
+    KubeObject,
+    WorkloadInputs,
+)
+from reconciler.engines.kubernetes.rendering.names import build_metadata, select_pods, workload_name
+from reconciler.engines.kubernetes.rendering.services import is_open, list_ports
 from reconciler.engines.workload.spec import Type, WorkloadSpec
 from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
 
 _UP_SECONDS, _DOWN_SECONDS = 0, 300
 """The windows whose highest recommendation counts (docs/platform/workload.md#scaling-decisions)."""
 _EVICTS_UNHEALTHY_SINCE = (1, 31)
+
+
+class Scaler(StrEnum):
+    """What changes the number of replicas of a Deployment or StatefulSet."""
+
+    NONE = ""
+    RESOURCES = "HorizontalPodAutoscaler"
+    REQUESTS = "HTTPScaledObject"
 
 
 def is_scaled(desired: WorkloadSpec) -> bool:
@@ -21,27 +36,48 @@ def is_scaled(desired: WorkloadSpec) -> bool:
     return changes and not desired.suspended and desired.type is not Type.CRON
 
 
-def has_autoscaler(desired: WorkloadSpec, features: ClusterFeatures) -> bool:
-    """Whether an autoscaler owns the number of replicas: it needs a metric of the use of resources, and its source."""
-    return is_scaled(desired) and features.metrics and metric_of(desired.type, desired.options) in RESOURCE_METRICS
+def uses_knative(desired: WorkloadSpec, features: ClusterFeatures) -> bool:
+    """Whether a workload is a Service of Knative, which scales it, also to zero."""
+    return desired.type is Type.SERVERLESS and features.knative
 
 
-def fixed_replicas(desired: WorkloadSpec, features: ClusterFeatures) -> int | None:
-    """The number of replicas; None where an autoscaler owns it. Without Knative nothing scales to zero by itself."""
-    if desired.suspended:
+def choose_scaler(inputs: WorkloadInputs) -> Scaler:
+    """What owns the number of replicas of a workload that is none of Knative's.
+
+    A HorizontalPodAutoscaler needs a metric of the use of resources, and its source. The HTTP add-on of KEDA needs
+    requests by host name, which it counts.
+    """
+    desired, metric = inputs.template.desired, metric_of(inputs.template.desired.type, inputs.template.desired.options)
+    if not is_scaled(desired):
+        return Scaler.NONE
+    if metric in RESOURCE_METRICS:
+        return Scaler.RESOURCES if inputs.features.metrics else Scaler.NONE
+    first = next(iter(list_ports(inputs.template.spec).values()), "tcp")
+    by_requests = metric in ("rps", "concurrency") and not desired.stateful and first != "tcp" and is_open(inputs)
+    return Scaler.REQUESTS if by_requests and has_interceptor(inputs.features, inputs.options) else Scaler.NONE
+
+
+def has_interceptor(features: ClusterFeatures, options: ClusterOptions) -> bool:
+    """Whether requests by host name can go through the HTTP add-on of KEDA."""
+    return features.keda_http and features.gateway_api and bool(options.gateway and options.keda_namespace)
+
+
+def fixed_replicas(inputs: WorkloadInputs) -> int | None:
+    """The number of replicas; None where an autoscaler owns it."""
+    if inputs.template.desired.suspended:
         return 0
-    return None if has_autoscaler(desired, features) else least_replicas(desired)
+    return None if choose_scaler(inputs) is not Scaler.NONE else least_replicas(inputs.template.desired)
 
 
 def least_replicas(desired: WorkloadSpec) -> int:
-    """The least number of replicas of a workload that is not suspended."""
+    """The least number of replicas of a workload that is not suspended; nothing scales a Deployment to zero."""
     return max(1, desired.options.autoscaling.min_scale)
 
 
 def render_autoscaler(inputs: WorkloadInputs, kind: str) -> list[KubeObject]:
     """The autoscaler of a workload, which is a ``kind`` of the group apps; none if its number of replicas is fixed."""
     desired = inputs.template.desired
-    if not has_autoscaler(desired, inputs.features):
+    if choose_scaler(inputs) is not Scaler.RESOURCES:
         return []
     scale, name = desired.options.autoscaling, workload_name(desired.key.name)
     target = {"type": "Utilization", "averageUtilization": scale.target}
@@ -72,11 +108,6 @@ def render_disruption_budget(inputs: WorkloadInputs) -> list[KubeObject]:
     if inputs.features.version >= _EVICTS_UNHEALTHY_SINCE:
         spec["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
     return [_build_object("policy/v1", "PodDisruptionBudget", inputs, spec)]
-
-
-def select_pods(workload: str) -> dict[str, str]:
-    """The label by which the pods of a workload are found in their namespace."""
-    return {WORKLOAD: format_label_value(workload)}
 
 
 def parse_share(asked: int | str) -> int | str:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.protocol import SecretReader
-from reconciler.engines.workload.routing.table import HostEntry, RouteRule, RouteTable, Site
+from reconciler.engines.workload.routing.table import HostEntry, RouteRule, RouteTable, Site, Stream
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
@@ -51,7 +51,8 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     is the class ``ingress_class``, whose pods are in ``gateway_namespace`` too. ``issuer`` is the ClusterIssuer of
     certificates. ``registry`` is that of ``//image/NAME:TAG``. The pods of ``dns_namespaces`` answer name queries, and
     those of ``metrics_namespace`` scrape metrics. ``cluster_networks`` are the ranges of pods, Services and nodes: no
-    firewall means them by addresses outside.
+    firewall means them by addresses outside. The pods of ``keda_namespace`` and ``knative_namespace`` bring requests to
+    workloads that they scale.
     """
 
     gateway: str = ""
@@ -62,17 +63,21 @@ class ClusterOptions(msgspec.Struct, frozen=True):
     dns_namespaces: tuple[str, ...] = ("kube-system",)
     metrics_namespace: str = ""
     cluster_networks: tuple[str, ...] = ()
+    keda_namespace: str = ""
+    knative_namespace: str = "knative-serving"
 
 
 class WorkloadRoutes(msgspec.Struct, frozen=True):
     """The part of the table of routes of a location that leads to one workload.
 
     ``hosts`` maps ``HOST:NUMBER`` to entries, as in RouteTable; ``rules`` are in the order in which they are compared.
+    ``streams`` are ports outside for connections of its tcp ports.
     """
 
     hosts: Mapping[str, HostEntry] = {}
     sites: Mapping[str, Site] = {}
     rules: tuple[RouteRule, ...] = ()
+    streams: tuple[Stream, ...] = ()
 
 
 NO_ROUTES = WorkloadRoutes()
@@ -90,11 +95,17 @@ def select_routes(table: RouteTable) -> dict[Key, WorkloadRoutes]:
         targets = {entry.target.key} if entry.target is not None else members.get(entry.site, set())
         for key in targets:
             hosts.setdefault(key, {})[address] = entry
+    streams: dict[Key, list[Stream]] = {}
+    for stream in table.streams:
+        streams.setdefault(stream.target.key, []).append(stream)
     sites = {site.id: site for site in table.sites}
     routes = {}
-    for key, entries in hosts.items():
+    for key in hosts.keys() | streams.keys():
+        entries = hosts.get(key, {})
         used = sorted({entry.site for entry in entries.values()} & sites.keys())
-        routes[key] = WorkloadRoutes(entries, {name: sites[name] for name in used}, tuple(rules.get(key, ())))
+        routes[key] = WorkloadRoutes(
+            entries, {name: sites[name] for name in used}, tuple(rules.get(key, ())), tuple(streams.get(key, ()))
+        )
     return routes
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
+from functools import lru_cache
 from hashlib import blake2b, sha256
 from typing import Any, Final
 
@@ -23,6 +24,9 @@ TOOL: Final = "reconciler"
 INSTANCE, ORG, GVC, LOCATION = (f"{PREFIX}{name}" for name in ("instance", "org", "gvc", "location"))
 WORKLOAD, VOLUMESET, VERSION = (f"{PREFIX}{name}" for name in ("workload", "volumeset", "version"))
 KEY, SOURCE, DIGEST, RESTART = (f"{PREFIX}{name}" for name in ("key", "source", "digest", "restart"))
+
+TOKEN = "token"
+"""The key of a token in its Secret."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 NAME = "app.kubernetes.io/name"
@@ -52,6 +56,7 @@ def format_label_value(text: str) -> str:
     return _fit_text(text, _VALUE, LABEL_LENGTH, r"[^A-Za-z0-9]+") if text else ""
 
 
+@lru_cache(8192)
 def _fit_text(text: str, valid: re.Pattern[str], limit: int, others: str) -> str:
     if len(text) <= limit and valid.fullmatch(text) and not _HASHED.fullmatch(text):
         return text
@@ -106,6 +111,11 @@ def domain_route_name(workload: str, address: str) -> str:
     return f"{workload_name(workload)}-domain-{hash_text(address)}"
 
 
+def stream_service_name(workload: str) -> str:
+    """The Service of the tcp ports of a workload outside; always with a hash, as no other Service of it has one."""
+    return format_label(f"{workload}/tcp")
+
+
 def shared_name(purpose: str) -> str:
     """The name of an object of a namespace as a whole."""
     return f"{TOOL}.{purpose}"
@@ -130,6 +140,11 @@ def applyset_id(namespace: str) -> str:
     """The id of the ApplySet whose parent is the ConfigMap of a namespace."""
     text = f"{TOOL}.{namespace}.ConfigMap."
     return f"applyset-{base64.urlsafe_b64encode(sha256(text.encode()).digest()).decode().rstrip('=')}-v1"
+
+
+def select_pods(workload: str) -> dict[str, str]:
+    """The label by which the pods of a workload are found in their namespace."""
+    return {WORKLOAD: format_label_value(workload)}
 
 
 def build_labels(owner: ObjectOwner, org: str) -> dict[str, str]:

@@ -38,9 +38,11 @@ GROUP_KINDS = (
 )
 """The kinds of objects that every cluster serves and that this program applies."""
 _GATEWAY_KINDS = ("HTTPRoute.gateway.networking.k8s.io",)
+_KEDA_KINDS = ("HTTPScaledObject.http.keda.sh",)
 _KNATIVE_KINDS = ("DomainMapping.serving.knative.dev", "Service.serving.knative.dev")
 _DOCKER_CONFIG = ".dockerconfigjson"
-_GOOGLE_REGISTRIES = ("gcr.io", "eu.gcr.io", "us.gcr.io", "asia.gcr.io")
+_GOOGLE_REGISTRIES = ("gcr.io", "*.gcr.io", "*.pkg.dev")
+"""The registries of Google, as patterns of the kubelet."""
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -62,7 +64,7 @@ def list_pull_secrets(inputs: NamespaceInputs) -> tuple[str, ...]:
 def list_group_kinds(inputs: NamespaceInputs) -> tuple[str, ...]:
     """The kinds, with their groups, that objects of the namespace may have, sorted."""
     features = inputs.features
-    more = _GATEWAY_KINDS * features.gateway_api + _KNATIVE_KINDS * features.knative
+    more = _GATEWAY_KINDS * features.gateway_api + _KNATIVE_KINDS * features.knative + _KEDA_KINDS * features.keda_http
     return tuple(sorted((*GROUP_KINDS, *more)))
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
-from reconciler.engines.kubernetes.rendering.autoscaling import select_pods
+from reconciler.engines.kubernetes.rendering.autoscaling import Scaler, choose_scaler, uses_knative
 from reconciler.engines.kubernetes.rendering.inputs import ClusterOptions, KubeObject, WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import (
     GVC,
@@ -14,20 +15,23 @@ from reconciler.engines.kubernetes.rendering.names import (
     WORKLOAD,
     build_metadata,
     format_label_value,
+    select_pods,
     workload_name,
 )
 from reconciler.engines.kubernetes.rendering.quantities import drop_empty
-from reconciler.engines.kubernetes.rendering.services import list_ports
+from reconciler.engines.kubernetes.rendering.services import is_open, list_ports
 from reconciler.engines.workload.spec import Type
 from reconciler.model.addresses import METADATA
+from reconciler.model.platform import RESTRICTED_USER
 
-EVERYWHERE = "0.0.0.0/0"
-RESTRICTED_USER = 1337
-"""A container of this user has no network (docs/platform/workload.md#users-and-groups)."""
 _NAMESPACE = "kubernetes.io/metadata.name"
 _DNS_PORT = 53
 _NODE_LOCAL_DNS = "169.254.20.10/32"
 _LINK_LOCAL = ("169.254.0.0/16", "fe80::/10")
+_KNATIVE_PORTS = (8012, 8013, 8112)
+"""The ports of the proxy in each pod of Knative: requests without HTTP/2, with it, and with TLS."""
+_KNATIVE_METRICS = 9090
+"""The port at which the autoscaler of Knative reads how many requests there are."""
 _ANY_WORKLOAD = {"matchExpressions": [{"key": WORKLOAD, "operator": "Exists"}]}
 
 Network = IPv4Network | IPv6Network
@@ -58,11 +62,6 @@ def build_default_policy(options: ClusterOptions) -> dict[str, Any]:
     return {"podSelector": {}, "policyTypes": ["Ingress", "Egress"], "egress": [{"ports": ports, "to": to}]}
 
 
-def is_open(inputs: WorkloadInputs) -> bool:
-    """Whether any address outside may send requests."""
-    return EVERYWHERE in inputs.template.desired.firewall.external.inbound_ranges
-
-
 def _list_inbound(inputs: WorkloadInputs) -> Iterator[dict[str, Any]]:
     desired, options = inputs.template.desired, inputs.options
     ports = list_ports(inputs.template.spec) if desired.type is not Type.CRON else {}
@@ -72,13 +71,26 @@ def _list_inbound(inputs: WorkloadInputs) -> Iterator[dict[str, Any]]:
     external = desired.firewall.external
     if http and external.inbound_allow_cidr:
         blocks = _build_blocks(external.inbound_allow_cidr, external.inbound_blocked_cidr, options)
-        if is_open(inputs) and options.gateway_namespace:
-            blocks.append({"namespaceSelector": _select_namespaces((options.gateway_namespace,))})
         yield from _build_rules("from", blocks, http)
+    if streams := sorted({stream.target.port or next(iter(ports)) for stream in inputs.routes.streams}):
+        blocks = _build_blocks(external.inbound_allow_cidr, external.inbound_blocked_cidr, options)
+        yield from _build_rules("from", blocks, streams)
+    if http and (namespaces := sorted(_list_proxies(inputs))):
+        at = [*_KNATIVE_PORTS, _KNATIVE_METRICS] if uses_knative(desired, inputs.features) else http
+        yield from _build_rules("from", [{"namespaceSelector": _select_namespaces(namespaces)}], at)
     scraped = sorted({container.metrics.port for container in desired.containers if container.metrics is not None})
     if options.metrics_namespace:
         namespace = {"namespaceSelector": _select_namespaces((options.metrics_namespace,))}
         yield from _build_rules("from", [namespace], scraped)
+
+
+def _list_proxies(inputs: WorkloadInputs) -> set[str]:
+    """The namespaces of the programs that bring requests to a workload."""
+    desired, options = inputs.template.desired, inputs.options
+    if uses_knative(desired, inputs.features):
+        return {options.gateway_namespace, options.knative_namespace} - {""}
+    counted = {options.keda_namespace} if choose_scaler(inputs) is Scaler.REQUESTS else set()
+    return ({options.gateway_namespace} if is_open(inputs) else set()) - {""} | counted
 
 
 def _list_internal(inputs: WorkloadInputs, ports: list[int], http: list[int]) -> Iterator[dict[str, Any]]:
@@ -103,6 +115,10 @@ def _list_outbound(inputs: WorkloadInputs) -> Iterator[dict[str, Any]]:
     """What a workload reaches: whatever workloads of its org allow, and the addresses of its firewall."""
     org = {"matchLabels": {ORG: format_label_value(inputs.template.env_context.org)}}
     yield {"to": [{"namespaceSelector": org, "podSelector": _ANY_WORKLOAD}]}
+    features, options = inputs.features, inputs.options
+    if features.knative and options.gateway_namespace:
+        # Workloads of Knative are reached through its gateway.
+        yield {"to": [{"namespaceSelector": _select_namespaces((options.gateway_namespace,))}]}
     external = inputs.template.desired.firewall.external
     blocks = _build_blocks(external.outbound_allow_cidr, external.outbound_blocked_cidr, inputs.options)
     if blocks:
@@ -117,9 +133,18 @@ def _build_rules(side: str, peers: list[dict[str, Any]], ports: list[int]) -> It
 
 def _build_blocks(allowed: Iterable[str], blocked: Iterable[str], options: ClusterOptions) -> list[dict[str, Any]]:
     """The ranges ``allowed``, without ``blocked``, the cluster's own, and addresses with the credentials of nodes."""
-    refused = [ip_network(text, strict=False) for text in (*blocked, *options.cluster_networks, *_LINK_LOCAL)]
+    ranges = _compute_ranges(tuple(allowed), (*blocked, *options.cluster_networks))
+    return [{"ipBlock": drop_empty({"cidr": cidr, "except": list(excepted)})} for cidr, excepted in ranges]
+
+
+@lru_cache(1024)
+def _compute_ranges(
+    allowed: tuple[str, ...], refused_ranges: tuple[str, ...]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Ranges with those inside of them that are refused; many workloads have the same."""
+    refused = [ip_network(text, strict=False) for text in (*refused_ranges, *_LINK_LOCAL)]
     refused += [ip_network(str(address)) for address in METADATA]
-    blocks = []
+    ranges = []
     for network in sorted({ip_network(text, strict=False) for text in allowed}, key=_sort_key):
         if any(_has_inside(other, network) for other in refused):
             continue
@@ -127,8 +152,8 @@ def _build_blocks(allowed: Iterable[str], blocked: Iterable[str], options: Clust
         excepted = [
             str(other) for other in inside if not any(_has_inside(one, other) for one in inside if one != other)
         ]
-        blocks.append({"ipBlock": drop_empty({"cidr": str(network), "except": excepted})})
-    return blocks
+        ranges.append((str(network), tuple(excepted)))
+    return tuple(ranges)
 
 
 def _has_inside(outer: Network, inner: Network) -> bool:

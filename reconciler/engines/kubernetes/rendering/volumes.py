@@ -82,6 +82,15 @@ def storage_class_of(spec: VolumeSetSpecification) -> str:
     return "-".join(part for part in parts if part)
 
 
+def build_claim_spec(spec: VolumeSetSpecification, size: int) -> dict[str, Any]:
+    """The spec of a claim of ``size`` bytes."""
+    return {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": storage_class_of(spec),
+        "resources": {"requests": {"storage": format_storage(size)}},
+    }
+
+
 def is_file_name(name: str) -> bool:
     """Whether a volume of a Secret can have a file ``name``; Kubernetes reserves names with two dots at the start."""
     return len(name) <= _LONGEST_KEY and not name.startswith("..")
@@ -127,9 +136,5 @@ def _build_claim_template(name: str, volumeset: str, inputs: WorkloadInputs) -> 
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "labels": labels, "annotations": {KEY: str(key)}},
-        "spec": {
-            "accessModes": ["ReadWriteOnce"],
-            "storageClassName": storage_class_of(spec),
-            "resources": {"requests": {"storage": format_storage(spec.initial_capacity * 1000 * MEGABYTE)}},
-        },
+        "spec": build_claim_spec(spec, spec.initial_capacity * 1000 * MEGABYTE),
     }

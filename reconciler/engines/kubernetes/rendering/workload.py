@@ -10,16 +10,17 @@ from reconciler.engines.kubernetes.rendering.autoscaling import (
     parse_share,
     render_autoscaler,
     render_disruption_budget,
-    select_pods,
+    uses_knative,
 )
 from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
-from reconciler.engines.kubernetes.rendering.names import account_name, build_metadata, workload_name
+from reconciler.engines.kubernetes.rendering.knative import render_knative
+from reconciler.engines.kubernetes.rendering.names import account_name, build_metadata, select_pods, workload_name
 from reconciler.engines.kubernetes.rendering.network_policies import render_policy
 from reconciler.engines.kubernetes.rendering.pods import Pods, build_pods
 from reconciler.engines.kubernetes.rendering.quantities import drop_empty
-from reconciler.engines.kubernetes.rendering.routes import render_routes
+from reconciler.engines.kubernetes.rendering.route_objects import render_request_scaler, render_routes
 from reconciler.engines.kubernetes.rendering.schedules import convert_schedule
-from reconciler.engines.kubernetes.rendering.services import render_services
+from reconciler.engines.kubernetes.rendering.services import render_services, render_stream_service
 from reconciler.engines.workload.spec import Type
 from reconciler.model.kinds.workload import Job
 
@@ -29,8 +30,8 @@ _PROGRESS_SECONDS = 600
 """Seconds without progress, beyond those of minReadySeconds, after which a rollout counts as stuck."""
 _LATE_SECONDS = 120
 """Seconds by which an execution may start late. With more, the times of a suspension would run at its end."""
-_OFTEN = 6
-"""How often a failed execution is tried again with OnFailure, as the API server has it by default."""
+_NO_LIMIT = 2**31 - 1
+"""How often containers start again with OnFailure: until they succeed, or their deadline."""
 
 
 def render_workload(inputs: WorkloadInputs) -> list[KubeObject]:
@@ -40,11 +41,15 @@ def render_workload(inputs: WorkloadInputs) -> list[KubeObject]:
     objects = [_render_account(inputs), *pods.secrets, render_policy(inputs)]
     if desired.type is Type.CRON:
         return [*objects, _render_cron_job(inputs, pods)]
+    if uses_knative(desired, inputs.features):
+        return [*objects, *render_knative(inputs, pods)]
     return [
         *objects,
         *render_services(inputs),
+        *render_stream_service(inputs),
         _render_stateful_set(inputs, pods) if desired.stateful else _render_deployment(inputs, pods),
         *render_autoscaler(inputs, kind),
+        *render_request_scaler(inputs),
         *render_disruption_budget(inputs),
         *render_routes(inputs),
     ]
@@ -63,7 +68,7 @@ def _render_deployment(inputs: WorkloadInputs, pods: Pods) -> KubeObject:
     limits = {"maxSurge": surge, "maxUnavailable": missing if surge or missing else 1}
     spec = drop_empty(
         {
-            "replicas": fixed_replicas(desired, inputs.features),
+            "replicas": fixed_replicas(inputs),
             "revisionHistoryLimit": _REVISIONS,
             "progressDeadlineSeconds": _PROGRESS_SECONDS + asked.min_ready_seconds,
             "minReadySeconds": asked.min_ready_seconds or None,
@@ -81,7 +86,7 @@ def _render_stateful_set(inputs: WorkloadInputs, pods: Pods) -> KubeObject:
     spec = drop_empty(
         {
             "serviceName": name,
-            "replicas": fixed_replicas(desired, inputs.features),
+            "replicas": fixed_replicas(inputs),
             "revisionHistoryLimit": _REVISIONS,
             "minReadySeconds": asked.min_ready_seconds or None,
             "podManagementPolicy": "Parallel" if desired.rollout.parallel else "OrderedReady",
@@ -101,7 +106,7 @@ def _render_cron_job(inputs: WorkloadInputs, pods: Pods) -> KubeObject:
     schedule = convert_schedule(job.schedule)
     template = drop_empty(
         {
-            "backoffLimit": 0 if job.restart_policy == "Never" else _OFTEN,
+            "backoffLimit": 0 if job.restart_policy == "Never" else _NO_LIMIT,
             "activeDeadlineSeconds": job.active_deadline_seconds,
             "template": pods.template,
         }
@@ -115,7 +120,7 @@ def _render_cron_job(inputs: WorkloadInputs, pods: Pods) -> KubeObject:
         "startingDeadlineSeconds": _LATE_SECONDS,
         "successfulJobsHistoryLimit": job.history_limit,
         "failedJobsHistoryLimit": job.history_limit,
-        "jobTemplate": {"metadata": {"labels": pods.template["metadata"]["labels"]}, "spec": template},
+        "jobTemplate": {"metadata": pods.template["metadata"], "spec": template},
     }
     return {**_build_object("batch/v1", "CronJob", inputs), "spec": spec}
 

@@ -10,7 +10,7 @@ import msgspec
 
 from reconciler.engines.kubernetes.status.events import ClusterEvent, find_event
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     read_field,
     read_mapping,
     read_message,
@@ -52,6 +52,7 @@ _SHARED_REASONS: Mapping[str, Reason] = {
 _IMAGE_REASONS = (Reason.IMAGE_PULL_FAILED, Reason.INVALID_IMAGE_NAME, Reason.IMAGE_NOT_FOUND)
 _NO_SECRET = re.compile(r'(?:secret|configmap) "[^"]+" not found', re.IGNORECASE)
 _NO_KEY = re.compile(r"couldn't find key ", re.IGNORECASE)
+_PROBE = re.compile(r"(?P<probe>\w+) probe (?:failed|errored)[^:]*:(?P<words>.*)", re.DOTALL)
 _EXIT_CODE = re.compile(r"exited with (\d+)")
 
 
@@ -64,12 +65,17 @@ class ContainerPhase(StrEnum):
 
 
 class ContainerEnd(msgspec.Struct, frozen=True):
-    """How a container ended last: its exit code, 128 and the signal if one killed it; ``at`` is 0 if it is unknown."""
+    """How a container ended last: its exit code, 128 and the signal if one killed it; ``at`` is 0 if it is unknown.
+
+    ``lines`` are the last ones that it wrote. They may contain what is secret, so that no message that leaves this host
+    has them.
+    """
 
     code: int
     reason: str
     message: str = ""
     at: float = 0.0
+    lines: str = ""
 
     @property
     def words(self) -> str:
@@ -82,7 +88,7 @@ class ContainerState(msgspec.Struct, frozen=True):
 
     ``message`` is why it is not ready, "" if nothing is wrong. It is ``failing`` if that is no slow start, and in
     ``backoff`` while it waits after a failure. ``digest`` is that of the image that runs, "" before it is known.
-    ``reason`` is set if it cannot be started.
+    ``reason`` is set if it cannot be started. ``late_at`` is when a start counts as failing that takes long.
     """
 
     name: str
@@ -97,6 +103,7 @@ class ContainerState(msgspec.Struct, frozen=True):
     image: str = ""
     digest: str = ""
     reason: str = ""
+    late_at: float = 0.0
 
     @property
     def lacks_image(self) -> bool:
@@ -105,22 +112,18 @@ class ContainerState(msgspec.Struct, frozen=True):
 
 
 class ContainerInput(msgspec.Struct, frozen=True):
-    """What is known of one container: its ``part`` of the pod, its ``status``, its events and its last log lines.
+    """What is known of the container ``name``: its ``part`` of the pod, its ``status``, its events, its last log lines.
 
     ``ready_changed`` is when the pod became ready or unready last, and ``now`` the time, in seconds since the epoch.
     """
 
-    part: KubeObject
-    status: KubeObject
+    name: str
+    part: ObjectPart
+    status: ObjectPart
     events: Sequence[ClusterEvent] = ()
     lines: Sequence[str] = ()
     ready_changed: float = 0.0
     now: float = 0.0
-
-    @property
-    def name(self) -> str:
-        """The name of the container."""
-        return read_text(self.part, "name")
 
 
 def read_container(observed: ContainerInput) -> ContainerState:
@@ -147,7 +150,7 @@ def read_container(observed: ContainerInput) -> ContainerState:
     return _explain_waiting(base, observed)
 
 
-def describe_waiting(status: KubeObject) -> tuple[str, str]:
+def describe_waiting(status: ObjectPart) -> tuple[str, str]:
     """The reason of the platform, and the words, for a container that waits after a failure; empty without one."""
     waiting = read_mapping(status, "state", "waiting")
     reason, message = read_text(waiting, "reason"), read_message(waiting, "message")
@@ -161,7 +164,7 @@ def describe_waiting(status: KubeObject) -> tuple[str, str]:
     return shared, f"{shared}: {message or reason}"
 
 
-def _read_phase(state: KubeObject) -> ContainerPhase:
+def _read_phase(state: ObjectPart) -> ContainerPhase:
     if read_field(state, "running") is not None:
         return ContainerPhase.RUNNING
     return ContainerPhase.ENDED if read_field(state, "terminated") is not None else ContainerPhase.WAITING
@@ -182,11 +185,11 @@ def _read_last_end(observed: ContainerInput) -> ContainerEnd | None:
     code = read_number(ended, "exitCode") or (128 + signal if signal else 0)
     reason: str = _SHARED_REASONS.get(read_text(ended, "reason"), Reason.ERROR if code else Reason.COMPLETED)
     at = read_seconds(ended, "finishedAt")
-    message = read_message(ended, "message") or _join_lines(observed.lines if code else ())
+    message, lines = read_message(ended, "message"), _join_lines(observed.lines if code else ())
     probe = _find_liveness_failure(observed, at) if reason == Reason.ERROR else ""
     if probe:
-        return ContainerEnd(code, Reason.LIVENESS_FAILED, probe, at)
-    return ContainerEnd(code, reason, message, at)
+        return ContainerEnd(code, Reason.LIVENESS_FAILED, probe, at, lines)
+    return ContainerEnd(code, reason, message, at, lines)
 
 
 def _join_lines(lines: Sequence[str]) -> str:
@@ -208,10 +211,10 @@ def _find_liveness_failure(observed: ContainerInput, at: float) -> str:
 
 def _probe_words(event: ClusterEvent, probe: str) -> str:
     """What a failed probe met, as the host words it; "" if ``event`` is about something else."""
-    begin = f"{probe} probe failed:"
-    if event.reason != "Unhealthy" or not event.message.startswith(begin):
+    match = _PROBE.fullmatch(event.message) if event.reason == "Unhealthy" else None
+    if match is None or match["probe"] != probe:
         return ""
-    words = event.message.removeprefix(begin).strip()
+    words = match["words"].strip()
     return re.sub(r"^HTTP probe failed with statuscode: (\d+)$", r"HTTP \1", words) or "without a message"
 
 
@@ -226,31 +229,40 @@ def _explain_running(state: ContainerState, observed: ContainerInput) -> Contain
     else:
         message = state.last.words if again and state.last is not None else ""
     delay = read_number(observed.part, "readinessProbe", "initialDelaySeconds")
-    late = observed.now >= state.started + delay + START_SECONDS
+    late_at = state.started + delay + START_SECONDS
+    late = observed.now >= late_at
     if not message and late:
         message = "it is not ready, and no probe reports why"
     # The kubelet notes that a pod is not ready before its containers start; a later change is one from ready.
     was_ready = observed.ready_changed > state.started
     failing = bool(message) and (again or late or was_ready)
-    return msgspec.structs.replace(state, message=message, failing=failing)
+    return msgspec.structs.replace(state, message=message, failing=failing, late_at=late_at)
 
 
 def _explain_waiting(state: ContainerState, observed: ContainerInput) -> ContainerState:
-    hook = find_event(observed.events, "FailedPostStartHook", container=state.name)
+    hook = _find_hook_failure(observed)
     waiting = read_text(observed.status, "state", "waiting", "reason")
     if waiting == "CrashLoopBackOff":
-        words = _describe_hook(hook) if hook is not None else state.last.words if state.last is not None else ""
+        words = _describe_hook(hook.message) if hook is not None else state.last.words if state.last is not None else ""
         message = words or read_message(observed.status, "state", "waiting", "message")
         reason = state.last.reason if state.last is not None else ""
         return msgspec.structs.replace(state, message=message, failing=True, backoff=True, reason=reason)
     reason, words = describe_waiting(observed.status)
-    if reason == Reason.POST_START_FAILED and hook is not None:
-        words = _describe_hook(hook)
+    if reason == Reason.POST_START_FAILED:
+        words = _describe_hook(words)
     if not words and state.restarts and state.last is not None:
         return msgspec.structs.replace(state, message=state.last.words, failing=True, backoff=True)
     return msgspec.structs.replace(state, message=words, failing=bool(words), backoff=bool(words), reason=reason)
 
 
-def _describe_hook(event: ClusterEvent) -> str:
-    code = _EXIT_CODE.search(event.message)
-    return f"the postStart hook ended with {code[1]}" if code else f"the postStart hook failed: {event.message}"
+def _find_hook_failure(observed: ContainerInput) -> ClusterEvent | None:
+    """The event of the postStart hook of the last run; None if the hook has worked since."""
+    event = find_event(observed.events, "FailedPostStartHook")
+    begun = read_seconds(observed.status, "lastState", "terminated", "startedAt")
+    return event if event is not None and event.at >= begun else None
+
+
+def _describe_hook(words: str) -> str:
+    """What happened to a hook; newer kubelets leave the words out of the event, since they may have secrets."""
+    code = _EXIT_CODE.search(words)
+    return f"the postStart hook ended with {code[1]}" if code else "the postStart hook failed"

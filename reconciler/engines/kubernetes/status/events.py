@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     name_of,
     read_mapping,
     read_number,
@@ -19,6 +19,16 @@ from reconciler.engines.kubernetes.status.fields import (
 )
 
 _CONTAINER = re.compile(r"spec\.(?:initContainers|containers|ephemeralContainers)\{(.+)\}")
+
+_TIMES = (
+    ("series", "lastObservedTime"),
+    ("lastTimestamp",),
+    ("deprecatedLastTimestamp",),
+    ("eventTime",),
+    ("firstTimestamp",),
+    ("metadata", "creationTimestamp"),
+)
+"""Where an event has its time, the last one first."""
 
 
 class ClusterEvent(msgspec.Struct, frozen=True):
@@ -46,7 +56,7 @@ EventIndex = Mapping[ObjectName, Sequence[ClusterEvent]]
 """The events by object, the newest first."""
 
 
-def index_events(parts: Iterable[KubeObject]) -> EventIndex:
+def index_events(parts: Iterable[ObjectPart]) -> EventIndex:
     """The events of v1 and of events.k8s.io by the object that each is about."""
     by_object: dict[ObjectName, list[ClusterEvent]] = defaultdict(list)
     for part in parts:
@@ -55,7 +65,7 @@ def index_events(parts: Iterable[KubeObject]) -> EventIndex:
     return {name: sorted(events, key=lambda event: event.at, reverse=True) for name, events in by_object.items()}
 
 
-def list_events(index: EventIndex, part: KubeObject, kind: str = "") -> Sequence[ClusterEvent]:
+def list_events(index: EventIndex, part: ObjectPart, kind: str = "") -> Sequence[ClusterEvent]:
     """The events of an object, the newest first; none of an earlier object that had the same name."""
     uid = read_text(part, "metadata", "uid")
     events = index.get(ObjectName(kind or read_text(part, "kind"), name_of(part)), ())
@@ -68,15 +78,8 @@ def find_event(events: Iterable[ClusterEvent], *reasons: str, container: str = "
     return next((event for event in matching if container in ("", event.container)), None)
 
 
-def _read_event(part: KubeObject, target: KubeObject) -> ClusterEvent:
-    times = (
-        read_seconds(part, "series", "lastObservedTime"),
-        read_seconds(part, "lastTimestamp"),
-        read_seconds(part, "deprecatedLastTimestamp"),
-        read_seconds(part, "eventTime"),
-        read_seconds(part, "firstTimestamp"),
-        read_seconds(part, "metadata", "creationTimestamp"),
-    )
+def _read_event(part: ObjectPart, target: ObjectPart) -> ClusterEvent:
+    times = (read_seconds(part, *path) for path in _TIMES)
     counts = (read_number(part, "series", "count"), read_number(part, "count"), read_number(part, "deprecatedCount"))
     container = _CONTAINER.fullmatch(read_text(target, "fieldPath"))
     return ClusterEvent(

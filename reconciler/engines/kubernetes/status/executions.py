@@ -10,7 +10,7 @@ import msgspec
 from reconciler.engines.due_times import next_due
 from reconciler.engines.kubernetes.status.events import EventIndex, find_event, list_events
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     find_condition,
     is_true,
     name_of,
@@ -50,7 +50,7 @@ class JobInput(msgspec.Struct, frozen=True):
     the epoch. ``pods`` are those of all Jobs, by the name of the Job.
     """
 
-    jobs: tuple[KubeObject, ...]
+    jobs: tuple[ObjectPart, ...]
     pods: dict[str, list[PodState]]
     events: EventIndex
     past: tuple[Execution, ...]
@@ -65,14 +65,23 @@ class _Result(msgspec.Struct, frozen=True):
     ended: str = ""
 
 
-def list_executions(source: JobInput) -> tuple[Execution, ...]:
-    """The executions of a workload, oldest first: all that are active, and the newest ended ones."""
+def read_executions(source: JobInput) -> list[Execution]:
+    """All executions of a workload that the cluster or the records have, oldest first."""
+    past = {execution.name: execution for execution in source.past}
     there = {name_of(job): _read_execution(job, source) for job in source.jobs}
+    for name, execution in there.items():
+        # Once its pods are gone, nothing but the records has their words.
+        if not execution.replica and name in past and past[name].status == execution.status:
+            there[name] = past[name]
     gone = [execution for execution in source.past if execution.name not in there]
     lost = [_end_lost(execution, source) for execution in gone]
-    executions = sorted([*lost, *there.values()], key=lambda execution: (execution.start_time, execution.name))
+    return sorted([*lost, *there.values()], key=lambda execution: (execution.start_time, execution.name))
+
+
+def trim_executions(executions: Sequence[Execution], limit: int) -> tuple[Execution, ...]:
+    """``executions`` without the oldest ended ones beyond ``limit``."""
     ended = [execution for execution in executions if execution.status != ExecutionState.ACTIVE]
-    dropped = {execution.name for execution in ended[: max(0, len(ended) - source.job.history_limit)]}
+    dropped = {execution.name for execution in ended[: max(0, len(ended) - limit)]}
     return tuple(execution for execution in executions if execution.name not in dropped)
 
 
@@ -87,7 +96,25 @@ def execution_conditions(
     yield from list_unfinished(_describe_unfinished(executions, source, suspended))
 
 
-def group_pods(pods: Sequence[PodState], parts: Sequence[KubeObject]) -> dict[str, list[PodState]]:
+def list_due_times(executions: Sequence[Execution], job: Job, now: float) -> Iterator[float]:
+    """The times after ``now`` at which the status may change by itself: an image is missing, or a time is skipped."""
+    active = [execution for execution in executions if execution.status == ExecutionState.ACTIVE]
+    for execution in active:
+        yield parse_time(execution.start_time) + IMAGE_SECONDS
+    due = _find_next_due(job.schedule, now) if active else None
+    if due is not None:
+        yield due * 60.0
+
+
+def _find_next_due(schedule: str, now: float) -> int | None:
+    """The next scheduled minute; None for none, also if the cluster has a schedule that is none here."""
+    try:
+        return next_due(schedule, int(now // 60))
+    except CronError:
+        return None
+
+
+def group_pods(pods: Sequence[PodState], parts: Sequence[ObjectPart]) -> dict[str, list[PodState]]:
     """The states of pods by the name of the Job that made each; ``parts`` are the same pods as objects."""
     groups: dict[str, list[PodState]] = {}
     by_name = {pod.name: pod for pod in pods}
@@ -99,7 +126,7 @@ def group_pods(pods: Sequence[PodState], parts: Sequence[KubeObject]) -> dict[st
     return groups
 
 
-def _read_execution(job: KubeObject, source: JobInput) -> Execution:
+def _read_execution(job: ObjectPart, source: JobInput) -> Execution:
     pods = sorted(source.pods.get(name_of(job), ()), key=lambda pod: (pod.created, pod.name))
     result = _compute_result(job, pods, source)
     started = read_seconds(job, "status", "startTime") or read_seconds(job, "metadata", "creationTimestamp")
@@ -115,7 +142,7 @@ def _read_execution(job: KubeObject, source: JobInput) -> Execution:
     )
 
 
-def _compute_result(job: KubeObject, pods: Sequence[PodState], source: JobInput) -> _Result:
+def _compute_result(job: ObjectPart, pods: Sequence[PodState], source: JobInput) -> _Result:
     complete, failed = find_condition(job, "Complete"), find_condition(job, "Failed")
     if is_true(complete):
         ended = _format_time(job, "status", "completionTime") or _format_time(complete, "lastTransitionTime")
@@ -127,7 +154,7 @@ def _compute_result(job: KubeObject, pods: Sequence[PodState], source: JobInput)
     return _explain_active(job, pods, source)
 
 
-def _explain_failure(failed: KubeObject, pods: Sequence[PodState]) -> _Result:
+def _explain_failure(failed: ObjectPart, pods: Sequence[PodState]) -> _Result:
     ended, reason = _format_time(failed, "lastTransitionTime"), read_text(failed, "reason")
     if reason == Reason.DEADLINE_EXCEEDED:
         return _Result(ExecutionState.REMOVED, reason, "it ran longer than activeDeadlineSeconds", ended)
@@ -147,7 +174,7 @@ def _explain_removal(source: JobInput) -> tuple[str, str]:
     return Reason.DELETED, ""
 
 
-def _explain_active(job: KubeObject, pods: Sequence[PodState], source: JobInput) -> _Result:
+def _explain_active(job: ObjectPart, pods: Sequence[PodState], source: JobInput) -> _Result:
     """A Job that has not ended: the platform calls one that cannot be started Invalid, while the cluster goes on."""
     started = read_seconds(job, "status", "startTime") or read_seconds(job, "metadata", "creationTimestamp")
     late = source.now - started >= IMAGE_SECONDS
@@ -163,7 +190,7 @@ def _explain_active(job: KubeObject, pods: Sequence[PodState], source: JobInput)
     return _Result(ExecutionState.ACTIVE)
 
 
-def _list_conditions(job: KubeObject, result: _Result) -> Iterator[dict[str, str]]:
+def _list_conditions(job: ObjectPart, result: _Result) -> Iterator[dict[str, str]]:
     if result.ended:
         kind = "Complete" if result.state is ExecutionState.SUCCESS else "Failed"
         yield _make_condition(kind, str(result.reason), result.message, result.ended)
@@ -234,15 +261,9 @@ def _list_running_containers(pod: PodState) -> list[str]:
 
 def _count_due_times(schedule: str, started: float, now: float) -> int:
     """The scheduled minutes after ``started`` up to ``now``, MOST_SKIPPED at most."""
-    minute, count = int(started // 60), 0
-    try:
-        while count < MOST_SKIPPED:
-            due = next_due(schedule, minute)
-            if due is None or due > now // 60:
-                break
-            minute, count = due, count + 1
-    except CronError:
-        return 0
+    minute, count = _find_next_due(schedule, started), 0
+    while minute is not None and minute <= now // 60 and count < MOST_SKIPPED:
+        minute, count = _find_next_due(schedule, minute * 60.0), count + 1
     return count
 
 

@@ -9,15 +9,15 @@ from typing import Any
 from reconciler.printable import escape_text, truncate_text
 from reconciler.times import parse_time
 
-KubeObject = Mapping[str, Any]
+ObjectPart = Mapping[str, Any]
 """An object of the API, or a part of one, as decoded JSON."""
 
 OWN_PREFIX = "reconciler.dev/"
 """Begins the names of all annotations and labels of this program."""
 VERSION = f"{OWN_PREFIX}version"
-"""The annotation with the version of the workload."""
+"""The annotation, or label, with the version of the workload."""
 GVC_VERSION = f"{OWN_PREFIX}gvc-version"
-"""The annotation with the version of the GVC; a pod without it has the newest one."""
+"""The annotation, or label, with the version of the GVC; a pod without it has the newest one."""
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
 _DECIMAL = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
@@ -26,22 +26,22 @@ _DECIMAL = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1
 def read_field(part: Any, *path: str) -> Any:
     """The value at ``path``; None if there is none."""
     for name in path:
-        if not isinstance(part, Mapping):
+        if not isinstance(part, dict):
             return None
         part = part.get(name)
     return part
 
 
-def read_mapping(part: Any, *path: str) -> KubeObject:
+def read_mapping(part: Any, *path: str) -> ObjectPart:
     """The mapping at ``path``; an empty one if there is none."""
     value = read_field(part, *path)
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def read_items(part: Any, *path: str) -> tuple[KubeObject, ...]:
+def read_items(part: Any, *path: str) -> tuple[ObjectPart, ...]:
     """The mappings in the list at ``path``."""
     value = read_field(part, *path)
-    return tuple(item for item in value if isinstance(item, Mapping)) if isinstance(value, list | tuple) else ()
+    return tuple(item for item in value if isinstance(item, dict)) if isinstance(value, list) else ()
 
 
 def read_text(part: Any, *path: str) -> str:
@@ -73,34 +73,34 @@ def shorten_text(text: str) -> str:
     return truncate_text(escape_text(" ".join(text.split())))
 
 
-def name_of(part: KubeObject) -> str:
+def name_of(part: ObjectPart) -> str:
     """The name of an object."""
     return read_text(part, "metadata", "name")
 
 
-def read_version(part: KubeObject, annotation: str = VERSION) -> int:
-    """The number in an annotation of an object or template; 0 if there is none."""
-    text = read_text(part, "metadata", "annotations", annotation)
+def read_version(part: ObjectPart, name: str = VERSION) -> int:
+    """The number in an annotation or a label of an object or template; 0 if there is none."""
+    text = read_text(part, "metadata", "annotations", name) or read_text(part, "metadata", "labels", name)
     return int(text) if text.isascii() and text.isdecimal() else 0
 
 
-def own_annotations(part: KubeObject) -> dict[str, str]:
-    """The annotations of an object or template that this program sets."""
-    annotations = read_mapping(part, "metadata", "annotations")
-    return {name: str(value) for name, value in annotations.items() if str(name).startswith(OWN_PREFIX)}
+def read_marks(part: ObjectPart) -> dict[str, str]:
+    """The labels and annotations of an object or template that this program sets."""
+    marks = {**read_mapping(part, "metadata", "labels"), **read_mapping(part, "metadata", "annotations")}
+    return {name: str(value) for name, value in marks.items() if str(name).startswith(OWN_PREFIX)}
 
 
-def find_condition(part: KubeObject, condition: str) -> KubeObject:
+def find_condition(part: ObjectPart, condition: str) -> ObjectPart:
     """The condition of the type ``condition`` in the status of an object; empty if it has none."""
     return next((item for item in read_items(part, "status", "conditions") if item.get("type") == condition), {})
 
 
-def is_true(condition: KubeObject) -> bool:
+def is_true(condition: ObjectPart) -> bool:
     """Whether a condition is true."""
     return condition.get("status") == "True"
 
 
-def is_false(condition: KubeObject) -> bool:
+def is_false(condition: ObjectPart) -> bool:
     """Whether a condition is false, which one that is missing is not."""
     return condition.get("status") == "False"
 

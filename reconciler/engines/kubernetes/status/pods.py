@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -16,14 +16,14 @@ from reconciler.engines.kubernetes.status.containers import (
 from reconciler.engines.kubernetes.status.events import ClusterEvent, EventIndex, find_event, list_events
 from reconciler.engines.kubernetes.status.fields import (
     GVC_VERSION,
-    KubeObject,
+    ObjectPart,
     find_condition,
     is_false,
     is_true,
     name_of,
-    own_annotations,
     read_items,
     read_mapping,
+    read_marks,
     read_message,
     read_number,
     read_seconds,
@@ -33,6 +33,9 @@ from reconciler.engines.kubernetes.status.fields import (
 from reconciler.engines.workload.status import START_SECONDS, describe_end
 from reconciler.model.platform import RESERVED_CONTAINER_PREFIXES, RESERVED_CONTAINERS
 from reconciler.reasons import ConditionType, Reason
+
+EVENT_SECONDS = 600.0
+"""Seconds for which an event about a volume or a network explains why a pod waits: kubelets repeat it sooner."""
 
 LogLines = Mapping[tuple[str, str], Sequence[str]]
 """The last lines of the log of a container, by the names of its pod and of itself."""
@@ -48,12 +51,12 @@ class ClaimFault(msgspec.Struct, frozen=True):
 class PodContext(msgspec.Struct, frozen=True):
     """What is known besides a pod; ``now`` is in seconds since the epoch.
 
-    ``names`` are the containers of the specification: others were injected. Without names, all but those of known
-    sidecars count. ``claims`` are those without a volume, by name.
+    ``names`` are the containers of the specification, by their names in the pod: others were injected. Without names,
+    all but those of known sidecars count. ``claims`` are those without a volume, by name.
     """
 
     now: float
-    names: frozenset[str] = frozenset()
+    names: Mapping[str, str] = {}
     events: EventIndex = {}
     claims: Mapping[str, ClaimFault] = {}
     logs: LogLines = {}
@@ -65,7 +68,8 @@ class PodState(msgspec.Struct, frozen=True):
     ``message`` is why it ends or is not ready, "" if nothing is wrong. ``ending`` is why it ends, or has ended; "" for
     all others. It is ``failing`` if it is not ready and that is no slow start, ``lost`` if its node does not answer,
     and ``over`` once it has ended for good. ``revision`` is the hash that the controller of the workload gave it,
-    ``annotations`` are those of this program.
+    ``marks`` are the labels and annotations of this program. ``late_at`` are the times at which what it waits for
+    counts as failing.
     """
 
     name: str
@@ -84,7 +88,16 @@ class PodState(msgspec.Struct, frozen=True):
     ready_since: float = 0.0
     gvc_version: int = 0
     revision: str = ""
-    annotations: dict[str, str] = {}
+    marks: dict[str, str] = {}
+    late_at: tuple[float, ...] = ()
+
+    @property
+    def detail(self) -> str:
+        """``message`` with the last lines of the container that it is about, for who may read its logs."""
+        container = next((container for container in self.containers if container.message), None)
+        if container is None or container.last is None or container.last.words != self.message:
+            return self.message
+        return f"{self.message}: {container.last.lines}" if container.last.lines else self.message
 
     @property
     def fault(self) -> str:
@@ -95,7 +108,7 @@ class PodState(msgspec.Struct, frozen=True):
         return f"{self.name}: {self.message}" if self.message else ""
 
 
-def read_pod(part: KubeObject, context: PodContext) -> PodState:
+def read_pod(part: ObjectPart, context: PodContext) -> PodState:
     """The state of a pod, as the API server sends it."""
     events = list_events(context.events, part, "Pod")
     containers = tuple(_read_containers(part, context, events))
@@ -114,39 +127,50 @@ def read_pod(part: KubeObject, context: PodContext) -> PodState:
         ready_since=read_seconds(ready, "lastTransitionTime") if is_true(ready) else 0.0,
         gvc_version=read_version(part, GVC_VERSION),
         revision=read_text(labels, "controller-revision-hash") or read_text(labels, "pod-template-hash"),
-        annotations=own_annotations(part),
+        marks=read_marks(part),
+        late_at=() if is_true(ready) else tuple(_list_late_times(part, containers)),
     )
     return _explain_pod(state, part, context, events)
 
 
-def is_ours(container: str, names: frozenset[str]) -> bool:
+def _list_late_times(part: ObjectPart, containers: Sequence[ContainerState]) -> Iterator[float]:
+    """When a pod that is not ready counts as failing for what it waits for now."""
+    yield read_seconds(part, "metadata", "creationTimestamp") + START_SECONDS
+    scheduled = find_condition(part, "PodScheduled")
+    if is_false(scheduled):
+        yield read_seconds(scheduled, "lastTransitionTime") + START_SECONDS
+    yield from (container.late_at for container in containers if container.late_at)
+
+
+def is_ours(container: str, names: Collection[str]) -> bool:
     """Whether a container of that name belongs to the workload, and was not injected by another program."""
     if names:
         return container in names
     return container not in RESERVED_CONTAINERS and not container.startswith(RESERVED_CONTAINER_PREFIXES)
 
 
-def list_parts(part: KubeObject, names: frozenset[str]) -> Sequence[KubeObject]:
+def list_parts(part: ObjectPart, names: Collection[str]) -> Sequence[ObjectPart]:
     """The containers in the specification of a pod that are those of the workload.
 
     An older version may have had other containers: if none has one of ``names``, all but known sidecars count.
     """
     parts = read_items(part, "spec", "containers")
     ours = [container for container in parts if is_ours(read_text(container, "name"), names)]
-    return ours or [container for container in parts if is_ours(read_text(container, "name"), frozenset())]
+    return ours or [container for container in parts if is_ours(read_text(container, "name"), ())]
 
 
-def _read_containers(part: KubeObject, context: PodContext, events: Sequence[ClusterEvent]) -> Iterator[ContainerState]:
+def _read_containers(part: ObjectPart, context: PodContext, events: Sequence[ClusterEvent]) -> Iterator[ContainerState]:
     statuses = {read_text(status, "name"): status for status in read_items(part, "status", "containerStatuses")}
     changed = read_seconds(find_condition(part, ConditionType.READY), "lastTransitionTime")
     for container in list_parts(part, context.names):
         name = read_text(container, "name")
         own = [event for event in events if event.container == name]
         lines = context.logs.get((name_of(part), name), ())
-        yield read_container(ContainerInput(container, statuses.get(name, {}), own, lines, changed, context.now))
+        shown = context.names.get(name, name)
+        yield read_container(ContainerInput(shown, container, statuses.get(name, {}), own, lines, changed, context.now))
 
 
-def _is_lost(part: KubeObject) -> bool:
+def _is_lost(part: ObjectPart) -> bool:
     """Whether the node of a pod does not answer: then nothing is known of its containers."""
     if read_text(part, "status", "phase") == "Unknown" or read_text(part, "status", "reason") == "NodeLost":
         return True
@@ -156,7 +180,7 @@ def _is_lost(part: KubeObject) -> bool:
     return is_false(ready) and is_true(containers) and not read_text(ready, "reason") and not gates
 
 
-def _explain_pod(state: PodState, part: KubeObject, context: PodContext, events: Sequence[ClusterEvent]) -> PodState:
+def _explain_pod(state: PodState, part: ObjectPart, context: PodContext, events: Sequence[ClusterEvent]) -> PodState:
     """``state`` with why the pod ends or is not ready."""
     replace = msgspec.structs.replace
     lost = f"the node {state.node or 'of the replica'} does not answer" if state.lost else ""
@@ -178,30 +202,28 @@ def _explain_pod(state: PodState, part: KubeObject, context: PodContext, events:
     return replace(state, message=container.message, failing=container.failing) if container is not None else state
 
 
-def _ending_reason(part: KubeObject) -> str:
+def _ending_reason(part: ObjectPart) -> str:
     """Why a pod is being deleted, if the cluster knows: a drained or lost node, or a more important pod."""
     disruption = find_condition(part, "DisruptionTarget")
     return Reason.EVICTED if is_true(disruption) else Reason.TERMINATING
 
 
-def _explain_end(state: PodState, part: KubeObject) -> tuple[str, str]:
+def _explain_end(state: PodState, part: ObjectPart) -> tuple[str, str]:
     """Reason and words of a pod that has ended for good."""
     reason, message = read_text(part, "status", "reason"), read_message(part, "status", "message")
-    if reason == Reason.EVICTED:
-        return Reason.EVICTED, f"{reason}: {message}" if message else str(reason)
     if reason == Reason.DEADLINE_EXCEEDED:
         return Reason.DEADLINE_EXCEEDED, "it ran longer than activeDeadlineSeconds"
+    if reason:
+        return reason, f"{reason}: {message}" if message else reason
     ends = (container.last for container in state.containers if container.last is not None)
     failed = next((end for end in ends if end.code), None)
     if failed is not None:
         return failed.reason, failed.words
-    if reason or message:
-        return reason or Reason.ERROR, ": ".join(filter(None, (reason, message)))
-    return (Reason.COMPLETED, "") if state.phase == "Succeeded" else (Reason.ERROR, "it has failed")
+    return (Reason.COMPLETED, "") if state.phase == "Succeeded" else (Reason.ERROR, message or "it has failed")
 
 
 def _explain_wait(
-    state: PodState, part: KubeObject, context: PodContext, events: Sequence[ClusterEvent]
+    state: PodState, part: ObjectPart, context: PodContext, events: Sequence[ClusterEvent]
 ) -> tuple[str, bool]:
     """Why a pod cannot start yet, and whether that is a failure; empty if its containers say more."""
     late = context.now - state.created >= START_SECONDS
@@ -211,7 +233,8 @@ def _explain_wait(
     if (initial := _explain_initial(part)) is not None:
         return initial
     if any(container.message or container.phase is not ContainerPhase.WAITING for container in state.containers):
-        return _explain_gates(part)
+        return _explain_others(part, state, late) or _explain_gates(part)
+    events = [event for event in events if event.at + EVENT_SECONDS >= context.now]
     mount = find_event(events, "FailedMount", "FailedAttachVolume", "FailedMapVolume")
     if mount is not None:
         return f"{Reason.VOLUME_UNAVAILABLE}: {mount.message}", late
@@ -219,7 +242,7 @@ def _explain_wait(
     return (f"{Reason.START_FAILED}: {sandbox.message}", late) if sandbox is not None else ("", False)
 
 
-def _explain_unscheduled(part: KubeObject, scheduled: KubeObject, context: PodContext) -> tuple[str, bool]:
+def _explain_unscheduled(part: ObjectPart, scheduled: ObjectPart, context: PodContext) -> tuple[str, bool]:
     words = read_message(scheduled, "message") or read_text(scheduled, "reason")
     since = read_seconds(scheduled, "lastTransitionTime") or context.now
     names = (read_text(volume, "persistentVolumeClaim", "claimName") for volume in read_items(part, "spec", "volumes"))
@@ -231,7 +254,7 @@ def _explain_unscheduled(part: KubeObject, scheduled: KubeObject, context: PodCo
     return f"it is not scheduled: {words}", late or any(fault.failing for _, fault in pending)
 
 
-def _explain_initial(part: KubeObject) -> tuple[str, bool] | None:
+def _explain_initial(part: ObjectPart) -> tuple[str, bool] | None:
     """What a container that runs before those of the workload waits for; None if all are done."""
     restartable = {
         read_text(container, "name")
@@ -253,7 +276,23 @@ def _explain_initial(part: KubeObject) -> tuple[str, bool] | None:
     return None
 
 
-def _explain_gates(part: KubeObject) -> tuple[str, bool]:
+def _explain_others(part: ObjectPart, state: PodState, late: bool) -> tuple[str, bool] | None:
+    """What is wrong with a container that another program injected; None if all of them are ready, or ours are not."""
+    if not all(container.ready for container in state.containers):
+        return None
+    ours = {container.name for container in state.containers}
+    for status in read_items(part, "status", "containerStatuses"):
+        name, last = read_text(status, "name"), read_mapping(status, "lastState", "terminated")
+        if name in ours or status.get("ready") is True:
+            continue
+        _, words = describe_waiting(status)
+        if not words and last:
+            words = describe_end(read_number(last, "exitCode"), read_text(last, "reason") or Reason.ERROR, "")
+        return f"the injected container {name}: {words or 'it is not ready'}", late or bool(words)
+    return None
+
+
+def _explain_gates(part: ObjectPart) -> tuple[str, bool]:
     """What a pod waits for whose containers are all ready."""
     ready = find_condition(part, ConditionType.READY)
     gated = read_text(ready, "reason") == "ReadinessGatesNotReady"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from reconciler.engines.kubernetes.status.containers import ContainerPhase
-from reconciler.engines.kubernetes.status.fields import KubeObject, name_of, parse_quantity, read_field, read_items
+from reconciler.engines.kubernetes.status.fields import ObjectPart, name_of, parse_quantity, read_field, read_items
 from reconciler.engines.kubernetes.status.pods import PodContext, PodState, is_ours, read_pod
 from reconciler.engines.reading import ContainerRow, ReplicaRow, ReplicaState
 from reconciler.model.key import Key
@@ -18,8 +18,8 @@ class ReplicaSource(msgspec.Struct, frozen=True):
 
     key: Key
     location: str
-    pods: tuple[KubeObject, ...]
-    metrics: tuple[KubeObject, ...] = ()
+    pods: tuple[ObjectPart, ...]
+    metrics: tuple[ObjectPart, ...] = ()
 
 
 def list_rows(source: ReplicaSource, context: PodContext) -> list[ReplicaRow]:
@@ -42,9 +42,9 @@ def state_of(pod: PodState) -> ReplicaState:
     return ReplicaState.NOT_READY if pod.failing else ReplicaState.LOADING
 
 
-def _make_row(source: ReplicaSource, pod: PodState, metrics: KubeObject | None, context: PodContext) -> ReplicaRow:
+def _make_row(source: ReplicaSource, pod: PodState, metrics: ObjectPart | None, context: PodContext) -> ReplicaRow:
     measured = read_items(metrics, "containers") if metrics is not None else ()
-    ours = [container for container in measured if is_ours(str(container.get("name", "")), _names_of(pod, context))]
+    ours = [container for container in measured if is_ours(str(container.get("name", "")), context.names)]
     return ReplicaRow(
         source.key,
         source.location,
@@ -59,12 +59,8 @@ def _make_row(source: ReplicaSource, pod: PodState, metrics: KubeObject | None, 
         cpu=round(_sum_usage(ours, "cpu") * 1000) if ours else None,
         memory=round(_sum_usage(ours, "memory")) if ours else None,
         age=max(0.0, context.now - pod.created),
-        fault=pod.ending if pod.ending and not pod.lost else pod.message,
+        fault=pod.ending if pod.ending and not pod.lost else pod.detail,
     )
-
-
-def _names_of(pod: PodState, context: PodContext) -> frozenset[str]:
-    return frozenset(container.name for container in pod.containers) or context.names
 
 
 def _sum_usage(containers: Iterable[Mapping[str, object]], name: str) -> float:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from reconciler.engines.kubernetes.status.events import EventIndex, find_event, index_events, list_events
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     find_condition,
     is_true,
-    own_annotations,
     read_mapping,
+    read_marks,
     read_message,
     read_number,
     read_text,
@@ -29,6 +29,9 @@ from reconciler.reasons import Reason
 MISSING = Readiness(ReadinessState.IN_PROGRESS, "it does not exist yet")
 """The readiness of the object of a workload that was not created yet."""
 
+_KNATIVE = "serving.knative.dev/"
+_KINDS = {Type.STATEFUL: "StatefulSet", Type.CRON: "CronJob"}
+
 _CREATION_PREFIXES = (" failed error: ", "Error creating: ")
 """What controllers write before the words of the API server that refuses a pod."""
 
@@ -39,17 +42,29 @@ class LiveWorkload(msgspec.Struct, frozen=True):
     ``primary`` is its Deployment, StatefulSet, CronJob or Knative Service with its ``kind`` and ``apiVersion``; None if
     there is none. ``pods`` are all of them, those of ``jobs`` included; ``claims`` are those of its volumes. ``events``
     are warnings about any of these, and normal ones about claims, of v1 or of events.k8s.io. ``logs`` are last lines of
-    containers that ended.
+    containers that ended. ``names`` are the containers of the specification by their names in pods, which cannot have
+    every name; without any they have the same ones.
     """
 
     spec: WorkloadSpec
-    primary: KubeObject | None = None
-    pods: tuple[KubeObject, ...] = ()
-    jobs: tuple[KubeObject, ...] = ()
-    claims: tuple[KubeObject, ...] = ()
-    autoscaler: KubeObject | None = None
-    events: tuple[KubeObject, ...] = ()
+    primary: ObjectPart | None = None
+    pods: tuple[ObjectPart, ...] = ()
+    jobs: tuple[ObjectPart, ...] = ()
+    claims: tuple[ObjectPart, ...] = ()
+    autoscaler: ObjectPart | None = None
+    events: tuple[ObjectPart, ...] = ()
     logs: LogLines = {}
+    names: Mapping[str, str] = {}
+
+    @property
+    def object(self) -> ObjectPart:
+        """``primary`` with its kind, which the items of a list lack; empty if there is none."""
+        if not self.primary or self.primary.get("kind"):
+            return self.primary or {}
+        kind = _KINDS.get(self.spec.type, "Deployment")
+        if kind == "Deployment" and not read_mapping(self.primary, "spec", "selector"):
+            return {**self.primary, "kind": "Service", "apiVersion": f"{_KNATIVE}v1"}
+        return {**self.primary, "kind": kind}
 
 
 class Rollout(msgspec.Struct, frozen=True):
@@ -82,23 +97,24 @@ class Rollout(msgspec.Struct, frozen=True):
 
 def read_rollout(live: LiveWorkload, now: float) -> Rollout:
     """The progress of a workload that has replicas at ``now``, in seconds since the epoch."""
-    spec, primary = live.spec, live.primary or {}
+    spec, primary = live.spec, live.object
     events = index_events(live.events)
     readiness = compute_readiness(primary) if primary else MISSING
     states = read_pods(live, events, now)
-    is_newest = {pod.name: _is_newest(pod, spec, primary) for pod in states}
+    newest = _list_newest(states, spec, primary)
     live_pods = [pod for pod in states if not pod.ending]
-    current = tuple(pod for pod in live_pods if is_newest[pod.name])
+    current = tuple(pod for pod in live_pods if pod.name in newest)
     count = _count_wanted(spec, primary, len(current))
     # What has ended for good is shown for as long as nothing has taken its place.
     there = [pod for pod in states if not pod.over or len(live_pods) < count]
-    fault = _find_creation_fault(primary, events) if len(current) < count else ""
-    least = spec.rollout.min_ready
-    old = tuple(pod for pod in live_pods if not is_newest[pod.name])
+    created = max((pod.created for pod in states), default=0.0)
+    fault = _find_creation_fault(primary, events, created) if len(current) < count else ""
+    enough, least = len(live_pods) >= count, spec.rollout.min_ready
+    old = tuple(pod for pod in live_pods if pod.name not in newest)
     return Rollout(
         count,
         readiness,
-        tuple(_name_end(pod, spec, is_newest[pod.name], len(live_pods) >= count) for pod in there),
+        tuple(_name_end(pod, _ending_reason(spec, readiness, enough and pod.name in newest)) for pod in there),
         current,
         old,
         sum(_is_available(pod, least, now) for pod in current),
@@ -109,7 +125,7 @@ def read_rollout(live: LiveWorkload, now: float) -> Rollout:
 
 def read_pods(live: LiveWorkload, events: EventIndex, now: float) -> list[PodState]:
     """The pods of a workload, ordered by name."""
-    names = frozenset(container.name for container in live.spec.containers)
+    names = live.names or {container.name: container.name for container in live.spec.containers}
     context = PodContext(now, names, events, find_claim_faults(live.claims, events), live.logs)
     return sorted((read_pod(part, context) for part in live.pods), key=lambda pod: pod.name)
 
@@ -122,7 +138,7 @@ def health_of(rollout: Rollout, stateful: bool, error: str) -> Health:
     if not error and complete and len([pod for pod in rollout.pods if not pod.over]) <= rollout.wanted:
         return Health.HEALTHY
     # A stateful replica that ends on a lost node cannot be replaced; any other one already is.
-    failing = any(stateful or not pod.ending or pod.over for pod in rollout.failing)
+    failing = any(stateful or not pod.ending for pod in rollout.failing)
     failed = rollout.readiness.state is ReadinessState.FAILED
     return Health.UNHEALTHY if error or failing or failed or rollout.creation_fault else Health.LOADING
 
@@ -131,10 +147,13 @@ def describe_progress(rollout: Rollout, pending: str) -> str:
     """The counts of a rollout with what fails or is waited for; "" if all is as wanted."""
     readiness, failing = rollout.readiness, rollout.failing
     counts = describe_rollout(rollout.wanted, len(rollout.current), rollout.available, rollout.old_available)
+    idle = not rollout.wanted and not rollout.pods
     message = f"{pending}; {counts}" if pending else counts
     waits = next((pod for pod in rollout.current if pod.fault), None)
     cause = failing[0].fault if failing else rollout.creation_fault or (waits.fault if waits is not None else "")
     failed = readiness.message if readiness.state is ReadinessState.FAILED else ""
+    if idle and failed:
+        return failed
     if cause or failed:
         stuck = rollout.rolling and rollout.old and (failing or rollout.creation_fault)
         return f"{'rollout paused: ' if stuck else ''}{message}; {cause or failed}"
@@ -143,49 +162,64 @@ def describe_progress(rollout: Rollout, pending: str) -> str:
     return "" if readiness.current or readiness.state is ReadinessState.TERMINATING else readiness.message
 
 
-def _count_wanted(spec: WorkloadSpec, primary: KubeObject, current: int) -> int:
+def _count_wanted(spec: WorkloadSpec, primary: ObjectPart, current: int) -> int:
     """The replicas that should exist: on the cluster, an autoscaler changes them."""
     if spec.suspended or spec.type is Type.CRON:
         return 0
     if not primary:
         return spec.replicas
-    if read_text(primary, "apiVersion").startswith("serving.knative.dev/"):
+    if read_text(primary, "apiVersion").startswith(_KNATIVE):
         return max(spec.replicas, current)
     return read_number(primary, "spec", "replicas", default=1)
 
 
-def _is_newest(pod: PodState, spec: WorkloadSpec, primary: KubeObject) -> bool:
-    """Whether a pod is of the wanted version, and made from the newest template."""
-    if pod.version != spec.version:
-        return False
+def _list_newest(pods: Sequence[PodState], spec: WorkloadSpec, primary: ObjectPart) -> frozenset[str]:
+    """The names of the pods of the wanted version that were made from the newest template."""
+    template = read_marks(read_mapping(primary, "spec", "template"))
+    candidates = [
+        pod
+        for pod in pods
+        if pod.version == spec.version and all(pod.marks.get(name) == value for name, value in template.items())
+    ]
     revision = read_text(primary, "status", "updateRevision")
-    if revision and pod.revision and pod.revision != revision:
-        return False
-    template: Mapping[str, str] = own_annotations(read_mapping(primary, "spec", "template"))
-    return all(pod.annotations.get(name) == value for name, value in template.items())
+    updated, total = (read_number(primary, "status", name) for name in ("updatedReplicas", "replicas"))
+    if not revision and primary.get("kind") == "Deployment" and updated < total:
+        # Another secret changes no mark of the template: what was created last has the newest one.
+        last = max(candidates, key=lambda pod: pod.created, default=None)
+        revision = last.revision if last is not None and updated else ""
+        candidates = candidates if updated else []
+    return frozenset(pod.name for pod in candidates if not revision or pod.revision in ("", revision))
 
 
 def _is_available(pod: PodState, least: float, now: float) -> bool:
-    return pod.ready and not pod.ending and pod.ready_since + least <= now
+    # Without a least time, a clock of the cluster that is ahead of this one delays nothing.
+    return pod.ready and not pod.ending and (not least or pod.ready_since + least <= now)
 
 
-def _name_end(pod: PodState, spec: WorkloadSpec, newest: bool, enough: bool) -> PodState:
+def _name_end(pod: PodState, reason: Reason) -> PodState:
     """``pod`` with the reason why it ends, if the cluster does not know it."""
     if pod.ending != Reason.TERMINATING:
         return pod
-    scaled = Reason.SUSPENDED if spec.suspended else Reason.SCALED_DOWN
-    reason = scaled if spec.suspended or (newest and enough) else Reason.REPLACED
     message = pod.message.replace(Reason.TERMINATING, reason, 1)
     return msgspec.structs.replace(pod, ending=reason, message=message)
 
 
-def _find_creation_fault(primary: KubeObject, events: EventIndex) -> str:
-    """Why the controller of a workload cannot create pods: a quota, or a webhook that refuses them."""
+def _ending_reason(spec: WorkloadSpec, readiness: Readiness, surplus: bool) -> Reason:
+    """Why a pod ends that the controller of the workload deletes; ``surplus``: no other one takes its place."""
+    if readiness.state is ReadinessState.TERMINATING or readiness is MISSING:
+        return Reason.DELETED
+    if spec.suspended:
+        return Reason.SUSPENDED
+    return Reason.SCALED_DOWN if surplus else Reason.REPLACED
+
+
+def _find_creation_fault(primary: ObjectPart, events: EventIndex, created: float) -> str:
+    """Why a controller cannot create pods: a quota, or a webhook that refuses them; ``created`` is the newest pod's."""
     failure = find_condition(primary, "ReplicaFailure")
     words = read_message(failure, "message") if is_true(failure) else ""
     if not words:
         event = find_event(list_events(events, primary), "FailedCreate")
-        words = event.message if event is not None else ""
+        words = event.message if event is not None and event.at > created else ""
     return f"replicas cannot be created: {strip_creation_prefix(words)}" if words else ""
 
 

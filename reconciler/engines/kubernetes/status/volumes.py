@@ -12,7 +12,7 @@ from msgspec import UNSET
 from reconciler.engines.kubernetes.status.events import EventIndex, find_event, index_events, list_events
 from reconciler.engines.kubernetes.status.fields import (
     OWN_PREFIX,
-    KubeObject,
+    ObjectPart,
     find_condition,
     is_true,
     name_of,
@@ -51,9 +51,9 @@ class LiveVolumes(msgspec.Struct, frozen=True):
     """
 
     claimed: VolumeSetState
-    claims: tuple[KubeObject, ...] = ()
-    snapshots: tuple[KubeObject, ...] = ()
-    events: tuple[KubeObject, ...] = ()
+    claims: tuple[ObjectPart, ...] = ()
+    snapshots: tuple[ObjectPart, ...] = ()
+    events: tuple[ObjectPart, ...] = ()
     used: Mapping[int, int] = {}
 
 
@@ -71,20 +71,20 @@ def volumeset_state(live: LiveVolumes) -> tuple[Health, bytes]:
     return Health.UNHEALTHY if degraded else Health.HEALTHY, encoded
 
 
-def read_index(claim: KubeObject) -> int | None:
+def read_index(claim: ObjectPart) -> int | None:
     """The index of the volume of a claim; None if the claim has none."""
     text = read_text(claim, "metadata", "annotations", VOLUME_INDEX)
     match = _INDEX.search(text or name_of(claim))
     return int(match[1]) if match else None
 
 
-def find_claim_faults(claims: Iterable[KubeObject], events: EventIndex) -> dict[str, ClaimFault]:
+def find_claim_faults(claims: Iterable[ObjectPart], events: EventIndex) -> dict[str, ClaimFault]:
     """Why claims have no volume, by the name of the claim; those that have one are left out."""
     faults = ((name_of(claim), _find_fault(claim, events)) for claim in claims)
     return {name: fault for name, fault in faults if fault is not None}
 
 
-def _find_fault(claim: KubeObject, events: EventIndex) -> ClaimFault | None:
+def _find_fault(claim: ObjectPart, events: EventIndex) -> ClaimFault | None:
     phase = read_text(claim, "status", "phase")
     if phase == "Bound":
         return None
@@ -100,7 +100,7 @@ def _find_fault(claim: KubeObject, events: EventIndex) -> ClaimFault | None:
     return ClaimFault(event.message, event.reason in ("ProvisioningFailed", "FailedBinding"))
 
 
-def _build_state(live: LiveVolumes, by_index: Mapping[int, KubeObject]) -> VolumeSetState:
+def _build_state(live: LiveVolumes, by_index: Mapping[int, ObjectPart]) -> VolumeSetState:
     claimed = live.claimed
     bound = {volume.index for volume in claimed.volumes if volume.lifecycle is VolumeLifecycle.BOUND}
     free = VolumeLifecycle.UNBOUND if claimed.used_by_workload else VolumeLifecycle.UNUSED
@@ -118,7 +118,7 @@ def _build_state(live: LiveVolumes, by_index: Mapping[int, KubeObject]) -> Volum
 
 
 def _make_volume(
-    index: int, claim: KubeObject, there: VolumeLifecycle, used: int, snapshots: tuple[Snapshot, ...]
+    index: int, claim: ObjectPart, there: VolumeLifecycle, used: int, snapshots: tuple[Snapshot, ...]
 ) -> ReplicaVolume:
     proven, phase = last_proof(snapshots), read_text(claim, "status", "phase")
     if read_text(claim, "metadata", "deletionTimestamp"):
@@ -133,7 +133,7 @@ def _make_volume(
     return ReplicaVolume(index, lifecycle, size, used, snapshots, detached, proven)
 
 
-def _group_snapshots(parts: Iterable[KubeObject]) -> dict[str, tuple[Snapshot, ...]]:
+def _group_snapshots(parts: Iterable[ObjectPart]) -> dict[str, tuple[Snapshot, ...]]:
     """The snapshots that can be restored by the name of their claim, the oldest first."""
     by_claim: dict[str, list[Snapshot]] = defaultdict(list)
     for part in parts:
@@ -142,7 +142,7 @@ def _group_snapshots(parts: Iterable[KubeObject]) -> dict[str, tuple[Snapshot, .
     return {claim: tuple(sorted(made, key=lambda one: (one.created, one.name))) for claim, made in by_claim.items()}
 
 
-def _read_snapshot(part: KubeObject) -> Snapshot:
+def _read_snapshot(part: ObjectPart) -> Snapshot:
     annotations = read_mapping(part, "metadata", "annotations")
     created = read_seconds(part, "status", "creationTime") or read_seconds(part, "metadata", "creationTimestamp")
     size = round(parse_quantity(read_field(part, "status", "restoreSize")) / GIB, 3)
@@ -155,7 +155,7 @@ def _read_snapshot(part: KubeObject) -> Snapshot:
     )
 
 
-def _snapshot_name(part: KubeObject) -> str:
+def _snapshot_name(part: ObjectPart) -> str:
     return read_text(part, "metadata", "annotations", SNAPSHOT_NAME) or name_of(part)
 
 
@@ -166,7 +166,7 @@ def _read_tags(text: str) -> dict[str, str]:
         return {}
 
 
-def _check_claims(by_index: Mapping[int, KubeObject], events: EventIndex) -> Iterator[DeploymentCondition]:
+def _check_claims(by_index: Mapping[int, ObjectPart], events: EventIndex) -> Iterator[DeploymentCondition]:
     """The condition for the first volume that cannot be created or grow, or is lost."""
     for index, claim in sorted(by_index.items()):
         fault = _find_fault(claim, events)
@@ -177,7 +177,7 @@ def _check_claims(by_index: Mapping[int, KubeObject], events: EventIndex) -> Ite
             return
 
 
-def _check_growth(claim: KubeObject, events: EventIndex) -> str:
+def _check_growth(claim: ObjectPart, events: EventIndex) -> str:
     """Why a claim that has a volume cannot grow; "" if it can, or has."""
     readiness = compute_readiness({**claim, "kind": "PersistentVolumeClaim"})
     if readiness.state is ReadinessState.FAILED:
@@ -190,7 +190,7 @@ def _check_growth(claim: KubeObject, events: EventIndex) -> str:
 
 def _check_snapshots(live: LiveVolumes) -> Iterator[DeploymentCondition]:
     """The condition for the newest snapshot of a volume, if it could not be taken."""
-    newest: dict[str, KubeObject] = {}
+    newest: dict[str, ObjectPart] = {}
     for part in sorted(live.snapshots, key=lambda one: read_seconds(one, "metadata", "creationTimestamp")):
         newest[read_text(part, "spec", "source", "persistentVolumeClaimName")] = part
     for part in newest.values():

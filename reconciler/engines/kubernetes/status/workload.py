@@ -9,9 +9,16 @@ import msgspec
 
 from reconciler.engines.kubernetes.status.containers import ContainerState
 from reconciler.engines.kubernetes.status.events import index_events
-from reconciler.engines.kubernetes.status.executions import JobInput, execution_conditions, group_pods, list_executions
+from reconciler.engines.kubernetes.status.executions import (
+    JobInput,
+    execution_conditions,
+    group_pods,
+    list_due_times,
+    read_executions,
+    trim_executions,
+)
 from reconciler.engines.kubernetes.status.fields import (
-    KubeObject,
+    ObjectPart,
     find_condition,
     is_false,
     name_of,
@@ -102,6 +109,29 @@ def workload_status(live: LiveWorkload, context: StatusContext) -> tuple[Health,
     return view.health, _build_deployment(live, context, view)
 
 
+def next_status_time(live: LiveWorkload, context: StatusContext) -> float | None:
+    """When the status changes although the cluster does not, in seconds since the epoch; None if it may not.
+
+    A replica that does not become ready is a failure from some time on, and one that is ready becomes available.
+    """
+    now = context.now
+    if live.spec.type is Type.CRON:
+        source = _read_jobs(live, context)
+        moments = list(list_due_times(read_executions(source), source.job, now))
+    else:
+        pods = read_pods(live, index_events(live.events), now)
+        moments = [at for pod in pods if not pod.ending for at in pod.late_at]
+        moments += [pod.ready_since + live.spec.rollout.min_ready for pod in pods if pod.ready_since]
+        moments.append(_unknown_since(live.autoscaler) + UNKNOWN_SECONDS)
+    return min((moment for moment in moments if moment > now), default=None)
+
+
+def _read_jobs(live: LiveWorkload, context: StatusContext) -> JobInput:
+    events = index_events(live.events)
+    pods = group_pods(read_pods(live, events, context.now), live.pods)
+    return JobInput(live.jobs, pods, events, context.past, context.now, live.spec.job or Job())
+
+
 def _read_replicas(live: LiveWorkload, context: StatusContext) -> _View:
     rollout = read_rollout(live, context.now)
     health = health_of(rollout, live.spec.stateful, context.last_error)
@@ -113,16 +143,15 @@ def _read_replicas(live: LiveWorkload, context: StatusContext) -> _View:
 
 
 def _read_cron(live: LiveWorkload, context: StatusContext) -> _View:
-    events = index_events(live.events)
-    pods = read_pods(live, events, context.now)
-    job = live.spec.job or Job()
-    source = JobInput(live.jobs, group_pods(pods, live.pods), events, context.past, context.now, job)
-    executions = list_executions(source)
-    readiness = compute_readiness(live.primary) if live.primary else MISSING
+    source = _read_jobs(live, context)
+    pods = sorted((pod for group in source.pods.values() for pod in group), key=lambda pod: pod.name)
+    executions = read_executions(source)
+    readiness = compute_readiness(live.object) if live.primary else MISSING
     rollout = Rollout(0, readiness, (), (), (), 0, 0)
     health, message = _judge_schedule(readiness, context.last_error)
     conditions = tuple(execution_conditions(executions, source, live.spec.suspended))
-    return _View(health, message, rollout, tuple(pod for pod in pods if not pod.over), executions, conditions)
+    shown = trim_executions(executions, source.job.history_limit)
+    return _View(health, message, rollout, tuple(pod for pod in pods if not pod.over), shown, conditions)
 
 
 def _judge_schedule(readiness: Readiness, error: str) -> tuple[Health, str]:
@@ -168,7 +197,7 @@ def _build_deployment(live: LiveWorkload, context: StatusContext, view: _View) -
 
 def _build_replica_status(pod: PodState) -> ReplicaStatus:
     node = pod.node or msgspec.UNSET
-    return ReplicaStatus(pod.name, pod.version, pod.ready, {}, pod.message, pod.restarts, node)
+    return ReplicaStatus(pod.name, pod.version, pod.ready, {}, pod.detail, pod.restarts, node)
 
 
 def _build_versions(live: LiveWorkload, context: StatusContext, rollout: Rollout) -> tuple[Version, ...]:
@@ -182,7 +211,7 @@ def _build_versions(live: LiveWorkload, context: StatusContext, rollout: Rollout
         _build_version(
             numbers,
             group,
-            spec.containers if numbers == newest else _read_containers(parts[group[0].name], spec),
+            spec.containers if numbers == newest else _read_containers(parts[group[0].name], live),
             max(rollout.wanted, len(group)) if numbers == newest else len(group),
             (spec, context),
         )
@@ -230,12 +259,12 @@ def _summarize_restarts(members: Sequence[ContainerState]) -> dict[str, Any]:
     return summary | ({"lastRestartTime": format_iso_time(container.started)} if started else {})
 
 
-def _read_containers(part: KubeObject, spec: WorkloadSpec) -> tuple[ContainerSpec, ...]:
+def _read_containers(part: ObjectPart, live: LiveWorkload) -> tuple[ContainerSpec, ...]:
     """The containers of an older version, as its pod has them."""
-    names = frozenset(container.name for container in spec.containers)
+    names = live.names or {container.name: container.name for container in live.spec.containers}
     return tuple(
         ContainerSpec(
-            read_text(container, "name"),
+            names.get(read_text(container, "name"), read_text(container, "name")),
             read_text(container, "image"),
             round(parse_quantity(read_field(container, "resources", "limits", "cpu")) * 1000),
             round(parse_quantity(read_field(container, "resources", "limits", "memory"))),
@@ -257,10 +286,16 @@ def _resolve_images(pods: Sequence[PodState]) -> ResolvedImages:
     )
 
 
-def _check_autoscaler(autoscaler: KubeObject | None, now: float) -> Iterator[DeploymentCondition]:
+def _check_autoscaler(autoscaler: ObjectPart | None, now: float) -> Iterator[DeploymentCondition]:
     """The condition for an autoscaler whose metric has had no value for a while."""
-    active = find_condition(autoscaler or {}, "ScalingActive")
-    since = read_seconds(active, "lastTransitionTime")
-    if is_false(active) and active.get("reason") != "ScalingDisabled" and now - since >= UNKNOWN_SECONDS:
+    active, since = find_condition(autoscaler or {}, "ScalingActive"), _unknown_since(autoscaler)
+    if since and now - since >= UNKNOWN_SECONDS:
         message = read_message(active, "message") or read_text(active, "reason")
         yield make_condition(ConditionType.SCALING_UNKNOWN, Reason.SCALING_UNKNOWN, message)
+
+
+def _unknown_since(autoscaler: ObjectPart | None) -> float:
+    """Since when the metric of an autoscaler has no value; 0 if it has one, or needs none."""
+    active = find_condition(autoscaler or {}, "ScalingActive")
+    missing = is_false(active) and active.get("reason") != "ScalingDisabled"
+    return read_seconds(active, "lastTransitionTime") if missing else 0.0

@@ -57,10 +57,11 @@ MOST = 20
 def check_tags(resource: Envelope) -> Iterator[Flaw]:
     """A tag that the platform or the reconciler reads has a valid key and value.
 
-    `platform/protected`, `reconciler/adopt` and `reconciler/allow-replace` are true or false, `reconciler/prune` is disabled or enabled,
-    `reconciler/snapshot-on` is new-version, `reconciler/snapshot-keep-last` is a number on a volume set, and
-    `reconciler/verify-schedule` is a cron schedule beside `reconciler/verify-snapshot`. Another value, or an unknown
-    tag that begins with `reconciler/`, has no effect: the resource may be deleted or replaced all the same.
+    `platform/protected`, `reconciler/adopt` and `reconciler/allow-replace` are true or false, `reconciler/prune` is
+    disabled or enabled, `reconciler/snapshot-on` is new-version, `reconciler/snapshot-keep-last` is a number on a
+    volume set, and `reconciler/verify-schedule` is a cron schedule beside `reconciler/verify-snapshot`. Another value,
+    or an unknown tag that begins with `reconciler/`, has no effect: the resource may be deleted or replaced all the
+    same.
     """
     reported = 0
     for tag, text in resource.tags.items():

@@ -27,6 +27,7 @@ from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.manifests.decoder import decode_manifests
 from reconciler.manifests.normalize import ManifestContext
+from reconciler.model.finding import Severity
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import read_domain
 from reconciler.model.kinds.gvc import Gvc
@@ -60,11 +61,10 @@ class Setup(msgspec.Struct, frozen=True):
     metadata: bool = False
 
 
-def decode(text: str | bytes, scheme: str = "platform") -> list[Manifest]:
-    """The manifests of a file, which must be valid."""
-    raw = text.encode() if isinstance(text, str) else text
-    decoded = decode_manifests(raw, ManifestContext(ORG, scheme))
-    assert decoded.manifests, decoded.faults
+def decode(text: str, scheme: str = "platform", *, valid: bool = True) -> list[Manifest]:
+    """The manifests of a file; all must be ``valid``, or only those that are not count for nothing."""
+    decoded = decode_manifests(text.encode(), ManifestContext(ORG, scheme))
+    assert not valid or [fault for fault in decoded.faults if fault.severity is Severity.ERROR] == []
     return list(decoded.manifests)
 
 
@@ -134,7 +134,9 @@ def template_of(workload: Manifest, manifests: list[Manifest], setup: Setup) -> 
         scheme=setup.scheme,
         api=setup.api,
     )
-    return ReplicaTemplate(msgspec.structs.replace(desired, restriction=setup.restriction), spec, context)
+    logins = namespace_inputs(manifests, setup).pull_secrets
+    desired = msgspec.structs.replace(desired, restriction=setup.restriction)
+    return ReplicaTemplate(desired, spec, context, pull_secrets=logins)
 
 
 def workload_inputs(manifests: list[Manifest], setup: Setup) -> WorkloadInputs:
@@ -173,7 +175,10 @@ def routes_of(manifests: list[Manifest], setup: Setup) -> Mapping[Key, Any]:
             if ports and spec.type != "cron":
                 served.append(ServedWorkload(Key(Kind.WORKLOAD, manifest.gvc, manifest.name), ports))
     domains = tuple(read_domain(manifest.body) for manifest in manifests if manifest.kind is Kind.DOMAIN)
-    gvcs = {manifest.gvc: GvcRouting(ALIAS) for manifest in manifests if manifest.kind is Kind.WORKLOAD}
+    dedicated = gvc_of(manifests).spec.load_balancer.dedicated
+    gvcs = {
+        manifest.gvc: GvcRouting(ALIAS, dedicated=dedicated) for manifest in manifests if manifest.kind is Kind.WORKLOAD
+    }
     return select_routes(build_table(RoutingInput(setup.location, ENDPOINT_DOMAIN, tuple(served), gvcs, domains)))
 
 

@@ -29,12 +29,9 @@ from tests.engines.kubernetes.rendering.kit import (
     workload_inputs,
 )
 from tests.support.cases import CASES
+from tests.support.kubernetes import VERSIONS, find_schema_faults
 
 FOLDERS = sorted(path.parent for path in CASES.glob("kubernetes/*/manifest.yaml"))
-VERSIONS = ("1.37.0", "1.36.0", "1.35.0")
-"""The newest versions of Kubernetes whose schemas there are."""
-BUILT_IN = frozenset({"v1", "apps/v1", "autoscaling/v2", "batch/v1", "networking.k8s.io/v1", "policy/v1"})
-"""Versions of the API that every cluster serves."""
 OWN_LABELS = {names.MANAGED_BY, names.NAME, names.INSTANCE, names.ORG, names.GVC, names.LOCATION}
 OWN_ANNOTATIONS = {names.KEY, names.SOURCE, names.DIGEST, names.VERSION}
 
@@ -90,9 +87,18 @@ def test_manifests_become_the_objects_of_their_case(folder: Path) -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_objects_are_valid_in_the_three_newest_versions(folder: Path) -> None:
     for kube_object in result_of(folder).get("objects", []):
-        if kube_object["apiVersion"] in BUILT_IN:
-            for version in VERSIONS:
-                kubernetes_validate.validate(kube_object, version, strict=True)
+        for version in VERSIONS:
+            assert find_schema_faults(kube_object, version) == []
+
+
+def test_validation_agrees_with_that_of_the_package() -> None:
+    folder = next(folder for folder in FOLDERS if folder.name == "a-standard-workload-is-a-deployment")
+    (deployment,) = (one for one in result_of(folder)["objects"] if one["kind"] == "Deployment")
+    kubernetes_validate.validate(deployment, VERSIONS[0], strict=True)
+    wrong = {**deployment, "spec": {**deployment["spec"], "replica": 1}}
+    assert find_schema_faults(wrong, VERSIONS[0]) != []
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(wrong, VERSIONS[0], strict=True)
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
