@@ -25,6 +25,7 @@ from tests.kubernetes.cluster.credentials import (
     write_files,
     write_kubeconfig,
 )
+from tests.kubernetes.cluster.definitions import Addition, describe_definition
 from tests.support.processes import free_ports
 
 START_SECONDS = 90.0
@@ -66,9 +67,11 @@ class Cluster:
 
     def start(self) -> None:
         """Start all components, and return once they work."""
-        for component in self.components.values():
-            component.start()
+        for name in ("etcd", "kube-apiserver"):
+            self.components[name].start()
         self.wait_until_ready()
+        for name in ("kube-controller-manager", "kube-scheduler"):  # they give up on a server that is not ready in 10 s
+            self.components[name].start()
         # The controllers answer: they make this account in each namespace.
         self.wait_for(lambda: self.api.get("/api/v1/namespaces/default/serviceaccounts/default").is_success)
 
@@ -108,6 +111,14 @@ class Cluster:
             )
             assert answer.is_success, answer.text
 
+    def install(self, *additions: Addition) -> None:
+        """Add kinds, and return once they are served."""
+        definitions = [describe_definition(each) for each in additions]
+        self.apply(*definitions)
+        for each in additions:
+            path = f"/apis/{each.group}/{each.version}/{each.plural}"
+            self.wait_for(lambda path=path: self.api.get(path).is_success, path)
+
     def path_of(self, wanted: Mapping[str, Any]) -> str:
         """Where the server has an object."""
         group, kind, metadata = wanted["apiVersion"], wanted["kind"], wanted["metadata"]
@@ -122,13 +133,29 @@ class Cluster:
 
     def kubectl(self, *words: str, code: int = 0, config: Path | None = None) -> str:
         """What kubectl of the same version prints, as the administrator or as the user of ``config``."""
-        command = [str(self._program), "kubectl", f"--kubeconfig={config or self.kubeconfig}", *words]
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+        with self.start_kubectl(*words, config=config, stdin=subprocess.DEVNULL) as process:
+            out, err = process.communicate(timeout=60.0)
+        assert process.returncode == code, err
+        return out
+
+    @contextmanager
+    def start_kubectl(
+        self, *words: str, config: Path | None = None, stdin: int = subprocess.PIPE
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A kubectl that runs, until the block ends."""
+        process = subprocess.Popen(
+            [str(self._program), "kubectl", f"--kubeconfig={config or self.kubeconfig}", *words],
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder)},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        assert done.returncode == code, done.stderr
-        return done.stdout
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def write_kubeconfig(self, name: str, user: dict[str, str]) -> Path:
         """Write a kubeconfig whose user entry is ``user``, and return its path."""
@@ -210,6 +237,8 @@ def _controller_flags(folder: Path, kubeconfig: Path) -> list[str]:
         "--kube-api-burst=2000",
         "--node-monitor-period=1s",
         "--horizontal-pod-autoscaler-sync-period=1s",
+        "--horizontal-pod-autoscaler-initial-readiness-delay=1s",
+        "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
         "--pvclaimbinder-sync-period=1s",
     ]
 

@@ -18,6 +18,7 @@ from tests.kubernetes.cluster.pod import Pod, format_now
 from tests.kubernetes.cluster.scripts import Script, Scripts
 from tests.kubernetes.cluster.streams import StreamServer
 from tests.kubernetes.cluster.volumes import Provisioner
+from tests.kubernetes.cluster.webhooks import Review
 
 LEASE_SECONDS = 10.0
 FIRST_ADDRESS = IPv4Address("10.244.0.1")
@@ -37,6 +38,10 @@ class Kubelet:
         """By uid."""
         self.usage: dict[str, tuple[str, str]] = {}
         """Glob of ``NAMESPACE/NAME`` → CPU and memory that each container uses, as quantities."""
+        self.webhooks: dict[str, Review] = {}
+        """What ``describe_webhook`` registers, by name."""
+        self.webhook_delays: dict[str, float] = {}
+        """Seconds that a webhook waits before it answers."""
         self.faults: list[BaseException] = []
         self.port = 0
         """Where it answers the API server, once it is started."""
@@ -66,6 +71,10 @@ class Kubelet:
     def end_container(self, namespace: str, pod: str, code: int, reason: str = "", container: str = "") -> None:
         """End a container now, the first unless it is named."""
         self._call(self._end_container, namespace, pod, container, (code, reason))
+
+    def write_log(self, namespace: str, pod: str, text: str, container: str = "") -> None:
+        """Let a container log the lines of ``text``, the first unless it is named."""
+        self._call(self._write_log, namespace, pod, container, text)
 
     def evict(
         self, namespace: str, pod: str, reason: str = "Evicted", message: str = "the node was low on memory"
@@ -136,11 +145,16 @@ class Kubelet:
         found = self._find(namespace, pod)
         found.end_container(container or found.containers[0].name, *end)
 
+    def _write_log(self, namespace: str, pod: str, container: str, text: str) -> None:
+        found = self._find(namespace, pod)
+        name = container or found.containers[0].name
+        next(each for each in found.every_container if each.name == name).write(text)
+
     def _find(self, namespace: str, pod: str) -> Pod:
-        [found] = [
-            each for each in self.pods.values() if each.name == pod and each.item["metadata"]["namespace"] == namespace
-        ]
-        return found
+        for found in self.pods.values():
+            if found.name == pod and found.item["metadata"]["namespace"] == namespace:
+                return found
+        raise KeyError(f"no node runs the pod {namespace}/{pod}")
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
