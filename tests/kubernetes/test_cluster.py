@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -23,7 +21,6 @@ from tests.kubernetes.cluster.objects import (
     describe_workload,
 )
 from tests.kubernetes.cluster.scripts import Script
-from tests.support.programs import tool
 
 pytestmark = pytest.mark.cluster
 
@@ -70,20 +67,12 @@ def wait_for_state(cluster: Cluster, namespace: str, name: str, kind: str, reaso
     return found
 
 
-def kubectl(cluster: Cluster, *words: str, code: int = 0) -> str:
-    """What kubectl prints."""
-    command = [tool("kubectl", "kubernetes-client"), f"--kubeconfig={cluster.kubeconfig}", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
-    assert done.returncode == code, done.stderr
-    return done.stdout
-
-
 def test_kubectl_sees_the_version_and_the_nodes(cluster: Cluster, kubelet: Kubelet) -> None:
-    version = json.loads(kubectl(cluster, "version", "-o", "json"))["serverVersion"]
+    version = json.loads(cluster.kubectl("version", "-o", "json"))["serverVersion"]
     assert version["gitVersion"] == cluster.version
     assert f"{version['major']}.{version['minor']}" == cluster.minor
-    assert kubectl(cluster, "get", "nodes", "-o", "name").split() == ["node/node-a", "node/node-b"]
-    kubectl(cluster, "wait", "--for=condition=Ready", "node", "--all", "--timeout=20s")
+    assert cluster.kubectl("get", "nodes", "-o", "name").split() == ["node/node-a", "node/node-b"]
+    cluster.kubectl("wait", "--for=condition=Ready", "node", "--all", "--timeout=20s")
 
 
 def test_a_deployment_becomes_available(cluster: Cluster, namespace: str) -> None:
@@ -183,7 +172,7 @@ def test_containers_for_initialization_come_first(cluster: Cluster, namespace: s
     wait_for_state(cluster, namespace, "staged", "running")
     statuses = read(cluster, f"/api/v1/namespaces/{namespace}/pods/staged")["status"]["initContainerStatuses"]
     assert [next(iter(entry["state"])) for entry in statuses] == ["terminated", "running"]
-    kubectl(cluster, "wait", "-n", namespace, "--for=condition=Ready", "pod/staged", "--timeout=20s")
+    cluster.kubectl("wait", "-n", namespace, "--for=condition=Ready", "pod/staged", "--timeout=20s")
 
 
 def test_kubectl_reads_logs_of_this_run_and_of_the_one_before(
@@ -192,20 +181,20 @@ def test_kubectl_reads_logs_of_this_run_and_of_the_one_before(
     kubelet.set_script(f"{namespace}/chatty", Script(log="one\ntwo"))
     cluster.apply(describe_pod(namespace, "chatty"))
     wait_for_state(cluster, namespace, "chatty", "running")
-    assert kubectl(cluster, "logs", "-n", namespace, "chatty") == "one\ntwo\n"
-    assert kubectl(cluster, "logs", "-n", namespace, "chatty", "--tail=1") == "two\n"
+    assert cluster.kubectl("logs", "-n", namespace, "chatty") == "one\ntwo\n"
+    assert cluster.kubectl("logs", "-n", namespace, "chatty", "--tail=1") == "two\n"
     kubelet.set_script(f"{namespace}/chatty", Script(log="three"))
     kubelet.end_container(namespace, "chatty", 1)
     cluster.wait_for(lambda: state(cluster, namespace, "chatty").get("restartCount") == 1, seconds=20.0)
-    assert kubectl(cluster, "logs", "-n", namespace, "chatty") == "three\n"
-    assert kubectl(cluster, "logs", "-n", namespace, "chatty", "--previous") == "one\ntwo\n"
+    assert cluster.kubectl("logs", "-n", namespace, "chatty") == "three\n"
+    assert cluster.kubectl("logs", "-n", namespace, "chatty", "--previous") == "one\ntwo\n"
 
 
 def test_kubectl_runs_commands_in_a_container(cluster: Cluster, namespace: str) -> None:
     cluster.apply(describe_pod(namespace, "shell"))
     wait_for_state(cluster, namespace, "shell", "running")
-    assert kubectl(cluster, "exec", "-n", namespace, "shell", "--", "echo", "hello") == "hello\n"
-    kubectl(cluster, "exec", "-n", namespace, "shell", "--", "sh", "-c", "exit 7", code=7)
+    assert cluster.kubectl("exec", "-n", namespace, "shell", "--", "echo", "hello") == "hello\n"
+    cluster.kubectl("exec", "-n", namespace, "shell", "--", "sh", "-c", "exit 7", code=7)
 
 
 def test_the_metrics_api_is_served_once_it_is_registered(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
@@ -219,7 +208,8 @@ def test_the_metrics_api_is_served_once_it_is_registered(cluster: Cluster, kubel
 
 def test_a_user_may_do_only_what_roles_grant(cluster: Cluster, namespace: str) -> None:
     config = cluster.kubeconfig_of("somebody", "readers")
-    assert _can_list(config, namespace) == "no"
+    refusal = cluster.kubectl("auth", "can-i", "list", "pods", "-n", namespace, config=config, code=1)
+    assert refusal == "no\n"
     subject = {"kind": "Group", "name": "readers", "apiGroup": "rbac.authorization.k8s.io"}
     cluster.apply(
         {
@@ -230,17 +220,12 @@ def test_a_user_may_do_only_what_roles_grant(cluster: Cluster, namespace: str) -
             "subjects": [subject],
         }
     )
-    cluster.wait_for(lambda: _can_list(config, namespace) == "yes", seconds=20.0)
-
-
-def _can_list(config: Path, namespace: str) -> str:
-    command = [tool("kubectl", "kubernetes-client"), f"--kubeconfig={config}", "auth", "can-i", "list", "pods"]
-    done = subprocess.run([*command, "-n", namespace], capture_output=True, text=True, check=False, timeout=60)
-    return done.stdout.strip()
+    with cluster.client_of(config) as reader:  # the server learns of a role by a watch, a moment later
+        cluster.wait_for(lambda: reader.get(f"/api/v1/namespaces/{namespace}/pods").is_success, seconds=20.0)
 
 
 def test_a_token_of_a_service_account_expires(cluster: Cluster, namespace: str) -> None:
-    with httpx2.Client(base_url=cluster.url, verify=cluster.trust, trust_env=False) as client:
+    with cluster.client_of(cluster.kubeconfig_of_token("nobody", "")) as client:
 
         def ask(seconds: float) -> int:
             token = cluster.token_of(namespace, "default", seconds)
@@ -259,6 +244,12 @@ def test_old_versions_expire(cluster: Cluster, namespace: str) -> None:
     cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d", "namespace": namespace}})
     cluster.compact()
     assert cluster.api.get(path, params={"limit": 1, "continue": more}).status_code == 410
+    cluster.api_server.kill()
+    cluster.api_server.start()
+    cluster.wait_until_ready()
+    with cluster.api.stream("GET", path, params={"watch": 1, "resourceVersion": "1"}) as answer:
+        event = json.loads(next(answer.iter_lines()))
+    assert (event["type"], event["object"]["code"]) == ("ERROR", 410)
 
 
 def test_a_paused_server_answers_after_the_pause_and_a_stopped_one_after_its_start(
@@ -269,7 +260,7 @@ def test_a_paused_server_answers_after_the_pause_and_a_stopped_one_after_its_sta
         cluster.api.get("/readyz", timeout=0.3)
     cluster.api_server.resume()
     cluster.wait_until_ready()
-    cluster.api_server.stop()
+    cluster.api_server.kill()
     with pytest.raises(httpx2.TransportError):
         cluster.api.get("/readyz")
     cluster.api_server.start()

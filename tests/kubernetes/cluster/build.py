@@ -17,7 +17,11 @@ NEWEST = "1.37"
 """What a cluster runs unless a test asks for another version."""
 MODULE_FILES = {"1.37": "go.mod", "1.34": "go-1.34.mod"}
 """Minor version → the file that pins its modules."""
-
+FLAGS = ("-trimpath", "-buildvcs=false")
+STAMP = "-X k8s.io/component-base/version.{name}={value}"
+"""Sets what the components report as their version."""
+SPARED = 3
+"""Programs of one version that stay: checkouts may differ."""
 
 NO_GO = "the command go is missing: install Go 1.26 or newer"
 
@@ -47,9 +51,8 @@ def build_program(minor: str = NEWEST) -> Program:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             _compile(SOURCE / MODULE_FILES[minor], version, path)
-            for former in path.parent.glob("kubernetes-*"):
-                if former != path:
-                    former.unlink()
+            for former in sorted(path.parent.glob("kubernetes-*"), key=_age)[SPARED:]:
+                former.unlink()
     return Program(path, version)
 
 
@@ -73,9 +76,14 @@ def _cache() -> Path:
 
 
 def _digest(modules: Path) -> str:
-    """Of all that the program is built from, this module with its flags included."""
-    files = (modules, modules.with_suffix(".sum"), SOURCE / "main.go", Path(__file__))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()[:16]
+    """Of all that the program is built from."""
+    files = (modules, modules.with_suffix(".sum"), SOURCE / "main.go")
+    content = b"".join(path.read_bytes() for path in files) + " ".join([*FLAGS, STAMP]).encode()
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _age(path: Path) -> float:
+    return -path.stat().st_mtime
 
 
 def _compile(modules: Path, version: str, path: Path) -> None:
@@ -84,9 +92,9 @@ def _compile(modules: Path, version: str, path: Path) -> None:
         raise BuildFailed(NO_GO)
     major, minor, _ = version.removeprefix("v").split(".")
     variables = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
-    stamps = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in variables.items())
+    stamps = [STAMP.format(name=name, value=value) for name, value in variables.items()]
     unfinished = path.with_name(f"unfinished-{path.name}")
-    command = [go, "build", f"-modfile={modules}", "-trimpath", "-buildvcs=false", f"-ldflags=-s -w {stamps}"]
+    command = [go, "build", f"-modfile={modules}", *FLAGS, f"-ldflags={' '.join(['-s', '-w', *stamps])}"]
     command += ["-o", str(unfinished), "."]
     environment = {**os.environ, "CGO_ENABLED": "0"}
     done = subprocess.run(command, cwd=SOURCE, env=environment, capture_output=True, text=True, check=False)

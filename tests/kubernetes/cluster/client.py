@@ -27,16 +27,10 @@ class Client:
     """Requests to the API server of a kubeconfig that has a client's certificate."""
 
     def __init__(self, kubeconfig: Path) -> None:
-        content = json.loads(kubeconfig.read_text())
-        [cluster], [user] = content["clusters"], content["users"]
-        authority = base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
-        trust = ssl.create_default_context(cadata=authority)
-        _load_pair(trust, user["user"])
+        url, trust = read_kubeconfig(kubeconfig)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=IN_FLIGHT)
         timeout = httpx2.Timeout(30.0, pool=None)
-        self._http = httpx2.AsyncClient(
-            base_url=cluster["cluster"]["server"], verify=trust, limits=limits, timeout=timeout, trust_env=False
-        )
+        self._http = httpx2.AsyncClient(base_url=url, verify=trust, limits=limits, timeout=timeout, trust_env=False)
         self._lanes = asyncio.Semaphore(IN_FLIGHT)
 
     async def close(self) -> None:
@@ -101,10 +95,16 @@ class Client:
                 await on_event(event["type"], item)
 
 
-def _load_pair(trust: ssl.SSLContext, user: dict[str, str]) -> None:
-    """The ssl module reads certificates of its own side from files only."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(base64.b64decode(user["client-certificate-data"]))
-        file.write(base64.b64decode(user["client-key-data"]))
-        file.flush()
-        trust.load_cert_chain(file.name)
+def read_kubeconfig(path: Path) -> tuple[str, ssl.SSLContext]:
+    """URL of the server, and what a client proves itself by and trusts."""
+    content = json.loads(path.read_text())
+    [cluster], [user] = content["clusters"], content["users"]
+    authority = base64.b64decode(cluster["cluster"]["certificate-authority-data"]).decode()
+    trust = ssl.create_default_context(cadata=authority)
+    if "client-key-data" in user["user"]:
+        with tempfile.NamedTemporaryFile() as file:  # ssl reads certificates of its own side from files only
+            file.write(base64.b64decode(user["user"]["client-certificate-data"]))
+            file.write(base64.b64decode(user["user"]["client-key-data"]))
+            file.flush()
+            trust.load_cert_chain(file.name)
+    return cluster["cluster"]["server"], trust

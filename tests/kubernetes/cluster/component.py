@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 END_SECONDS = 5.0
 """What a component gets to end in peace."""
@@ -57,21 +57,21 @@ class Component:
         """Let it continue after a pause."""
         os.kill(self.pid, signal.SIGCONT)
 
-    def stop(self, number: int = signal.SIGTERM) -> None:
-        """End it, by SIGKILL where it does not end by the signal ``number``."""
+    def stop(self) -> None:
+        """End it in peace, in some seconds: an API server waits for those who watch."""
+        if self._running is not None:
+            self.resume()
+            self._running.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._running.wait(END_SECONDS)
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
         if self._running is None:
             return
         running, self._running = self._running, None
-        running.send_signal(number)
-        running.send_signal(signal.SIGCONT)
-        try:
-            running.wait(END_SECONDS)
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
-        _close(running.stdin)
-
-
-def _close(pipe: IO[bytes] | None) -> None:
-    assert pipe is not None
-    pipe.close()
+        running.kill()
+        running.wait()
+        assert running.stdin is not None
+        running.stdin.close()

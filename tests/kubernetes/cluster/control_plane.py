@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import ssl
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +15,9 @@ from typing import Any
 import httpx2
 
 from tests.kubernetes.cluster.build import NEWEST, build_program
+from tests.kubernetes.cluster.client import read_kubeconfig
 from tests.kubernetes.cluster.component import Component
 from tests.kubernetes.cluster.credentials import (
-    AUTHORITY,
     ISSUER,
     encode,
     sign_token,
@@ -24,7 +25,6 @@ from tests.kubernetes.cluster.credentials import (
     write_files,
     write_kubeconfig,
 )
-from tests.support.certificates import authority
 from tests.support.processes import free_ports
 
 START_SECONDS = 90.0
@@ -42,6 +42,7 @@ class Cluster:
         self.minor, self.version, self.folder = minor, program.version, folder
         self._signer = write_files(folder)
         [port] = free_ports(1)
+        self._program = program.path
         self.url = f"https://127.0.0.1:{port}"
         self.kubeconfig = self.write_kubeconfig("admin", self._file_user("admin"))
         added = flags or {}
@@ -55,11 +56,7 @@ class Cluster:
         self.components = {
             name: Component(program.path, name, [*listed, *added.get(name, ())], folder) for name, listed in own.items()
         }
-        self.trust = ssl.create_default_context(cadata=authority(AUTHORITY).chain_pem.decode())
-        """What its certificate is checked with, for clients without a certificate."""
-        trust = ssl.create_default_context(cadata=authority(AUTHORITY).chain_pem.decode())
-        trust.load_cert_chain(folder / "admin.crt", folder / "admin.key")
-        self.api = httpx2.Client(base_url=self.url, verify=trust, timeout=30.0, trust_env=False)
+        self.api = self.client_of(self.kubeconfig)
         """Requests of the administrator."""
 
     @property
@@ -76,10 +73,10 @@ class Cluster:
         self.wait_for(lambda: self.api.get("/api/v1/namespaces/default/serviceaccounts/default").is_success)
 
     def stop(self) -> None:
-        """End all components, the API server before what it needs."""
+        """End all components; nothing of them is used again."""
         self.api.close()
-        for component in reversed(self.components.values()):
-            component.stop()
+        for component in self.components.values():
+            component.kill()
 
     def wait_until_ready(self) -> None:
         """Return once the API server answers that it is ready."""
@@ -123,9 +120,28 @@ class Cluster:
         namespace = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
         return f"{root}{namespace}/{plural}/{metadata['name']}"
 
+    def kubectl(self, *words: str, code: int = 0, config: Path | None = None) -> str:
+        """What kubectl of the same version prints, as the administrator or as the user of ``config``."""
+        command = [str(self._program), "kubectl", f"--kubeconfig={config or self.kubeconfig}", *words]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
+        done = subprocess.run(
+            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == code, done.stderr
+        return done.stdout
+
     def write_kubeconfig(self, name: str, user: dict[str, str]) -> Path:
         """Write a kubeconfig whose user entry is ``user``, and return its path."""
         return write_kubeconfig(self.folder / f"{name}.kubeconfig", self.url, user)
+
+    def client_of(self, kubeconfig: Path) -> httpx2.Client:
+        """A client that is who ``kubeconfig`` proves; it sends no token."""
+        url, trust = read_kubeconfig(kubeconfig)
+        return httpx2.Client(base_url=url, verify=trust, timeout=30.0, trust_env=False)
+
+    def kubeconfig_of_token(self, name: str, token: str) -> Path:
+        """A kubeconfig of whom ``token`` proves; empty: of nobody."""
+        return self.write_kubeconfig(f"token-{name}", {"token": token} if token else {})
 
     def kubeconfig_of(self, user: str, *groups: str, seconds: float = 86_400.0) -> Path:
         """A kubeconfig of ``user``, by a certificate that is valid for ``seconds``."""
@@ -137,7 +153,10 @@ class Cluster:
         return sign_token(self._signer, answer.json(), seconds)
 
     def compact(self) -> None:
-        """Let the server forget all versions but the newest, so that older ones are expired (410)."""
+        """Let the store forget all versions but the newest: a list continued from an older one is expired (410).
+
+        A watch from an older one is expired after a restart of the API server, which serves it from memory before.
+        """
         transport = httpx2.HTTPTransport(uds=str(self.folder / "etcd" / "clients"))
         with httpx2.Client(base_url="http://etcd", transport=transport) as etcd:
             revision = etcd.post("/v3/kv/range", json={"key": "AA=="}).raise_for_status().json()["header"]["revision"]
@@ -174,8 +193,9 @@ def _api_server_flags(folder: Path, port: int) -> list[str]:
         "--requestheader-extra-headers-prefix=X-Remote-Extra-",
         f"--proxy-client-cert-file={folder}/front-proxy.crt",
         f"--proxy-client-key-file={folder}/front-proxy.key",
-        # Sessions reach the kubelets of the tests as clients open them: over WebSocket, not over SPDY.
-        "--feature-gates=TranslateStreamCloseWebsocketRequests=false",
+        # Sessions reach the kubelets of the tests as clients open them: over WebSocket, not over SPDY. What is
+        # compacted expires at once: with snapshots, pages of a list are served for 15 s more.
+        "--feature-gates=TranslateStreamCloseWebsocketRequests=false,ListFromCacheSnapshot=false",
     ]
 
 

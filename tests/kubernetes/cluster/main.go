@@ -1,6 +1,6 @@
-// Command kubernetes is a control plane for tests in one binary: its first argument is the component to run.
+// Command kubernetes is a control plane for tests, and kubectl, in one binary: its first argument is what to run.
 //
-// One binary is linked once instead of four times. Each component ends when its standard input does, so that none is
+// One binary is linked once instead of five times. Each component ends when its standard input does, so that none is
 // left behind by a test run that was killed.
 package main
 
@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/embed"
 	"k8s.io/component-base/cli"
+	kubectl "k8s.io/kubectl/pkg/cmd"
+	"k8s.io/kubectl/pkg/cmd/util"
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -39,14 +41,12 @@ func newEtcdCommand() *cobra.Command {
 }
 
 func runEtcd(folder string) error {
-	clients := url.URL{Scheme: "unix", Path: folder + "/clients"}
-	peers := url.URL{Scheme: "unix", Path: folder + "/peers"}
 	config := embed.NewConfig()
 	config.Dir = folder + "/data"
 	config.LogLevel = "warn"
-	config.ListenClientUrls, config.AdvertiseClientUrls = []url.URL{clients}, []url.URL{clients}
-	config.ListenPeerUrls, config.AdvertisePeerUrls = []url.URL{peers}, []url.URL{peers}
-	config.InitialCluster = config.InitialClusterFromName(config.Name)
+	// What it advertises stays the default, for one member asks nobody, and etcd 3.6 advertises no sockets.
+	config.ListenClientUrls = []url.URL{{Scheme: "unix", Path: folder + "/clients"}}
+	config.ListenPeerUrls = []url.URL{{Scheme: "unix", Path: folder + "/peers"}}
 	// The data of a test does not outlive the machine: nothing waits for the disk.
 	config.UnsafeNoFsync = true
 	server, err := embed.StartEtcd(config)
@@ -61,13 +61,27 @@ func endWithInput() {
 	os.Exit(0)
 }
 
+func runKubectl() {
+	if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
+		util.CheckErr(err) // prints it as people know it from kubectl, and ends
+	}
+}
+
 func main() {
-	if len(os.Args) < 2 || components[os.Args[1]] == nil {
-		fmt.Fprintln(os.Stderr, "usage: kubernetes etcd|kube-apiserver|kube-controller-manager|kube-scheduler FLAG...")
+	name := ""
+	if len(os.Args) > 1 {
+		name = os.Args[1]
+		os.Args = os.Args[1:]
+	}
+	if name == "kubectl" {
+		runKubectl()
+		return
+	}
+	newCommand := components[name]
+	if newCommand == nil {
+		fmt.Fprintln(os.Stderr, "usage: kubernetes kubectl|etcd|kube-apiserver|kube-controller-manager|kube-scheduler ...")
 		os.Exit(2)
 	}
-	newCommand := components[os.Args[1]]
-	os.Args = os.Args[1:]
 	go endWithInput()
 	os.Exit(cli.Run(newCommand()))
 }
