@@ -32,6 +32,8 @@ VERSIONS = {kind: "v1" if path.startswith("/api/") else "/".join(path.split("/")
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"
 JSON = "application/json"
+METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 
@@ -50,6 +52,7 @@ class Step(NamedTuple):
     events: int = 0
     until: int = 0
     shown: bool = True
+    accept: str = "application/json"
 
 
 class Exchange(NamedTuple):
@@ -672,6 +675,12 @@ READING = {
         page("ConfigMap", resourceVersion="$VERSION1", resourceVersionMatch="Exact"),
         page("ConfigMap", resourceVersion="$VERSION1", resourceVersionMatch="NotOlderThan"),
         page("ConfigMap", resourceVersion="nonsense"),
+    ],
+    "metadata only": [
+        create(LABELLED[0]),
+        get("ConfigMap")._replace(accept=METADATA_ONLY),
+        page("ConfigMap")._replace(accept=METADATA_LIST),
+        watch("ConfigMap", 1)._replace(accept=METADATA_ONLY),
     ],
     "list of all namespaces": [
         create(config_map("a", {"labels": {"app": "NAMESPACE"}})),

@@ -64,6 +64,12 @@ class Call(NamedTuple):
     body: bytes
     media_type: str
     user_agent: str
+    accept: str = ""
+
+    @property
+    def metadata_only(self) -> bool:
+        """Whether the client wants no more than the metadata."""
+        return "as=PartialObjectMetadata" in self.accept
 
     @property
     def dry_run(self) -> bool:
