@@ -22,8 +22,9 @@ import yaml
 from tests.kubernetes.api_server import fake_api_server
 from tests.kubernetes.cluster.build import NEWEST
 from tests.kubernetes.cluster.control_plane import Cluster
-from tests.kubernetes.exchanges import EXCHANGES, Exchange, Object, Step
+from tests.kubernetes.exchanges import EXCHANGES
 from tests.kubernetes.fake.resources import Resources
+from tests.kubernetes.requests import Exchange, Object, Step
 from tests.support.cases import CASES
 from tests.support.waiting import PATIENCE
 
