@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -21,6 +27,7 @@ from tests.kubernetes.cluster.objects import (
     describe_workload,
 )
 from tests.kubernetes.cluster.scripts import Script
+from tests.support.processes import ROOT
 
 pytestmark = pytest.mark.cluster
 
@@ -197,6 +204,34 @@ def test_kubectl_runs_commands_in_a_container(cluster: Cluster, namespace: str) 
     cluster.kubectl("exec", "-n", namespace, "shell", "--", "sh", "-c", "exit 7", code=7)
 
 
+def test_kubectl_follows_logs_until_the_container_ends(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
+    kubelet.set_script(f"{namespace}/runner", Script(log="begin"))
+    cluster.apply(describe_pod(namespace, "runner", restartPolicy="Never"))
+    wait_for_state(cluster, namespace, "runner", "running")
+    with cluster.start_kubectl("logs", "-f", "-n", namespace, "runner") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begin\n"
+        kubelet.write_log(namespace, "runner", "more")
+        assert process.stdout.readline() == "more\n"
+        kubelet.end_container(namespace, "runner", 0)
+        assert process.stdout.read() == ""
+        assert process.wait(20.0) == 0
+
+
+def test_a_session_passes_input_on_and_may_have_a_terminal(cluster: Cluster, namespace: str) -> None:
+    cluster.apply(describe_pod(namespace, "shell"))
+    wait_for_state(cluster, namespace, "shell", "running")
+    with cluster.start_kubectl("exec", "-i", "-n", namespace, "shell", "--", "sort") as process:
+        assert process.communicate("b\na\n", timeout=20.0) == ("a\nb\n", "")
+    controller, terminal = os.openpty()
+    words = ("exec", "-it", "-n", namespace, "shell", "--", "sh", "-c", "tty && exit 3")
+    with cluster.start_kubectl(*words, stdin=terminal) as process:
+        assert process.communicate(timeout=20.0)[0].startswith("/dev/pts/")
+    os.close(terminal)
+    os.close(controller)
+    assert process.returncode == 3
+
+
 def test_the_metrics_api_is_served_once_it_is_registered(cluster: Cluster, kubelet: Kubelet, namespace: str) -> None:
     kubelet.usage[f"{namespace}/*"] = ("250m", "64Mi")
     cluster.apply(describe_pod(namespace, "busy"), *register_metrics(kubelet.port))
@@ -267,3 +302,37 @@ def test_a_paused_server_answers_after_the_pause_and_a_stopped_one_after_its_sta
     cluster.wait_until_ready()
     cluster.apply(describe_pod(namespace, "later"))
     wait_for_state(cluster, namespace, "later", "running")
+
+
+def test_a_cluster_ends_with_the_process_that_started_it(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        command = [sys.executable, "-m", "tests.kubernetes.cluster"]
+        process = subprocess.Popen(command, cwd=ROOT, stdout=out, env={**os.environ, "TMPDIR": str(tmp_path)})
+    try:
+        wait_for(lambda: "KUBECONFIG" in log.read_text() or process.poll() is not None, "the cluster starts")
+        assert process.poll() is None
+        assert len(find_processes(tmp_path)) == 4
+    finally:
+        process.kill()
+        process.wait()
+    wait_for(lambda: not find_processes(tmp_path), "all components end")
+
+
+def wait_for(question: Callable[[], object], what: str) -> None:
+    """Return once the answer is true."""
+    deadline = time.monotonic() + 90.0
+    while not question():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.05)
+
+
+def find_processes(folder: Path) -> list[str]:
+    """Numbers of the processes that work in a folder below ``folder``."""
+    return [path.name for path in Path("/proc").glob("[0-9]*") if _works_in(path, folder)]
+
+
+def _works_in(process: Path, folder: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return (process / "cwd").readlink().is_relative_to(folder)
+    return False

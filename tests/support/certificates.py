@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 DAY = 86_400.0
 
 
-class Issued(NamedTuple):
+class IssuedCertificate(NamedTuple):
     """A certificate and its key."""
 
     certificate: x509.Certificate
@@ -44,27 +44,27 @@ class Issued(NamedTuple):
         return self.chain_pem + self.key_pem
 
 
-def authority(name: str = "Authority of tests") -> Issued:
+def authority(name: str = "Authority of tests") -> IssuedCertificate:
     """An authority that signs certificates; the same one for the same name."""
     return _authority(name)
 
 
 @cache
-def _authority(name: str) -> Issued:
+def _authority(name: str) -> IssuedCertificate:
     return _issue(_name(name), (), None, 0.0, 3650.0)
 
 
-def issue(*names: str, start: float = -1.0, end: float = 90.0, by: str = "Authority of tests") -> Issued:
+def issue(*names: str, start: float = -1.0, end: float = 90.0, by: str = "Authority of tests") -> IssuedCertificate:
     """A certificate for ``names``, hosts or addresses; its validity is in days from now."""
     return _issue(_name(names[0] if names else "client"), names, authority(by), start, end)
 
 
-def issue_for_user(user: str, *groups: str, end: float = 90.0, by: str = "Authority of tests") -> Issued:
+def issue_for_user(user: str, *groups: str, end: float = 90.0, by: str = "Authority of tests") -> IssuedCertificate:
     """A certificate of a client in the form of Kubernetes; its validity ends ``end`` days from now."""
     return _issue(_name(user, *groups), (), authority(by), -1.0, end)
 
 
-def self_signed(*names: str) -> Issued:
+def self_signed(*names: str) -> IssuedCertificate:
     """A certificate for ``names`` that only itself has signed."""
     return _issue(_name(names[0]), names, None, -1.0, 90.0)
 
@@ -81,7 +81,9 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _issue(subject: x509.Name, names: Sequence[str], by: Issued | None, start: float, end: float) -> Issued:
+def _issue(
+    subject: x509.Name, names: Sequence[str], by: IssuedCertificate | None, start: float, end: float
+) -> IssuedCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     builder = (
@@ -96,4 +98,4 @@ def _issue(subject: x509.Name, names: Sequence[str], by: Issued | None, start: f
     )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(each) for each in names]), False)
-    return Issued(builder.sign(by.key if by else key, hashes.SHA256()), key)
+    return IssuedCertificate(builder.sign(by.key if by else key, hashes.SHA256()), key)

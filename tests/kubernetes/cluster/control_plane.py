@@ -66,9 +66,11 @@ class Cluster:
 
     def start(self) -> None:
         """Start all components, and return once they work."""
-        for component in self.components.values():
-            component.start()
+        for name in ("etcd", "kube-apiserver"):
+            self.components[name].start()
         self.wait_until_ready()
+        for name in ("kube-controller-manager", "kube-scheduler"):  # they give up on a server that is not ready in 10 s
+            self.components[name].start()
         # The controllers answer: they make this account in each namespace.
         self.wait_for(lambda: self.api.get("/api/v1/namespaces/default/serviceaccounts/default").is_success)
 
@@ -122,13 +124,29 @@ class Cluster:
 
     def kubectl(self, *words: str, code: int = 0, config: Path | None = None) -> str:
         """What kubectl of the same version prints, as the administrator or as the user of ``config``."""
-        command = [str(self._program), "kubectl", f"--kubeconfig={config or self.kubeconfig}", *words]
-        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60
+        with self.start_kubectl(*words, config=config, stdin=subprocess.DEVNULL) as process:
+            out, err = process.communicate(timeout=60.0)
+        assert process.returncode == code, err
+        return out
+
+    @contextmanager
+    def start_kubectl(
+        self, *words: str, config: Path | None = None, stdin: int = subprocess.PIPE
+    ) -> Iterator[subprocess.Popen[str]]:
+        """A kubectl that runs, until the block ends."""
+        process = subprocess.Popen(
+            [str(self._program), "kubectl", f"--kubeconfig={config or self.kubeconfig}", *words],
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder)},
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        assert done.returncode == code, done.stderr
-        return done.stdout
+        with process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def write_kubeconfig(self, name: str, user: dict[str, str]) -> Path:
         """Write a kubeconfig whose user entry is ``user``, and return its path."""

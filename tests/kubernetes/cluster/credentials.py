@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ec import ECDSA
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from tests.support.certificates import Issued, authority, issue, issue_for_user
+from tests.support.certificates import IssuedCertificate, authority, issue, issue_for_user
 
 AUTHORITY = "Authority of clusters"
 ADMINS = "system:masters"
@@ -21,7 +21,7 @@ ISSUER = "https://kubernetes.default.svc"
 """Issues the tokens of service accounts, and is their audience."""
 
 
-def write_files(folder: Path) -> Issued:
+def write_files(folder: Path) -> IssuedCertificate:
     """Write what the components read, and return the key that signs tokens of service accounts."""
     signer = issue_for_user("service accounts", by=AUTHORITY)
     (folder / "ca.crt").write_bytes(authority(AUTHORITY).chain_pem)
@@ -38,7 +38,7 @@ def write_files(folder: Path) -> Issued:
     return signer
 
 
-def write_pair(folder: Path, name: str, issued: Issued) -> None:
+def write_pair(folder: Path, name: str, issued: IssuedCertificate) -> None:
     """Write ``name.crt`` and ``name.key``."""
     (folder / f"{name}.crt").write_bytes(issued.chain_pem)
     (folder / f"{name}.key").touch(0o600)
@@ -72,7 +72,7 @@ def encode(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def sign_token(signer: Issued, account: dict[str, Any], seconds: float) -> str:
+def sign_token(signer: IssuedCertificate, account: dict[str, Any], seconds: float) -> str:
     """A token of the service account that the server returned as ``account``; the server itself signs for ≥ 600 s."""
     now = int(time.time())
     metadata = account["metadata"]

@@ -67,6 +67,10 @@ class Kubelet:
         """End a container now, the first unless it is named."""
         self._call(self._end_container, namespace, pod, container, (code, reason))
 
+    def write_log(self, namespace: str, pod: str, text: str, container: str = "") -> None:
+        """Let a container log the lines of ``text``, the first unless it is named."""
+        self._call(self._write_log, namespace, pod, container, text)
+
     def evict(
         self, namespace: str, pod: str, reason: str = "Evicted", message: str = "the node was low on memory"
     ) -> None:
@@ -136,11 +140,16 @@ class Kubelet:
         found = self._find(namespace, pod)
         found.end_container(container or found.containers[0].name, *end)
 
+    def _write_log(self, namespace: str, pod: str, container: str, text: str) -> None:
+        found = self._find(namespace, pod)
+        name = container or found.containers[0].name
+        next(each for each in found.every_container if each.name == name).write(text)
+
     def _find(self, namespace: str, pod: str) -> Pod:
-        [found] = [
-            each for each in self.pods.values() if each.name == pod and each.item["metadata"]["namespace"] == namespace
-        ]
-        return found
+        for found in self.pods.values():
+            if found.name == pod and found.item["metadata"]["namespace"] == namespace:
+                return found
+        raise KeyError(f"no node runs the pod {namespace}/{pod}")
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
