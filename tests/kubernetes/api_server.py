@@ -31,6 +31,38 @@ PATIENCE = 30.0
 """Seconds in which the server must listen, or end."""
 
 
+class _Server(uvicorn.Server):
+    """Ends at once, with all its connections."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._over = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def main_loop(self) -> None:
+        """Serve until the end."""
+        self._loop = asyncio.get_running_loop()
+        if not self.should_exit:
+            await self._over.wait()
+
+    def end(self) -> None:
+        """End it, from another thread."""
+        self.should_exit = True
+        if self._loop:
+            self._loop.call_soon_threadsafe(self._over.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Close all connections, whatever is under way."""
+        for server in self.servers:
+            server.close()
+        for connection in [*self.server_state.connections]:
+            connection.transport.abort()
+        tasks = [*self.server_state.tasks]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 class FakeApiServer:
     """A server that runs in a thread. `start` and `stop` may be repeated; the port stays."""
 
@@ -41,7 +73,7 @@ class FakeApiServer:
         self.controllers = Controllers(self.state)
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._socket.getsockname()[1]
-        self._server: uvicorn.Server | None = None
+        self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
@@ -79,12 +111,11 @@ class FakeApiServer:
             make_application(self.state),
             log_config=None,
             access_log=False,
-            timeout_graceful_shutdown=0,
             lifespan="off",
             http=Protocol,
             ws="none",
         )
-        self._server = uvicorn.Server(config)
+        self._server = _Server(config)
         run = self._server.serve
         sockets = [self._socket]
         self._thread = threading.Thread(target=lambda: asyncio.run(run(sockets=sockets)), daemon=True)
@@ -103,8 +134,7 @@ class FakeApiServer:
     def stop(self) -> None:
         """Refuse connections; those that are open end. What is stored stays."""
         if self._server and self._thread:
-            self._server.should_exit = True
-            self.state.end_watches(None)
+            self._server.end()
             self._thread.join(PATIENCE)
         self._server = self._thread = None
         self._socket.close()
@@ -308,3 +338,4 @@ def fake_api_server(path: Path) -> Iterator[FakeApiServer]:
         yield server
     finally:
         server.stop()
+    assert [entry for entry in server.requests if entry.error] == [], "the fake has a bug"

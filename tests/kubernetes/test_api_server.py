@@ -223,7 +223,7 @@ def test_a_cron_job_runs_when_the_test_wants_it(server: FakeApiServer, client: h
     job = server.run_cron_job("default", "c")
     server.converge()
     conditions = server.object("Job", job)["status"]["conditions"]
-    assert [condition["reason"] for condition in conditions] == ["BackoffLimitExceeded"]
+    assert [condition["type"] for condition in conditions] == ["FailureTarget", "Failed"]
 
 
 def test_a_namespace_ends_after_its_content_unless_it_is_stuck(server: FakeApiServer, client: httpx2.Client) -> None:
@@ -255,3 +255,28 @@ def test_a_log_is_followed_until_it_ends(server: FakeApiServer, client: httpx2.C
         writer.start()
         assert [*lines] == ["three"]
         writer.join()
+
+
+def test_a_quota_that_pods_exceed_is_a_condition_of_their_deployment(
+    server: FakeApiServer, client: httpx2.Client
+) -> None:
+    quota = {"metadata": {"name": "few", "namespace": "default"}, "spec": {"hard": {"pods": "1"}}}
+    server.create({"apiVersion": "v1", "kind": "ResourceQuota", **quota})
+    client.post(DEPLOYMENTS, json=deployment())
+    server.converge()
+    conditions = {entry["type"]: entry for entry in server.object("Deployment", "web")["status"]["conditions"]}
+    assert "exceeded quota: few, requested: pods=1" in conditions["ReplicaFailure"]["message"]
+    assert [event["reason"] for event in server.objects("Event")] == ["FailedCreate"]
+
+
+def test_trouble_of_pods_has_events(server: FakeApiServer, client: httpx2.Client) -> None:
+    server.pods.script("default/*", "Unschedulable", "0/3 nodes are available: 3 Insufficient cpu.")
+    client.post(DEPLOYMENTS, json=deployment(replicas=1))
+    server.converge()
+    (pod,) = server.objects("Pod")
+    query = {"fieldSelector": f"involvedObject.uid={pod['metadata']['uid']}"}
+    (event,) = client.get("/api/v1/namespaces/default/events", params=query).json()["items"]
+    assert (event["reason"], event["message"]) == ("FailedScheduling", "0/3 nodes are available: 3 Insufficient cpu.")
+    server.pods.script("default/*", "Running")
+    server.converge()
+    assert server.object("Deployment", "web")["status"]["readyReplicas"] == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -34,6 +35,8 @@ VERSION = {
     "compiler": "gc",
     "platform": "linux/amd64",
 }
+COMPRESSED_BYTES = 128 * 1024
+"""Answers that are longer are compressed, as by the real server."""
 HEALTH = frozenset({"/healthz", "/livez", "/readyz"})
 
 
@@ -49,9 +52,9 @@ class Target(NamedTuple):
 class CutResponse(Response):
     """A body that ends too early: the connection is closed after a part of it."""
 
-    def __init__(self, body: bytes, part: float) -> None:
-        super().__init__(body, media_type="application/json")
-        self._sent = body[: int(len(body) * part)]
+    def __init__(self, whole: Response, part: float) -> None:
+        super().__init__(whole.body, headers=dict(whole.headers))
+        self._sent = whole.body[: int(len(whole.body) * part)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the headers of the whole and a part of the body."""
@@ -123,8 +126,10 @@ class Endpoint:
             return self._log(call)
         with self._state.storage.lock:
             answer = self._perform(call)
-        response = json_response(answer)
-        return CutResponse(bytes(response.body), fault.cut) if fault and fault.cut is not None else response
+        if call.metadata_only and call.verb in ("get", "create", "update", "patch") and not call.subresource:
+            answer = answer._replace(body=lists.metadata_of(answer.body))
+        response = json_response(answer, request.headers.get("accept-encoding", ""))
+        return CutResponse(response, fault.cut) if fault and fault.cut is not None else response
 
     async def _suffer(self, request: Request, fault: Fault) -> None:
         if fault.delay:
@@ -170,11 +175,9 @@ class Endpoint:
         if verb == "patch" and media_type not in accepted_patches(target.resource):
             raise errors.unsupported_media_type(target.resource)
         query = dict(request.query_params)
-        name = target.name
-        if verb == "watch" and not name:
-            name = ""
-        agent = request.headers.get("user-agent", "")
-        return Call(verb, target.resource, target.namespace, name, target.subresource, query, body, media_type, agent)
+        agent, accept = request.headers.get("user-agent", ""), request.headers.get("accept", "")
+        place = (target.resource, target.namespace, target.name, target.subresource)
+        return Call(verb, *place, query, body, media_type, agent, accept)
 
     def _discover(self, request: Request) -> Response:
         path = request.url.path
@@ -310,9 +313,12 @@ def _has_subresource(resource: Resource, subresource: str) -> bool:
     return allowed.get(subresource, False)
 
 
-def json_response(answer: Answer) -> Response:
-    """A body with its status and warnings."""
-    response = Response(msgspec.json.encode(answer.body), answer.code, media_type="application/json")
+def json_response(answer: Answer, encodings: str = "") -> Response:
+    """A body with its status and warnings; a large one is compressed."""
+    content = msgspec.json.encode(answer.body)
+    response = Response(content, answer.code, media_type="application/json")
+    if len(content) > COMPRESSED_BYTES and "gzip" in encodings:
+        response = Response(gzip.compress(content, 1), answer.code, {"content-encoding": "gzip"}, "application/json")
     for warning in answer.warnings:
         response.headers.append("warning", f"299 - {json.dumps(warning)}")
     return response

@@ -36,7 +36,7 @@ class LoggedRequest:
         self.error = ""
 
     def __repr__(self) -> str:
-        return f"{self.verb} {self.method} {self.path} {self.query} {self.status}"
+        return f"{self.verb} {self.method} {self.path} {self.query} {self.status} {self.error}".rstrip()
 
 
 class Notifier:
