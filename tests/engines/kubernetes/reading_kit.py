@@ -24,7 +24,7 @@ EVERYTHING = LogSelection(lambda labels: True, lambda block, _: block.lines())
 def make_settings(path: Path, kubeconfig: Path, **cluster: Any) -> Settings:
     """Settings with the location ``here`` on a cluster."""
     bound = LocationSettings("kubernetes", cluster=ClusterSettings(kubeconfig, **cluster))
-    return Settings(ORG, (), path, {"here": bound})
+    return Settings(ORG, (), path, locations={"here": bound})
 
 
 def own(key: Key, location: str = "here", instance: str = ORG) -> ObjectOwner:

@@ -237,9 +237,23 @@ def test_an_answer_that_breaks_off_loses_nothing(cluster: ReadCluster) -> None:
     found = search(cluster)
     cluster.write("web-1", "12:00:00", *(f"line {number}" for number in range(50)))
     cluster.server.cut("GET */pods/web-1/log")
-    with pytest.raises(EngineError):
-        more(found)
+    assert more(found) == []
     assert len(more(found)) == 50
+
+
+def test_a_cluster_that_stays_away_is_an_error(cluster: ReadCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short absence is none."""
+    cluster.add_pod("web-1")
+    found = search(cluster)
+    cluster.server.stop()
+    assert more(found) == []
+    cluster.server.start()
+    cluster.write("web-1", "12:00:00", "here again")
+    assert texts_of(more(found)) == [b"here again"]
+    cluster.server.stop()
+    monkeypatch.setattr(logs, "PATIENCE_SECONDS", -1.0)
+    with pytest.raises(EngineError, match="does not answer"):
+        more(found)
 
 
 @pytest.mark.parametrize("status", [400, 404, 500, 502])

@@ -134,11 +134,14 @@ async def read_new_lines(
                 # What stands before it was read before it, whatever its time.
                 new, size = [], 0
                 continue
+            if size > NEW_BYTES:
+                if not repeats:
+                    break
+                # Whether the lines so far are new is known only at the position.
+                continue
             if position is None or not repeats or line.ns >= position.line.ns:
                 new.append(line)
                 size += len(line.raw)
-            if size > NEW_BYTES:
-                break
     return NewLines(new, connected=not repeats)
 
 

@@ -33,11 +33,14 @@ from reconciler.engines.kubernetes.reading.pods import ClusterLocation, Workload
 from reconciler.engines.kubernetes.status.fields import read_items, read_mapping, read_number, read_text
 from reconciler.engines.kubernetes.status.pods import list_parts
 from reconciler.engines.reading import ALWAYS, LogLine, LogSelection, LogSpan, LogStream
+from reconciler.reasons import Reason
 
 POLLS_A_SECOND = 20.0
 """Requests a second for new lines: with more containers, each is asked less often."""
 LIST_SECONDS = 1.0
 """Seconds between two looks for new pods, at least; the time that a look takes is a twentieth of them at most."""
+PATIENCE_SECONDS = 60.0
+"""Seconds without any answer after which it is an error that there are no new lines."""
 
 _GROWTH = 4
 _MILLISECOND = 10**6
@@ -111,6 +114,7 @@ class ClusterLogSearch:
         self._followed: dict[LogStream, _Following] = {}
         self._next_list = self._next_poll = 0.0
         ask_cluster(location.cluster, self._begin)
+        self._answered = time.monotonic()
 
     def backward(self, span: LogSpan = ALWAYS) -> Iterator[LogLine]:
         """Lines within ``span``, newest first. Only one page of each container is in memory at a time."""
@@ -123,8 +127,15 @@ class ClusterLogSearch:
         now = time.monotonic()
         if now < self._next_poll:
             return []
-        lines = ask_cluster(self._location.cluster, self._read_more)
-        self._next_poll = time.monotonic() + len(self._followed) / POLLS_A_SECOND
+        try:
+            lines = ask_cluster(self._location.cluster, self._read_more)
+        except ClusterError as error:
+            # Nothing is lost: the next call reads from where the last one ended.
+            if error.reason != Reason.CLUSTER_UNREACHABLE or now - self._answered > PATIENCE_SECONDS:
+                raise
+            return []
+        self._answered = time.monotonic()
+        self._next_poll = self._answered + len(self._followed) / POLLS_A_SECOND
         return sorted(lines, key=lambda line: (line.ms, line.stream))
 
     async def _begin(self, api: KubeApi) -> None:
