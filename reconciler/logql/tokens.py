@@ -9,8 +9,17 @@ from reconciler.errors import ParseError
 
 _SPACE = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _ESCAPES = {
-    "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "\\": "\\", '"': '"', "'": "'",
-}  # fmt: skip
+    "a": "\a",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+    "v": "\v",
+    "\\": "\\",
+    '"': '"',
+    "'": "'",
+}
 _NUMBERED = {"x": 2, "u": 4, "U": 8}
 """Letter of an escape → how many hexadecimal digits follow."""
 

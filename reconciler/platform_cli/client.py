@@ -29,10 +29,20 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
 """How OpenSSL names an answer that is not TLS; it depends on its version."""
 
 HIDDEN = "[hidden]"
-_SECRET_FIELDS = frozenset({
-    "access_token", "code_verifier", "data", "device_code", "password", "payload",
-    "refresh_token", "registrationToken", "subject_token", "token",
-})  # fmt: skip
+_SECRET_FIELDS = frozenset(
+    {
+        "access_token",
+        "code_verifier",
+        "data",
+        "device_code",
+        "password",
+        "payload",
+        "refresh_token",
+        "registrationToken",
+        "subject_token",
+        "token",
+    }
+)
 """Members of a body that hold a credential or the data of a secret."""
 _SECRET_BY_PLACE = (("/secret", "diff"), ("/-key", "key"), ("/login", "code"))
 """Parts of a path, each with a member that is secret there."""

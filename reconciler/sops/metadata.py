@@ -16,10 +16,22 @@ VERSION = "3.11.0"
 """The release of SOPS whose format is written."""
 
 DEFAULT_SUFFIX = "_unencrypted"
-RULES = ("unencrypted_suffix", "encrypted_suffix", "unencrypted_regex", "encrypted_regex",
-         "unencrypted_comment_regex", "encrypted_comment_regex")  # fmt: skip
-_OTHER_KEYS = {"kms": "AWS KMS", "gcp_kms": "GCP KMS", "hckms": "Huawei KMS", "azure_kv": "Azure Key Vault",
-               "hc_vault": "Vault", "pgp": "PGP"}  # fmt: skip
+RULES = (
+    "unencrypted_suffix",
+    "encrypted_suffix",
+    "unencrypted_regex",
+    "encrypted_regex",
+    "unencrypted_comment_regex",
+    "encrypted_comment_regex",
+)
+_OTHER_KEYS = {
+    "kms": "AWS KMS",
+    "gcp_kms": "GCP KMS",
+    "hckms": "Huawei KMS",
+    "azure_kv": "Azure Key Vault",
+    "hc_vault": "Vault",
+    "pgp": "PGP",
+}
 _FRACTION = re.compile(r"(:[0-9]{2})\.[0-9]+")
 _LONGEST_PATTERN = 1_000
 CACHED_PATTERNS = 1_000

@@ -127,11 +127,34 @@ _BOUNDS = {"limit": (1, _MOST_ENTRIES)}
 _RECORDS = "/org/{org}/auditctx/{name}/-record"
 
 OPERATIONS = (
-    Operation("GET", "/org/{org}/-audit", read_audit, "Read the audit log.", "readAudit",
-              parameters=("after", "limit"), bounds=_BOUNDS, forms=(LINES,)),
+    Operation(
+        "GET",
+        "/org/{org}/-audit",
+        read_audit,
+        "Read the audit log.",
+        "readAudit",
+        parameters=("after", "limit"),
+        bounds=_BOUNDS,
+        forms=(LINES,),
+    ),
     # A record has all that an entry of the audit log would have, so it makes none.
-    Operation("POST", _RECORDS, append_record, "Append a record to an audit context.", "writeAudit",
-              {201: "The record."}, body=NewAuditRecord),
-    Operation("GET", _RECORDS, list_records, "Read the records of an audit context.", "readAudit",
-              parameters=("after", "limit"), bounds=_BOUNDS, forms=(LINES,)),
-)  # fmt: skip
+    Operation(
+        "POST",
+        _RECORDS,
+        append_record,
+        "Append a record to an audit context.",
+        "writeAudit",
+        {201: "The record."},
+        body=NewAuditRecord,
+    ),
+    Operation(
+        "GET",
+        _RECORDS,
+        list_records,
+        "Read the records of an audit context.",
+        "readAudit",
+        parameters=("after", "limit"),
+        bounds=_BOUNDS,
+        forms=(LINES,),
+    ),
+)

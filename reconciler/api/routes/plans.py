@@ -83,8 +83,21 @@ def _plan_response(call: Call, review: PlanReview) -> Response:
 
 
 OPERATIONS = (
-    Operation("GET", "/org/{org}/source/{name}/-plan", read_plan, "Plan a revision of a source.", OVERVIEW,
-              parameters=("revision", "blame"), forms=(TEXT, MARKDOWN)),
-    Operation("GET", "/org/{org}/-plan/{digest}", read_plan_of_digest, "Read the current plan with a digest.",
-              OVERVIEW, forms=(TEXT, MARKDOWN)),
-)  # fmt: skip
+    Operation(
+        "GET",
+        "/org/{org}/source/{name}/-plan",
+        read_plan,
+        "Plan a revision of a source.",
+        OVERVIEW,
+        parameters=("revision", "blame"),
+        forms=(TEXT, MARKDOWN),
+    ),
+    Operation(
+        "GET",
+        "/org/{org}/-plan/{digest}",
+        read_plan_of_digest,
+        "Read the current plan with a digest.",
+        OVERVIEW,
+        forms=(TEXT, MARKDOWN),
+    ),
+)

@@ -296,15 +296,34 @@ OPERATIONS = (
     Operation("GET", "/org/{org}", read_org, "Read the org."),
     Operation("GET", "/org/{org}/{kind}", list_resources, "List resources.", parameters=_OF_LISTS),
     Operation("GET", "/org/{org}/gvc/{gvc}/{kind}", list_resources, "List resources of a GVC.", parameters=_OF_LISTS),
-    Operation("POST", "/org/{org}/{kind}/-query", query_resources, "Find resources by a query.", parameters=_OF_LISTS,
-              body=QueryBody),
-    Operation("POST", "/org/{org}/gvc/{gvc}/{kind}/-query", query_resources, "Find resources of a GVC by a query.",
-              parameters=_OF_LISTS, body=QueryBody),
+    Operation(
+        "POST",
+        "/org/{org}/{kind}/-query",
+        query_resources,
+        "Find resources by a query.",
+        parameters=_OF_LISTS,
+        body=QueryBody,
+    ),
+    Operation(
+        "POST",
+        "/org/{org}/gvc/{gvc}/{kind}/-query",
+        query_resources,
+        "Find resources of a GVC by a query.",
+        parameters=_OF_LISTS,
+        body=QueryBody,
+    ),
     Operation("GET", "/org/{org}/-schema/permissions", list_permissions, "List the permissions of the org."),
     Operation("GET", "/org/{org}/{kind}/-schema/permissions", list_permissions, "List the permissions of a kind."),
-    Operation("GET", "/org/{org}/secret/{name}/-reveal", reveal_secret, "Read the data of a secret.", "reveal",
-              changes=True),
+    Operation(
+        "GET", "/org/{org}/secret/{name}/-reveal", reveal_secret, "Read the data of a secret.", "reveal", changes=True
+    ),
     Operation("GET", "/org/{org}/{kind}/{name}", read_resource, "Read a resource.", "view", parameters=("fields",)),
-    Operation("GET", "/org/{org}/gvc/{gvc}/{kind}/{name}", read_resource, "Read a resource of a GVC.", "view",
-              parameters=("fields",)),
-)  # fmt: skip
+    Operation(
+        "GET",
+        "/org/{org}/gvc/{gvc}/{kind}/{name}",
+        read_resource,
+        "Read a resource of a GVC.",
+        "view",
+        parameters=("fields",),
+    ),
+)

@@ -105,8 +105,14 @@ class ComposeServices:
             "firewallConfig": _build_firewall(ports, is_stateful=is_stateful),
         }
         addition = self._project.additions.get(name, Addition())
-        body: Body = {"kind": "workload", "name": workload, "description": addition.description, "gvc": self._gvc,
-                      "tags": self._tags(members), "spec": without_empty(spec)}  # fmt: skip
+        body: Body = {
+            "kind": "workload",
+            "name": workload,
+            "description": addition.description,
+            "gvc": self._gvc,
+            "tags": self._tags(members),
+            "spec": without_empty(spec),
+        }
         self.drafts.append(Draft(Kind.WORKLOAD, self._gvc, workload, without_empty(body), DraftPlace("", 0, part.at)))
 
     def _container(self, workload: str, name: str, scope: str, *, is_job: bool) -> _Container:

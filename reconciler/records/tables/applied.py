@@ -243,6 +243,7 @@ def _decode_record(row: tuple[Any, ...]) -> Record:
     try:
         # Later readers rely on these being JSON objects.
         _object(row[4]), _object(row[8])
-        return Record(*(Key.parse(row[0]), *row[1:7], _HEALTH[row[7]], *row[8:]))
+        values = (Key.parse(row[0]), *row[1:7], _HEALTH[row[7]], *row[8:])
+        return Record(*values)
     except UNPARSABLE as error:
         raise CorruptRowError("applied", row[0]) from error

@@ -237,4 +237,5 @@ def _unpack_references(packed: bytes) -> tuple[Reference, ...]:
 
 
 def _decode_entry(row: tuple[Any, ...]) -> DesiredEntry:
-    return DesiredEntry(*(*row[:-1], _unpack_references(row[-1])))
+    values = (*row[:-1], _unpack_references(row[-1]))
+    return DesiredEntry(*values)

@@ -50,7 +50,10 @@ class Drifts:
         sql = "SELECT key, location, source, since, packed, in_conflict FROM drifts"
         where, args = (" WHERE source = ?", (source,)) if source is not None else ("", ())
         rows = self._db.all(f"{sql}{where} ORDER BY key, location", args)
-        return [DriftRow(*(*row[:-1], bool(row[-1]))) for row in rows]
+        return [
+            DriftRow(key, location, owner, since, packed, bool(in_conflict))
+            for key, location, owner, since, packed, in_conflict in rows
+        ]
 
     def count(self, source: str) -> int:
         """The number of differences of ``source``."""
@@ -93,8 +96,10 @@ class HealCounts:
         with self._db.transaction():
             over = f"DELETE FROM heals WHERE at + ? <= {time_of('at')} OR at > ?"
             self._db.write(over, (HOUR, *time_parameters(expiry), expiry.latest))
-            self._db.write("INSERT INTO heals (key, location, digest, at) VALUES (?, ?, ?, ?)",
-                           (str(key), location, digest, expiry.now))  # fmt: skip
+            self._db.write(
+                "INSERT INTO heals (key, location, digest, at) VALUES (?, ?, ?, ?)",
+                (str(key), location, digest, expiry.now),
+            )
 
     def count(self, key: AnyKey, location: str, digest: str, expiry: ExpiryTime) -> int:
         """The number of heals to ``digest`` within the last hour."""

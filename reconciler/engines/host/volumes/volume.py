@@ -85,10 +85,20 @@ class VolumeOnDisk:
         listing, holder = snapshots.list_snapshots(self.files), self.holder
         lost = bool(holder) and (not backend.is_attached(self.files) or backend.has_failed(self.files))
         return StoredVolume(
-            self.id.index, record.backend, record.file_system, record.capacity, record.state, listing.snapshots, holder,
-            backend.enforced, backend.freezes, lost, unfinished, backend.grows_detached,
+            self.id.index,
+            record.backend,
+            record.file_system,
+            record.capacity,
+            record.state,
+            listing.snapshots,
+            holder,
+            backend.enforced,
+            backend.freezes,
+            lost,
+            unfinished,
+            backend.grows_detached,
             damaged_snapshots=listing.damages,
-        )  # fmt: skip
+        )
 
     def lock(self, holder: str) -> bool:
         """Lock the volume for ``holder``; return False if it was.
