@@ -533,6 +533,40 @@ class Reason(StrEnum):
         _workload("Podman does not answer, is too old, or lacks a part. What runs goes on; the rest waits."))
     RUNTIME_FAILED = "RuntimeFailed", _workload("Podman refuses a request; the message has its words.")
 
+    # Clusters.
+    CLUSTER_UNREACHABLE = ("ClusterUnreachable",
+        _resource("The API server of a cluster does not answer. What runs there goes on.",
+                  "See the message; it is tried again."),
+        _other("The API server of a cluster does not answer."))
+    CREDENTIALS_REFUSED = ("CredentialsRefused",
+        _resource("A cluster refuses the credentials of the daemon, or they cannot be used; the message says why.",
+                  "Renew what the kubeconfig names; it is read again with each try."),
+        _other("A cluster refuses the credentials of the daemon, or they cannot be used."))
+    CLUSTER_FORBIDDEN = ("ClusterForbidden",
+        _resource("A cluster does not permit the daemon a request; the message has its words.",
+                  "`reconciler doctor` lists the missing rights."),
+        _other("A cluster does not permit the daemon a request."))
+    CLUSTER_BUSY = ("ClusterBusy",
+        _resource("A cluster put a request off, or an object changed meanwhile.", "Nothing; it is tried again."))
+    CLUSTER_FAILED = ("ClusterFailed",
+        _resource("A cluster failed to perform a request; the message has its words.", "See the message."))
+    FIELD_CONFLICT = ("FieldConflict",
+        _resource("Another program has set fields of an object on a cluster; the message names both.",
+                  "Let that program leave the fields, or name them in `cluster.forceConflicts`."))
+    FOREIGN_OBJECT = ("ForeignObject",
+        _resource("An object of the name exists on a cluster, and this daemon has not made it.",
+                  "Delete or rename it, or take it over with the tag `reconciler/adopt`."))
+    QUOTA_EXCEEDED = ("QuotaExceeded",
+        _resource("A quota of the namespace is used up; the message has its words.", "Raise the quota, or need less."))
+    ADMISSION_REFUSED = ("AdmissionRefused",
+        _resource("A webhook of the cluster denies an object, or does not answer; the message has its words.",
+                  "Correct what it names, or ask who runs the webhook."))
+    OBJECT_REFUSED = ("ObjectRefused",
+        _resource("A cluster refuses an object; the message names the field.",
+                  "Correct it; a field that cannot change needs the tag `reconciler/allow-replace`."))
+    KIND_NOT_SERVED = ("KindNotServed",
+        _resource("A cluster does not serve a kind of object that is needed.", "Install what serves it."))
+
     # The daemon, its records and its settings.
     DISK_FULL = ("DiskFull",
         _resource("The disk of the state directory is full; the step waits.", "Make room; the step then proceeds."),

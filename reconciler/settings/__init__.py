@@ -21,6 +21,7 @@ from reconciler.settings.loader import (
 from reconciler.settings.types import (
     AcmeSettings,
     CloudAccountSettings,
+    ClusterSettings,
     Credentials,
     DomainSettings,
     EventSettings,
@@ -56,6 +57,7 @@ __all__ = [
     "AcmeSettings",
     "ApiSettings",
     "CloudAccountSettings",
+    "ClusterSettings",
     "Credentials",
     "DomainSettings",
     "EventSettings",

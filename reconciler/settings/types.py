@@ -100,13 +100,36 @@ class IngressSettings(msgspec.Struct, frozen=True, rename="camel"):
     acme: AcmeSettings | None = None
 
 
+class ClusterSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """The Kubernetes cluster of a location, and how it is used.
+
+    ``kubeconfig`` is None for the service account of the daemon's pod. ``allow_exec`` are the programs that it may run.
+    ``instance`` names the owner of all objects, "" for the org. ``gateway`` is ``NAMESPACE/NAME``. ``requests`` are the
+    most requests a second.
+    """
+
+    kubeconfig: Path | None = None
+    context: str = ""
+    allow_exec: tuple[str, ...] = ()
+    instance: str = ""
+    namespace_prefix: str = ""
+    force_conflicts: tuple[str, ...] = ()
+    gateway: str = ""
+    ingress_class: str = ""
+    requests: int = 500
+
+
 class LocationSettings(msgspec.Struct, frozen=True, rename="camel"):
-    """The engine of a location; the rest is for the engine ``host``. ``ingress`` is None: host names are not served."""
+    """The engine of a location; ``cluster`` is for the engine ``kubernetes``, the rest for the engine ``host``.
+
+    ``ingress`` is None: host names are not served.
+    """
 
     engine: str
     runtime: str = "process"
     dataplane: str = "auto"
     ingress: IngressSettings | None = None
+    cluster: ClusterSettings = ClusterSettings()
 
 
 class HoldSettings(msgspec.Struct, frozen=True):

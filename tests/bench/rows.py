@@ -119,12 +119,12 @@ def thousands(ground: Ground) -> Iterator[Row]:
     taken = [ground.first_apply(THOUSANDS) for _ in range(ground.often(SAMPLES))]
     yield _whole(f"{name}: first apply, whole process", middle_of(taken), 3, note=_range(taken))
     measured = middle([RECONCILER, "plan"], ground.often(10), site.env)
-    yield _whole(f"{name}: plan without changes, whole process", measured, 0.1)
+    yield _whole(f"{name}: plan without changes, whole process", measured, 0.2)
     runs = []
     for seed in range(ground.often(10)):
         run([sys.executable, "-c", CHANGE, str(site.repository), str(seed)])
         runs.append(run([RECONCILER, "apply"], site.env))
-    yield _whole(f"{name}: apply of one change, whole process", middle_of(runs), 0.12)
+    yield _whole(f"{name}: apply of one change, whole process", middle_of(runs), 0.25)
     yield _followed(f"{name}: apply of one change in a daemon", _commits(ground, THOUSANDS, 1, 200), 0.01)
 
 

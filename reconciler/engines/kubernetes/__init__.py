@@ -1,0 +1,1 @@
+"""The engine that runs workloads on a Kubernetes cluster."""
