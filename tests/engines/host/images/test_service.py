@@ -439,13 +439,13 @@ def test_the_digests_of_versions_are_forgotten_with_them(tmp_path: Path) -> None
             await stage.ensure(version=version)
         await stage.ensure(key=API)
         stage.service.forget(WEB, remaining=[2, 3])
-        assert [stage.service.pinned(WEB, version) is None for version in (1, 2, 3)] == [True, False, False]
+        assert [stage.service.find_pins(WEB, version) is None for version in (1, 2, 3)] == [True, False, False]
         await stage.restart()
-        assert [stage.service.pinned(WEB, version) is None for version in (1, 2, 3)] == [True, False, False]
+        assert [stage.service.find_pins(WEB, version) is None for version in (1, 2, 3)] == [True, False, False]
         stage.service.forget_others([API])
         await stage.restart()
-        assert stage.service.pinned(WEB, 3) is None
-        found = stage.service.pinned(API, 1)
+        assert stage.service.find_pins(WEB, 3) is None
+        found = stage.service.find_pins(API, 1)
         assert found is not None
         assert [(pin.image, pin.pinned) for pin in found.containers.values()] == [(APP, pinned("one"))]
 

@@ -114,7 +114,7 @@ class DesiredState:
             return is_new
         return changed
 
-    def suspended(self) -> tuple[Suspended, ...]:
+    def list_suspended(self) -> tuple[Suspended, ...]:
         """The suspended workloads whose requests are answered, unless another program has the port."""
         bound = self._bound.get(HTTP, frozenset())
         ports = ((key, self._usable_port(backend_name(key), key, bound, live=False)) for key in self._suspended)

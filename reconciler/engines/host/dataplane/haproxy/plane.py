@@ -90,7 +90,7 @@ class HaproxyDataPlane:
                 with contain_bugs("data plane"):
                     await self._follow()
             finally:
-                # A cancelled future ends the wait of `_applied` like a result, also after a failure.
+                # A cancelled future ends the wait of `_wait_until_applied` like a result, also after a failure.
                 for future in waiting:
                     future.cancel()
             # A block of its own: after a bug in the comparison, the loop still waits.
@@ -142,7 +142,7 @@ class HaproxyDataPlane:
     async def synchronize(self, key: Key) -> None:
         """Return when new requests of ``key`` go to its ready replicas only, or after a second."""
         if key in self._desired.services:
-            await self._applied()
+            await self._wait_until_applied()
 
     def is_on_hold(self, key: Key) -> bool:
         """Whether the hold of a workload is in force: it may need a reload."""
@@ -177,7 +177,7 @@ class HaproxyDataPlane:
             return {}
         self._counted_at = self._clock.monotonic()
         self._compare_soon()
-        await self._applied()
+        await self._wait_until_applied()
         # Without the counts of a former worker, its open WebSockets would look closed.
         if self._clock.monotonic() - self._proxy.read_at > 2 * COMPARE_SECONDS or not self._proxy.counts_all:
             raise EngineError("HAProxy shows no counts", reason=Reason.PROXY_FAILED)
@@ -213,7 +213,7 @@ class HaproxyDataPlane:
         self._due = float("-inf")
         self._dirty.set()
 
-    async def _applied(self) -> None:
+    async def _wait_until_applied(self) -> None:
         applied = asyncio.get_running_loop().create_future()
         self._waiting.append(applied)
         self._dirty.set()
@@ -285,8 +285,8 @@ class HaproxyDataPlane:
         self._desired.note_answers(self._proxy.live)
         holds = self._desired.holds(now, self._clock.now())
         frontends = self._outside.frontends(self._desired.services.values())
-        self._desired.use_bound(self._proxy.bound, self._proxy.listens)
-        backends, suspended = self._desired.backends(self._proxy.live, now), self._desired.suspended()
+        self._desired.use_bound(self._proxy.bound_ports, self._proxy.listens)
+        backends, suspended = self._desired.backends(self._proxy.live, now), self._desired.list_suspended()
         await self._proxy.bring(backends, suspended, holds, frontends)
         await self._outside.bring(complete=self._proxy.current)
         self._report(restarted=self._proxy.take_lost())
@@ -316,7 +316,7 @@ class HaproxyDataPlane:
         for name in self._proxy.live:
             if waiting.get(name):
                 self._on_hold(decode_key(name))
-            if (refused := self._proxy.refused(name)) != (before := self._refused.get(name)):
+            if (refused := self._proxy.count_refused(name)) != (before := self._refused.get(name)):
                 # The first count may be of an earlier daemon: only what is added to it is new.
                 self._refused[name] = refused
                 self._report_refused(name, refused - before if before is not None else 0)

@@ -167,7 +167,7 @@ class LiveProxy:
         return self.current and name in self._facts.holds
 
     @property
-    def bound(self) -> Mapping[str, frozenset[int]]:
+    def bound_ports(self) -> Mapping[str, frozenset[int]]:
         """The ports by mode at which the process listens, for workloads that come without a reload."""
         usable = self._options.runtime and self._master.running and self._facts.digest == self._file.digest
         return self._file.loaded.ports if usable else {}
@@ -206,9 +206,9 @@ class LiveProxy:
         """Whether the counts of all workers are known."""
         return self._former.known
 
-    def refused(self, name: str) -> int:
+    def count_refused(self, name: str) -> int:
         """The requests of the backend ``name`` that got no replica so far."""
-        return self.live[name].refused + self._former.refused(name)
+        return self.live[name].refused + self._former.count_refused(name)
 
     def open_requests(self, names: Iterable[str], replica: str) -> int:
         """The requests that a server of the backends ``names`` works on, also of those that are served no longer."""
@@ -257,7 +257,7 @@ class LiveProxy:
     async def introduce(self, backends: Sequence[Backend]) -> None:
         """Add ``backends`` that the process lacks, before all others are compared, which shows what fails here."""
         with suppress(EngineError):
-            if self.bound and await self._send_new(backends):
+            if self.bound_ports and await self._send_new(backends):
                 added = [backend for backend in backends if backend.name in self.live]
                 self._file.note_introduced(added)
                 await self._maps.add(PORTS, {f"{backend.port}": backend.name for backend in added})

@@ -213,7 +213,11 @@ class RouteServer:
     @property
     def state(self) -> object:
         """All that is reported about routes and certificates: another value is a change."""
-        return self.error, self.problems, self._certificates.served if self._certificates is not None else None
+        return (
+            self.error,
+            self.problems,
+            self._certificates.served_certificates if self._certificates is not None else None,
+        )
 
     def secure(self, certificates: RouteCertificates) -> None:
         """Serve host names with TLS too, as far as they have ``certificates``."""

@@ -55,7 +55,7 @@ class FormerWorkers:
         """The requests of the backend ``name``: those that any former worker had so far, and the open ones."""
         return Traffic(self._arrived[name], sum(backend.active for backend in self._find(name)))
 
-    def refused(self, name: str) -> int:
+    def count_refused(self, name: str) -> int:
         """How many requests of the backend ``name`` former workers have refused."""
         return self._refused[name]
 
