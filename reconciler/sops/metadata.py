@@ -88,7 +88,7 @@ class SopsMetadata(msgspec.Struct, frozen=True):
         """A function: whether values below a path are encrypted. Raises MetadataError for an invalid pattern."""
         return make_path_matcher(self.rule, self.pattern)
 
-    def written(self) -> dict[str, Any]:
+    def to_mapping(self) -> dict[str, Any]:
         """The mapping as SOPS writes it."""
         body: dict[str, Any] = {
             "age": [{"recipient": key.recipient, "enc": key.enc} for key in self.keys],

@@ -50,11 +50,11 @@ def test_a_record_has_who_states_it_and_is_chained(site: ApiSite) -> None:
     assert send(site, "reader", "GET", f"{EMPTY}/-record").json()["items"] == []
     assert send(site, "owner", "POST", f"{EMPTY}/-record", RECORD).json()["number"] == 1
 
-    assert list(site.api.store.audit_records.broken("trail")) == []
+    assert list(site.api.store.audit_records.find_broken("trail")) == []
     with closing(sqlite3.connect(site.state / FILE)) as file:
         file.execute("DELETE FROM audit_records WHERE context = 'trail' AND number = 2")
         file.commit()
-    assert list(site.api.store.audit_records.broken("trail")) == [3]
+    assert list(site.api.store.audit_records.find_broken("trail")) == [3]
 
 
 @pytest.mark.parametrize(

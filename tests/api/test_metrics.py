@@ -169,7 +169,7 @@ def test_a_waiting_request_has_an_age(site: ApiSite) -> None:
     try:
         found = samples(site)
     finally:
-        records.requests.done(number, {})
+        records.requests.record_result(number, {})
         records.close()
     assert found["reconciler_requests_waiting"] == {(): 1}
     assert found["reconciler_request_oldest_age_seconds"] == {(): pytest.approx(90)}

@@ -25,7 +25,7 @@ def test_a_resource_as_applied_is_not_touched(tmp_path: Path) -> None:
     way.applied()
     assert way.check() == set()
     assert (way.differs(), way.plan().steps, way.conditions()) == ([], (), [READY])
-    assert way.records.drifts.checked() == way.clock.now()
+    assert way.records.drifts.last_checked_at() == way.clock.now()
 
 
 def test_a_deleted_deployment_is_restored_in_the_same_version(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_bug_in_looking_is_named_and_its_text_is_not(tmp_path: Path) -> None:
     way.ledger.observe = broken  # type: ignore[method-assign]
     assert way.check() == set()
     assert way.lookout.unreachable["here"].startswith("InternalError: KeyError at reconciler/drift/monitor.py:")
-    assert way.records.drifts.checked() is None
+    assert way.records.drifts.last_checked_at() is None
 
 
 def test_an_unknown_resource_with_our_label_is_reported_and_not_touched(tmp_path: Path) -> None:

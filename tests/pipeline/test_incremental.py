@@ -71,7 +71,7 @@ def from_nothing(way: Way) -> tuple[Records, PlannedRevision]:
     prepared = SourcePipeline(way.settings, way.settings.sources[0], records, SystemClock()).plan_revision(
         keep_cache=True
     )
-    if not prepared.loaded.refused:
+    if not prepared.loaded.is_refused:
         index_revision(records, prepared.loaded, "main")
     return records, prepared
 
@@ -95,7 +95,7 @@ def referrers(records: Records) -> dict[str, list[str]]:
 def same(way: Way, prepared: PlannedRevision, fresh: PlannedRevision, records: Records) -> None:
     """Check that both have the same result."""
     assert way_of(prepared.findings) == way_of(fresh.findings)
-    if not prepared.loaded.refused:
+    if not prepared.loaded.is_refused:
         index_revision(way.records, prepared.loaded, "main")
         assert index(way.records) == index(records)
         assert referrers(way.records) == referrers(records)

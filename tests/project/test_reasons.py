@@ -72,8 +72,8 @@ def test_conditions_and_events_are_made_in_one_place() -> None:
 def test_a_failure_becomes_a_warning_and_an_unknown_reason_a_failure() -> None:
     assert Reason.NO_FREE_PORT.event_type is EventType.WARNING
     assert Reason.CREATED.event_type is EventType.NORMAL
-    assert Reason.stored("NoFreePort") is Reason.NO_FREE_PORT
-    assert Reason.stored("NoSuchReason") is Reason.FAILED
+    assert Reason.from_stored("NoFreePort") is Reason.NO_FREE_PORT
+    assert Reason.from_stored("NoSuchReason") is Reason.FAILED
 
 
 def _members(module: ast.Module, kind: str) -> Iterator[str]:

@@ -81,7 +81,7 @@ async def list_records(call: Call) -> Response:
 def _build_response(call: Call, kind: str, read: _Read) -> Response:
     """A page of what ``read`` returns; as lines, all that follows, for the export to another system."""
     after = call.count("after", 0, LARGEST)
-    if call.accepted(JSON, LINES) == JSON:
+    if call.choose_media_type(JSON, LINES) == JSON:
         limit = call.count("limit", _MOST_ENTRIES, _MOST_ENTRIES)
         return call.respond({"kind": "list", "itemKind": kind, "items": read(after, limit)})
     resources = contextlib.AsyncExitStack()

@@ -74,7 +74,7 @@ def _plan_response(call: Call, review: PlanReview) -> Response:
         CHANGES: str(changes),
         ERRORS: str(sum(finding.severity is Severity.ERROR for finding in review.findings)),
     }
-    match call.accepted(JSON, TEXT, MARKDOWN):
+    match call.choose_media_type(JSON, TEXT, MARKDOWN):
         case media if media == TEXT:
             return Response(format_terminal_text(plan_text(review)), headers=headers, media_type=TEXT)
         case media if media == MARKDOWN:

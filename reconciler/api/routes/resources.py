@@ -99,7 +99,7 @@ async def read_org(call: Call) -> Response:
 async def read_resource(call: Call) -> Response:
     """One resource."""
     with call.reader.snapshot():
-        key = call.shown()
+        key = call.visible_key()
         return call.respond(_build_document(call, key), manifest=_get_manifest_digest(call, key))
 
 
@@ -238,7 +238,7 @@ def _list_visible_documents(
         ]
         facts = call.reader.facts()
         facts.expect_applied([str(key) for key in shown], records)
-        created = applied.created(shown)
+        created = applied.creation_times(shown)
         for key in shown:
             at = created.get(str(key))
             if at is None:

@@ -144,10 +144,10 @@ def _list_published_ports(service: Field) -> Iterator[_Wanted]:
     for part in service["ports"].items():
         number = part["target"].number()
         if part["protocol"].text("tcp").lower() != "tcp":
-            part.ignored()
+            part.ignore()
             part.add_note("convert-left-out", "only TCP reaches workloads; the port is left out")
         elif number is None:
-            part.ignored()
+            part.ignore()
             part.add_note("convert-malformed", "the field `target` is missing")
         else:
             address = part["host_ip"].text()

@@ -106,12 +106,12 @@ class _Units:
         """The project, with the notes about everything that has no counterpart."""
         containers = {name: unit for name, unit in self._units.items() if unit.suffix == ".container"}
         for file, unit in containers.items():
-            self._names[file] = self._free(self._named(unit, "Container", "ContainerName"), file)
+            self._names[file] = self._free(self._choose_name(unit, "Container", "ContainerName"), file)
         for unit in self._units.values():
             if unit.suffix == ".timer":
                 self._add_timer(unit)
         for unit in self._units.values():
-            if self._budget.allows(len(unit.entries), 0, origin_of(unit).noted(self._notes)):
+            if self._budget.allows(len(unit.entries), 0, origin_of(unit).make_note_adder(self._notes)):
                 self._add(unit)
             self._notes.extend(check_unused_entries(unit) if unit.suffix not in (".kube", ".build") else ())
         self._add_pods()
@@ -362,7 +362,7 @@ class _Units:
             self._add_to_first(pod, members)
             for entry in pod.of("Pod", "Network"):
                 self._note_network(pod, entry)
-            self._groups[self._free(self._named(pod, "Pod", "PodName"), file)] = members
+            self._groups[self._free(self._choose_name(pod, "Pod", "PodName"), file)] = members
         for file, unit in self._units.items():
             if unit.suffix == ".pod" and file not in groups:
                 self._note(unit, None, "convert-left-out", "no container belongs to this pod; it is left out")
@@ -447,7 +447,7 @@ class _Units:
             )
         return entry.value.replace("%%", "%")
 
-    def _named(self, unit: Unit, section: str, key: str) -> str:
+    def _choose_name(self, unit: Unit, section: str, key: str) -> str:
         entry = unit.last(section, key)
         if entry is None:
             return unit.name.rstrip("@")

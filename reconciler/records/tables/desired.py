@@ -87,7 +87,7 @@ class Desired:
         asked = msgspec.json.encode([str(target) for target in targets]).decode()
         return [key for (key,) in self._db.all(sql, (asked,))]
 
-    def referred(self, targets: Iterable[AnyKey]) -> set[str]:
+    def select_referred(self, targets: Iterable[AnyKey]) -> set[str]:
         """Those of ``targets`` to which any resource refers."""
         asked = msgspec.json.encode([str(target) for target in targets]).decode()
         sql = """SELECT value FROM json_each(?) AS wanted

@@ -61,7 +61,7 @@ class Drifts:
 
     def last_check(self) -> DriftCheck:
         """The last check of the daemon."""
-        return DriftCheck(self.checked(), self.all())
+        return DriftCheck(self.last_checked_at(), self.all())
 
     def put_many(self, rows: Iterable[DriftRow]) -> None:
         """Write differences; each replaces an earlier one of its key and location."""
@@ -75,7 +75,7 @@ class Drifts:
         """Remove a difference that is resolved."""
         self._db.write("DELETE FROM drifts WHERE key = ? AND location = ?", (str(key), location))
 
-    def checked(self) -> float | None:
+    def last_checked_at(self) -> float | None:
         """When the locations were last checked (seconds since the epoch), None if never."""
         at = self._db.value("SELECT value FROM meta WHERE name = ?", (CHECKED,))
         return None if at is None else float(at)

@@ -70,7 +70,14 @@ class Failures:
         rows = self._db.all(f"SELECT * FROM failures {rest}", args)
         return [
             Failure(
-                stored_key(key, "failures"), location, Reason.stored(reason), message, attempts, since, due, bool(retry)
+                stored_key(key, "failures"),
+                location,
+                Reason.from_stored(reason),
+                message,
+                attempts,
+                since,
+                due,
+                bool(retry),
             )
             for key, location, reason, message, attempts, since, due, retry in rows
         ]

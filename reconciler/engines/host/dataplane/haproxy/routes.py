@@ -315,20 +315,20 @@ def _remove_rules(
     if not left_out and not bare:
         return table
 
-    def remaining(entries: tuple[RouteRule, ...]) -> tuple[RouteRule, ...]:
+    def list_remaining(entries: tuple[RouteRule, ...]) -> tuple[RouteRule, ...]:
         return tuple(rule for rule in entries if rule.id not in left_out)
 
-    def shown(entries: tuple[Site, ...]) -> tuple[Site, ...]:
+    def strip_cors(entries: tuple[Site, ...]) -> tuple[Site, ...]:
         return tuple(replace(site, cors=None) if site.id in bare else site for site in entries)
 
-    def reduced(outside: Outside) -> Outside:
-        return replace(outside, rules=remaining(outside.rules), sites=shown(outside.sites))
+    def reduce_outside(outside: Outside) -> Outside:
+        return replace(outside, rules=list_remaining(outside.rules), sites=strip_cors(outside.sites))
 
     return replace(
         table,
-        rules=remaining(table.rules),
-        sites=shown(table.sites),
-        workloads={key: reduced(outside) for key, outside in table.workloads.items()},
+        rules=list_remaining(table.rules),
+        sites=strip_cors(table.sites),
+        workloads={key: reduce_outside(outside) for key, outside in table.workloads.items()},
         problems={name: tuple(texts) for name, texts in problems.items()},
     )
 
