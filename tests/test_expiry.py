@@ -76,10 +76,10 @@ class Stores:
 
 @pytest.fixture
 def stores(tmp_path: Path) -> Iterator[Stores]:
-    made = Stores(tmp_path)
-    yield made
-    made.access.close()
-    made.records.close()
+    opened = Stores(tmp_path)
+    yield opened
+    opened.access.close()
+    opened.records.close()
 
 
 @JUMPS

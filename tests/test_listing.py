@@ -31,19 +31,21 @@ def fill(top: Path, *names: str) -> None:
 def test_paths_that_match_are_listed_in_order(tmp_path: Path) -> None:
     fill(tmp_path, "b/y.json", "b/x.json", "a/z.json", "a/z.txt", "a/deep/z.json", "c.json")
     assert [str(path.relative_to(tmp_path)) for path in list_paths(tmp_path, "*/*.json")] == [
-        "a/z.json", "b/x.json", "b/y.json",
-    ]  # fmt: skip
+        "a/z.json",
+        "b/x.json",
+        "b/y.json",
+    ]
     assert list(list_paths(tmp_path, "*/deep/*")) == [tmp_path / "a" / "deep" / "z.json"]
 
 
 def test_what_vanishes_meanwhile_is_left_out(tmp_path: Path) -> None:
     fill(tmp_path, "a/x/1", "b/x/1", "c/x/1", "d/x/1")
-    found = list_paths(tmp_path, "*/*/*")
-    assert next(found) == tmp_path / "a" / "x" / "1"
+    paths = list_paths(tmp_path, "*/*/*")
+    assert next(paths) == tmp_path / "a" / "x" / "1"
     shutil.rmtree(tmp_path / "b")
     shutil.rmtree(tmp_path / "c")
     (tmp_path / "c").write_text("a file now")
-    assert list(found) == [tmp_path / "d" / "x" / "1"]
+    assert list(paths) == [tmp_path / "d" / "x" / "1"]
     shutil.rmtree(tmp_path)
     assert list(list_paths(tmp_path, "*")) == []
 
@@ -56,18 +58,18 @@ def test_a_directory_that_cannot_be_read_is_an_error_not_an_empty_one(tmp_path: 
 
 def test_validate_leaves_out_a_manifest_that_vanishes_meanwhile(tmp_path: Path) -> None:
     fill(tmp_path, "a.yaml", "b.yaml", "c/d.yaml")
-    found = _list_manifest_paths(tmp_path)
-    others = {tmp_path / "a.yaml", tmp_path / "b.yaml"} - {tmp_path / next(found)}
+    manifest_paths = _list_manifest_paths(tmp_path)
+    others = {tmp_path / "a.yaml", tmp_path / "b.yaml"} - {tmp_path / next(manifest_paths)}
     others.pop().unlink()
-    assert list(found) == ["c/d.yaml"]
+    assert list(manifest_paths) == ["c/d.yaml"]
 
 
 def test_every_listing_bears_that_a_directory_vanishes() -> None:
     methods = {"glob", "rglob", "iterdir"}
-    found = {
+    names = {
         path
         for path, module in modules().items()
         for node in walk(module)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in methods
     }
-    assert found == UNCHANGED.keys(), "use reconciler.listing.list_paths, or add the reason"
+    assert names == UNCHANGED.keys(), "use reconciler.listing.list_paths, or add the reason"

@@ -35,10 +35,10 @@ def with_defaults(schema: dict[str, Any], value: Any) -> Any:
         return [with_defaults(schema["items"], item) for item in value]
     if not isinstance(value, dict):
         return value
-    known = schema.get("properties", {})
-    rest = {name: copy.deepcopy(child["default"]) for name, child in known.items() if "default" in child}
+    properties = schema.get("properties", {})
+    rest = {name: copy.deepcopy(child["default"]) for name, child in properties.items() if "default" in child}
     return {
-        name: with_defaults(known[name], member) if name in known else member
+        name: with_defaults(properties[name], member) if name in properties else member
         for name, member in {**rest, **value}.items()
     }
 

@@ -68,11 +68,11 @@ def test_a_policy_grants_only_what_its_author_has(
 
 
 def test_who_manages_all_policies_may_grant_anything() -> None:
-    wanted = policy(ALL, (["manage"], [ANN_LINK]))
+    changed = policy(ALL, (["manage"], [ANN_LINK]))
     everything, one = ({**ALL}, {"targetLinks": ["/org/acme/policy/new"]})
-    assert missing(rules(policy(everything, (["manage"], [ANN_LINK]), kind="policy")), POLICY, {}, wanted) is None
+    assert missing(rules(policy(everything, (["manage"], [ANN_LINK]), kind="policy")), POLICY, {}, changed) is None
     for may, target in ((["manage"], one), (["create", "edit", "delete"], everything)):
-        assert missing(rules(policy(target, (may, [ANN_LINK]), kind="policy")), POLICY, {}, wanted) is not None
+        assert missing(rules(policy(target, (may, [ANN_LINK]), kind="policy")), POLICY, {}, changed) is not None
 
 
 def test_of_an_edit_only_what_is_new_counts() -> None:
@@ -80,7 +80,7 @@ def test_of_an_edit_only_what_is_new_counts() -> None:
     was = policy(DB, (["manage"], [bob]))
     two = {"targetLinks": ["/org/acme/secret/db", "/org/acme/secret/other"]}
     access = rules()
-    for wanted, is_refused in (
+    for changed, is_refused in (
         (was, False),
         ({**was, "description": "new"}, False),
         (policy(DB, (["view"], [bob])), False),
@@ -92,7 +92,7 @@ def test_of_an_edit_only_what_is_new_counts() -> None:
         (policy(BY_QUERY, (["manage"], [bob])), True),
         (policy(DB, (["manage"], [bob]), kind="gvc"), True),
     ):
-        assert (missing(access, POLICY, was, wanted) is not None) is is_refused, wanted
+        assert (missing(access, POLICY, was, changed) is not None) is is_refused, changed
 
 
 def test_a_large_policy_is_compared_in_linear_time() -> None:
@@ -116,25 +116,25 @@ def test_a_new_member_gets_nothing_that_the_author_lacks() -> None:
     bob = "/org/acme/user/bob@example.com"
     for own, is_refused in ((["view"], True), (["reveal"], False)):
         access = rules(powers, policy(ALL, (own, [ANN_LINK])))
-        for was, wanted in (
+        for was, changed in (
             (group(), group(ANN_LINK)),
             (group(bob), group(bob, ANN_LINK)),
             (group(), group(query=MEMBERS)),
             ({}, group(bob)),
         ):
-            assert (missing(access, GROUP, was, wanted) is not None) is is_refused
-        for was, wanted in ((group(bob), group(bob)), (group(bob, ANN_LINK), group(bob)), (group(bob), {})):
-            assert missing(access, GROUP, was, wanted) is None
+            assert (missing(access, GROUP, was, changed) is not None) is is_refused
+        for was, changed in ((group(bob), group(bob)), (group(bob, ANN_LINK), group(bob)), (group(bob), {})):
+            assert missing(access, GROUP, was, changed) is None
 
 
 def test_superusers_get_members_by_those_who_manage_all_groups_or_everything() -> None:
     superusers = Key(Kind.GROUP, "", "superusers")
-    wanted = {"kind": "group", "name": "superusers", "memberLinks": [ANN_LINK]}
-    assert missing(rules(policy(ALL, (["edit"], [ANN_LINK]), kind="group")), superusers, {}, wanted) is not None
-    assert missing(rules(policy(ALL, (["manage"], [ANN_LINK]), kind="group")), superusers, {}, wanted) is None
-    member = rules(groups={superusers: wanted})
+    changed = {"kind": "group", "name": "superusers", "memberLinks": [ANN_LINK]}
+    assert missing(rules(policy(ALL, (["edit"], [ANN_LINK]), kind="group")), superusers, {}, changed) is not None
+    assert missing(rules(policy(ALL, (["manage"], [ANN_LINK]), kind="group")), superusers, {}, changed) is None
+    member = rules(groups={superusers: changed})
     assert (
-        missing(member, superusers, {}, {**wanted, "memberLinks": [ANN_LINK, "/org/acme/user/b@example.com"]}) is None
+        missing(member, superusers, {}, {**changed, "memberLinks": [ANN_LINK, "/org/acme/user/b@example.com"]}) is None
     )
 
 
@@ -150,12 +150,12 @@ def test_a_tag_of_a_user_does_not_make_them_a_member_of_more_than_the_author_has
 
 def test_a_tag_of_a_resource_gives_others_nothing_that_the_author_lacks() -> None:
     key, was = Key(Kind.SECRET, "", "new"), {"kind": "secret", "name": "new", "tags": {}}
-    wanted = {**was, "tags": {"team": "web"}}
+    changed = {**was, "tags": {"team": "web"}}
     by_query = policy(BY_QUERY, (["manage"], [ANN_LINK]))
     edits = policy({"targetLinks": ["/org/acme/secret/new"]}, (["edit"], [ANN_LINK]))
-    found = missing(rules(by_query, edits), key, was, wanted)
+    found = missing(rules(by_query, edits), key, was, changed)
     assert found is not None
     assert found.target == "secret/new"
     # Who creates a resource gives it what the policies mean for it.
-    assert missing(rules(by_query), key, {}, wanted) is None
-    assert missing(rules(policy(BY_QUERY, (["view"], ["/org/acme/group/ops"])), edits), key, was, wanted) is None
+    assert missing(rules(by_query), key, {}, changed) is None
+    assert missing(rules(policy(BY_QUERY, (["view"], ["/org/acme/group/ops"])), edits), key, was, changed) is None

@@ -35,14 +35,14 @@ class LinkField(NamedTuple):
 
 def fields() -> Iterator[LinkField]:
     for kind in Kind:
-        for place, schema in places(load_schema(str(kind)), ()):
+        for pointer, schema in places(load_schema(str(kind)), ()):
             names = schema.get("x-link") or ()
             targets = [Kind(name) for name in names if name != "*"] if names != ["*"] else [*Kind]
-            yield from (LinkField(kind, place, each, False) for each in targets if each not in UNCHECKED_KINDS)
+            yield from (LinkField(kind, pointer, each, False) for each in targets if each not in UNCHECKED_KINDS)
             if schema.get("x-uri"):
-                yield LinkField(kind, place, Kind.SECRET, True)
+                yield LinkField(kind, pointer, Kind.SECRET, True)
             if schema.get("x-uri") == "mount":
-                yield LinkField(kind, place, Kind.VOLUMESET, True)
+                yield LinkField(kind, pointer, Kind.VOLUMESET, True)
 
 
 def places(schema: Any, at: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
@@ -79,10 +79,10 @@ def document(field: LinkField, identity: str = "") -> dict[str, Any]:
     value: Any = link_to(field)
     for step in reversed(field.place):
         value = [value] if step == "[]" else {("any" if step == "*" else step): value}
-    found = {"kind": str(field.kind), "name": "subject", **value}
+    body = {"kind": str(field.kind), "name": "subject", **value}
     if identity:
-        found["spec"] = {**found["spec"], "identityLink": identity}
-    return found | ({"gvc": "shop"} if field.kind in GVC_SCOPED else {})
+        body["spec"] = {**body["spec"], "identityLink": identity}
+    return body | ({"gvc": "shop"} if field.kind in GVC_SCOPED else {})
 
 
 def rules(*granted: tuple[str, Key, str]) -> AccessRules:

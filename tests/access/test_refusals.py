@@ -10,7 +10,7 @@ import pytest
 from reconciler.access.refusals import MOST, MOST_OF_SOURCE, WINDOW, Refusals
 from reconciler.access.store import AccessStore, AuditEntry
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.clock import FakeClock
 
 FLOOD = 10_000
@@ -60,26 +60,26 @@ def test_a_flood_of_many_sources_is_bounded_too(store: AccessStore) -> None:
 
 
 def test_requests_without_a_credential_are_counted(tmp_path: Path) -> None:
-    with api_site(tmp_path, FILES) as site:
-        client = site.client(None)
+    with api_sandbox(tmp_path, FILES) as sandbox:
+        client = sandbox.client(None)
         for number in range(MOST_OF_SOURCE + 10):
             assert client.request("GET", f"{ORG}/workload/{number}").status_code == 401
-        assert len(site.client().get(f"{ORG}/-audit")["items"]) == MOST_OF_SOURCE
-        site.clock.suspend(WINDOW + 1)
-        items = site.client().get(f"{ORG}/-audit")["items"]
+        assert len(sandbox.client().get(f"{ORG}/-audit")["items"]) == MOST_OF_SOURCE
+        sandbox.clock.suspend(WINDOW + 1)
+        items = sandbox.client().get(f"{ORG}/-audit")["items"]
         assert (len(items), items[0]["count"], items[-1]["count"]) == (MOST_OF_SOURCE + 1, 1, 10)
         assert items[-1]["target"].endswith(f"/{MOST_OF_SOURCE + 9}")
 
 
 def test_what_was_counted_is_appended_at_the_end_of_the_server(tmp_path: Path) -> None:
-    with api_site(tmp_path, FILES) as site:
+    with api_sandbox(tmp_path, FILES) as sandbox:
         for _ in range(MOST_OF_SOURCE + 3):
-            site.client(None).request("GET", f"{ORG}/workload")
-    assert _newest(site).count == 3
+            sandbox.client(None).request("GET", f"{ORG}/workload")
+    assert _newest(sandbox).count == 3
 
 
-def _newest(site: ApiSite) -> AuditEntry:
-    store = AccessStore.open(site.state, FakeClock(0.0))
+def _newest(sandbox: ApiSandbox) -> AuditEntry:
+    store = AccessStore.open(sandbox.state, FakeClock(0.0))
     try:
         return store.audit()[-1].entry
     finally:

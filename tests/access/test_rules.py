@@ -20,8 +20,15 @@ USERS = {
     f"user/{name}@example.com": {"kind": "user", "name": f"{name}@example.com", "tags": {"team": tag}}
     for name, tag in (("ann", "red"), ("bob", "blue"))
 }
-PRINCIPALS = (*USERS, "serviceaccount/ci", "identity/shop/web", "group/ops", "group/red",
-              "/org/other/serviceaccount/ci", "/org/other/group/ops")  # fmt: skip
+PRINCIPALS = (
+    *USERS,
+    "serviceaccount/ci",
+    "identity/shop/web",
+    "group/ops",
+    "group/red",
+    "/org/other/serviceaccount/ci",
+    "/org/other/group/ops",
+)
 TARGETS = {
     Key(kind, gvc, name): {"kind": str(kind), "name": name, "tags": {"team": tag}}
     for kind, gvc in ((Kind.WORKLOAD, "shop"), (Kind.WORKLOAD, "depot"), (Kind.SECRET, ""), (Kind.GVC, ""))
@@ -62,26 +69,28 @@ def policies(draw: st.DrawFn) -> dict[str, Any]:
     return body
 
 
-def naive(found: list[dict[str, Any]], groups: Mapping[str, Any], caller: Caller, permission: str, key: Key) -> bool:
+def naive(
+    policy_list: list[dict[str, Any]], groups: Mapping[str, Any], caller: Caller, permission: str, key: Key
+) -> bool:
     """The decision in the words of the reference, without any index."""
     own = {caller.principal, *caller.groups}
     for name, group in groups.items():
-        by_link = caller.principal in {each.removeprefix("//") for each in group.get("memberLinks", ())}
+        by_link = caller.principal in {value.removeprefix("//") for value in group.get("memberLinks", ())}
         by_query = "memberQuery" in group and matches_query(
             group["memberQuery"], USERS.get(caller.principal, {"tags": {}}), "acme"
         )
         own |= {name} if by_link or (by_query and caller.principal in USERS) else set()
     if "group/superusers" in own or ("group/viewers" in own and permission == "view"):
         return True
-    for policy in found:
+    for policy in policy_list:
         on = policy["targetKind"] == key.kind and (
             policy.get("target") == "all"
             or link(str(key)) in policy.get("targetLinks", ())
             or ("targetQuery" in policy and matches_query(policy["targetQuery"], TARGETS[key], "acme"))
         )
         for binding in policy["bindings"] if on else ():
-            if own & {naive_key(each) for each in binding["principalLinks"]} and any(
-                permission in closure(key.kind, each) for each in binding["permissions"]
+            if own & {naive_key(value) for value in binding["principalLinks"]} and any(
+                permission in closure(key.kind, value) for value in binding["permissions"]
             ):
                 return True
     return False
@@ -109,14 +118,14 @@ def closure(kind: Kind, permission: str) -> set[str]:
     st.sets(st.sampled_from((*USERS, "serviceaccount/ci"))),
 )
 def test_the_decision_equals_a_naive_one(
-    found: list[dict[str, Any]], principal: str, claimed: set[str], members: set[str]
+    policy_list: list[dict[str, Any]], principal: str, claimed: set[str], members: set[str]
 ) -> None:
     bodies: dict[str, Any] = {
         "group/ops": {"memberLinks": [f"//{each}" for each in sorted(members)]},
         "group/red": {"memberQuery": {"spec": {"terms": [{"tag": "team", "value": "red"}]}}},
     }
     grants = list(built_in_grants())
-    for number, body in enumerate(found):
+    for number, body in enumerate(policy_list):
         grants += policy_grants(Key(Kind.POLICY, "", f"p{number}"), body, "acme")
     groups = {Key.parse(name): msgspec.convert(body, Group) for name, body in bodies.items()}
     rules = AccessRules(grants, groups, USERS, "acme")
@@ -126,7 +135,7 @@ def test_the_decision_equals_a_naive_one(
         for permission in PERMISSIONS:
             if permission not in TABLE[key.kind].permissions:
                 continue
-            expected = naive(found, bodies, caller, permission, key)
+            expected = naive(policy_list, bodies, caller, permission, key)
             assert rules.may(caller, permission, key, lambda shown=target: shown) is expected
             if permission == "view":
                 assert visible.includes(key, lambda shown=target: shown) is expected

@@ -1,4 +1,4 @@
-"""One applied site for all tests that only read."""
+"""One applied sandbox for all tests that only read."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.api import ApiSite, api_site
+from tests.support.api import ApiSandbox, api_sandbox
 from tests.support.sandbox import GVC, workload
 
 POLICIES = """kind: user
@@ -44,7 +44,7 @@ FILES = {
 
 
 @pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
-    """A site with two workloads, a secret, users, a group and a policy."""
-    with api_site(tmp_path_factory.mktemp("api"), FILES) as made:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
+    """A sandbox with two workloads, a secret, users, a group and a policy."""
+    with api_sandbox(tmp_path_factory.mktemp("api"), FILES) as made:
         yield made

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.git import GitRepo
 from tests.support.sandbox import workload
 
@@ -48,7 +48,7 @@ HIDDEN = workload("hidden", more='description: hidden/one\ntags: {hidden: "true"
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
     """A writer who may not view the workload ``secret``, which ``open`` lists."""
     files = {
         **FILES,
@@ -56,7 +56,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
         "shop/open.yaml": workload("open") + ENTRY,
         "writer.yaml": WRITER,
     }
-    with api_site(tmp_path_factory.mktemp("admission"), files) as made:
+    with api_sandbox(tmp_path_factory.mktemp("admission"), files) as made:
         yield made
 
 
@@ -66,14 +66,14 @@ def listing(*links: Any) -> dict[str, Any]:
     return {"spec": {"firewallConfig": {"internal": internal}}}
 
 
-def send(site: ApiSite, method: str, path: str, body: Any) -> httpx2.Response:
+def send(sandbox: ApiSandbox, method: str, path: str, body: Any) -> httpx2.Response:
     """The response to a request of the writer, a dry run."""
-    key = site.api.store.add_key("writer", "", "test", None)[1]
-    return site.client(None).request(method, f"{path}?dryRun=true", json=body, headers={"Authorization": key})
+    key = sandbox.api.store.add_key("writer", "", "test", None)[1]
+    return sandbox.client(None).request(method, f"{path}?dryRun=true", json=body, headers={"Authorization": key})
 
 
 @pytest.mark.parametrize("name", ["secret", "missing"])
-def test_a_writer_lists_only_workloads_that_they_may_view(site: ApiSite, name: str) -> None:
+def test_a_writer_lists_only_workloads_that_they_may_view(sandbox: ApiSandbox, name: str) -> None:
     new = {**listing(f"//workload/{name}")["spec"], "type": "standard", "containers": []}
     for method, path, body in (
         ("PATCH", f"{WORKLOADS}/api", listing("//workload/web", f"//gvc/shop/workload/{name}")),
@@ -81,7 +81,7 @@ def test_a_writer_lists_only_workloads_that_they_may_view(site: ApiSite, name: s
         ("PUT", f"{WORKLOADS}/api", listing(f"/org/acme/gvc/shop/workload/{name}")),
         ("POST", WORKLOADS, {"name": "new", "spec": new}),
     ):
-        answer = send(site, method, path, body)
+        answer = send(sandbox, method, path, body)
         assert answer.status_code == 403, answer.text
         message = answer.json()["message"]
         assert message.startswith(f"serviceaccount/writer has no permission `view` on workload/shop/{name}, to"), (
@@ -90,28 +90,28 @@ def test_a_writer_lists_only_workloads_that_they_may_view(site: ApiSite, name: s
         assert "refers at /spec/firewallConfig/internal/inboundAllowWorkload/" in message, message
 
 
-def test_those_that_they_may_view_and_those_that_were_listed_are_listed(site: ApiSite) -> None:
+def test_those_that_they_may_view_and_those_that_were_listed_are_listed(sandbox: ApiSandbox) -> None:
     for path, body in (
         (f"{WORKLOADS}/api", listing("//workload/web", "//workload/api")),
         (f"{WORKLOADS}/open", listing("//workload/secret", "//workload/web")),
         (f"{WORKLOADS}/open", {"description": "Open to a few."}),
     ):
-        answer = send(site, "PATCH", path, body)
+        answer = send(sandbox, "PATCH", path, body)
         assert answer.status_code == 200, answer.text
     new = {"name": "new", "spec": {**workload_spec(), **listing("//workload/new")["spec"]}}
-    assert send(site, "POST", WORKLOADS, new).status_code == 200
+    assert send(sandbox, "POST", WORKLOADS, new).status_code == 200
 
 
-def test_a_target_query_does_not_show_what_exists(site: ApiSite) -> None:
-    answers = [send(site, "GET", f"{WORKLOADS}/{name}", None) for name in ("secret", "missing", "web")]
+def test_a_target_query_does_not_show_what_exists(sandbox: ApiSandbox) -> None:
+    answers = [send(sandbox, "GET", f"{WORKLOADS}/{name}", None) for name in ("secret", "missing", "web")]
     assert [each.status_code for each in answers] == [403, 403, 200]
     hidden, missing = (each.json()["message"] for each in answers[:2])
     assert hidden.replace("secret", "missing") == missing
 
 
 @pytest.mark.parametrize("link", [7, {}, "web", "//workload/", None])
-def test_what_is_no_link_is_a_finding(site: ApiSite, link: Any) -> None:
-    answer = send(site, "PATCH", f"{WORKLOADS}/api", listing(link))
+def test_what_is_no_link_is_a_finding(sandbox: ApiSandbox, link: Any) -> None:
+    answer = send(sandbox, "PATCH", f"{WORKLOADS}/api", listing(link))
     assert (answer.status_code, answer.json()["message"][:22]) == (400, "the change is refused:")
 
 
@@ -121,9 +121,9 @@ def workload_spec() -> dict[str, Any]:
 
 
 def test_events_name_the_person_and_the_commit(tmp_path: Path) -> None:
-    with api_site(tmp_path, FILES) as site:
+    with api_sandbox(tmp_path, FILES) as sandbox:
         new = {"name": "new", "spec": workload_spec()}
-        client = site.client()
+        client = sandbox.client()
         commits = [
             client.request(method, path, json=body).json()["change"]["commit"][:12]
             for method, path, body in (
@@ -131,47 +131,47 @@ def test_events_name_the_person_and_the_commit(tmp_path: Path) -> None:
                 ("PATCH", f"{WORKLOADS}/web", {"tags": {"tier": "front"}}),
             )
         ]
-        assert site.run("apply").returncode == 0
+        assert sandbox.run("apply").returncode == 0
         commits.append(client.request("DELETE", f"{WORKLOADS}/new").json()["change"]["commit"][:12])
         client.request("PATCH", f"{WORKLOADS}/web?dryRun=true", json={"tags": {"tier": "back"}})
         created, updated, deleted = commits
-        assert changes_of(site, "new") == [
+        assert changes_of(sandbox, "new") == [
             f"user/root: created in main by the commit {created}",
             f"user/root: deleted in main by the commit {deleted}",
         ]
-        assert changes_of(site, "web") == [f"user/root: updated in main by the commit {updated}"]
+        assert changes_of(sandbox, "web") == [f"user/root: updated in main by the commit {updated}"]
         client.request("POST", f"{WORKLOADS}/web/-suspend", json={"reason": "a test"})
         events = client.get(f"{WORKLOADS}/web/-eventlog")["items"]
         assert [each["message"] for each in events if each["reason"] == "Suspended"] == ["user/root: a test"]
 
 
-def changes_of(site: ApiSite, name: str) -> list[str]:
+def changes_of(sandbox: ApiSandbox, name: str) -> list[str]:
     """The messages of the events about changes of a workload through the API."""
-    events = site.client().get(f"{WORKLOADS}/{name}/-eventlog")["items"]
+    events = sandbox.client().get(f"{WORKLOADS}/{name}/-eventlog")["items"]
     return [each["message"] for each in events if each["reason"] == "ChangeCommitted"]
 
 
 def test_an_event_names_the_branch_for_a_review(tmp_path: Path) -> None:
-    with api_site(tmp_path, FILES, api={"writes": "branch"}) as site:
-        change = site.client().request("PATCH", f"{WORKLOADS}/web", json={"description": "New"}).json()["change"]
+    with api_sandbox(tmp_path, FILES, api={"writes": "branch"}) as sandbox:
+        change = sandbox.client().request("PATCH", f"{WORKLOADS}/web", json={"description": "New"}).json()["change"]
         expected = f"user/root: updated for a review, in the branch {change['branch']} by the commit"
-        [message] = changes_of(site, "web")
+        [message] = changes_of(sandbox, "web")
         assert message.startswith(expected)
 
 
 def test_a_gvc_with_volume_sets_goes_with_force_alone(tmp_path: Path) -> None:
     data = "kind: volumeset\nname: data\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
-    with api_site(tmp_path, {**FILES, "shop/data.yaml": data}) as site:
+    with api_sandbox(tmp_path, {**FILES, "shop/data.yaml": data}) as sandbox:
         for more, status in (("", 400), ("?force=false", 400), ("?force=true&dryRun=true", 200), ("?force=true", 202)):
-            assert site.client().request("DELETE", f"{ORG}/gvc/shop{more}").status_code == status, more
-        assert site.repo.git("ls-tree", "-r", "--name-only", "main").split() == ["access.yaml"]
+            assert sandbox.client().request("DELETE", f"{ORG}/gvc/shop{more}").status_code == status, more
+        assert sandbox.repo.git("ls-tree", "-r", "--name-only", "main").split() == ["access.yaml"]
 
 
 def test_a_new_gvc_of_one_of_several_sources_gets_members_at_once(tmp_path: Path) -> None:
     other = GitRepo.create(tmp_path / "other.git", {"group.yaml": "kind: group\nname: others\n"})
     sources = [{"name": name, "url": str(tmp_path / f"{name}.git"), "branch": "main"} for name in ("main", "other")]
-    with api_site(tmp_path, FILES, sources=sources) as site:
-        client = site.client()
+    with api_sandbox(tmp_path, FILES, sources=sources) as sandbox:
+        client = sandbox.client()
         new = {"name": "new", "spec": {"staticPlacement": {"locationLinks": ["//location/here"]}}}
         answer = client.request("POST", f"{ORG}/gvc", json=new)
         assert (answer.status_code, "add ?source=NAME: main, other" in answer.text) == (400, True)
@@ -185,15 +185,15 @@ def test_a_new_gvc_of_one_of_several_sources_gets_members_at_once(tmp_path: Path
 
 def test_the_answer_to_a_change_shows_only_what_its_caller_may_view(tmp_path: Path) -> None:
     files = {**FILES, "writer.yaml": WRITER, "shop/open.yaml": workload("open"), "shop/hidden.yaml": HIDDEN}
-    with api_site(tmp_path, files) as site:
-        answer = send(site, "DELETE", f"{WORKLOADS}/hidden", None).json()
+    with api_sandbox(tmp_path, files) as sandbox:
+        answer = send(sandbox, "DELETE", f"{WORKLOADS}/hidden", None).json()
         assert set(answer) == {"change"}
         assert (answer["change"]["diff"], answer["change"]["plan"]["steps"]) == ("", [])
-        site.repo.commit({"shop/hidden.yaml": HIDDEN.replace("hidden/one", "hidden/two")})
-        found = send(site, "PATCH", f"{WORKLOADS}/api", {"tags": {"a": "b"}})
-        assert found.status_code == 200
-        assert {step["key"] for step in found.json()["change"]["plan"]["steps"]} == {"workload/shop/api"}
-        assert "hidden/two" not in found.text
-        everything = site.client().request("PATCH", f"{WORKLOADS}/api?dryRun=true", json={"tags": {"a": "b"}}).json()
+        sandbox.repo.commit({"shop/hidden.yaml": HIDDEN.replace("hidden/one", "hidden/two")})
+        response = send(sandbox, "PATCH", f"{WORKLOADS}/api", {"tags": {"a": "b"}})
+        assert response.status_code == 200
+        assert {step["key"] for step in response.json()["change"]["plan"]["steps"]} == {"workload/shop/api"}
+        assert "hidden/two" not in response.text
+        everything = sandbox.client().request("PATCH", f"{WORKLOADS}/api?dryRun=true", json={"tags": {"a": "b"}}).json()
         steps = everything["change"]["plan"]["steps"]
         assert {step["key"] for step in steps} == {"workload/shop/api", "workload/shop/hidden"}

@@ -10,7 +10,7 @@ import pytest
 
 from tests.api.conftest import FILES
 from tests.api.test_references import account
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.git import GitRepo
 from tests.support.sandbox import workload
 from tests.support.work import counted
@@ -24,31 +24,30 @@ def spec(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[ApiSite]:
-    """A site of its own, whose Git is written."""
-    with api_site(tmp_path, FILES) as made:
+def sandbox(tmp_path: Path) -> Iterator[ApiSandbox]:
+    """A sandbox of its own, whose Git is written."""
+    with api_sandbox(tmp_path, FILES) as made:
         yield made
 
 
-def send(site: ApiSite, body: Any, query: str = "", **headers: str) -> tuple[int, Any]:
+def send(sandbox: ApiSandbox, body: Any, query: str = "", **headers: str) -> tuple[int, Any]:
     """Status and body of a change by a superuser."""
-    answer = site.client().request("POST", f"{APPLY}{query}", json=body, headers=headers)
+    answer = sandbox.client().request("POST", f"{APPLY}{query}", json=body, headers=headers)
     return answer.status_code, answer.json()
 
 
-def history(site: ApiSite) -> list[str]:
+def history(sandbox: ApiSandbox) -> list[str]:
     """Subjects of the branch, newest first."""
-    return site.repo.git("log", "--format=%s", "main").splitlines()
+    return sandbox.repo.git("log", "--format=%s", "main").splitlines()
 
 
 def app(name: str = "newapp") -> list[dict[str, Any]]:
     """A GVC, an identity and a workload that uses it."""
     return [
-        {"kind": "workload", "name": "web", "gvc": name,
-         "spec": spec(identityLink=f"//gvc/{name}/identity/web")},
+        {"kind": "workload", "name": "web", "gvc": name, "spec": spec(identityLink=f"//gvc/{name}/identity/web")},
         {"kind": "identity", "name": "web", "gvc": name},
         {"kind": "gvc", "name": name, "spec": {"staticPlacement": {"locationLinks": ["//location/here"]}}},
-    ]  # fmt: skip
+    ]
 
 
 def actions(answer: Any) -> dict[str, str]:
@@ -56,11 +55,11 @@ def actions(answer: Any) -> dict[str, str]:
     return {each["link"].removeprefix(f"{ORG}/"): each["action"] for each in answer["items"]}
 
 
-def test_what_depends_on_each_other_is_one_commit_with_one_plan(site: ApiSite) -> None:
+def test_what_depends_on_each_other_is_one_commit_with_one_plan(sandbox: ApiSandbox) -> None:
     body = {"items": app(), "delete": ["//gvc/shop/workload/api", "//gvc/shop/workload/none"]}
-    code, shown = send(site, body, "?dryRun=true")
-    assert (code, shown["change"]["commit"], len(history(site))) == (200, None, 1)
-    code, answer = send(site, body, f"?digest={shown['change']['plan']['digest']}")
+    code, shown = send(sandbox, body, "?dryRun=true")
+    assert (code, shown["change"]["commit"], len(history(sandbox))) == (200, None, 1)
+    code, answer = send(sandbox, body, f"?digest={shown['change']['plan']['digest']}")
     assert code == 200, answer
     assert actions(answer) == {
         "gvc/newapp/workload/web": "created",
@@ -70,48 +69,48 @@ def test_what_depends_on_each_other_is_one_commit_with_one_plan(site: ApiSite) -
         "gvc/shop/workload/none": "missing",
     }
     assert actions(shown) == actions(answer)
-    assert history(site)[0] == "Apply workload/shop/api and 3 more"
-    assert len(history(site)) == 2
-    entries = site.client().get(f"{ORG}/-audit?limit=100")["items"]
-    assert [each["target"] for each in entries if each["message"]] == [APPLY]
+    assert history(sandbox)[0] == "Apply workload/shop/api and 3 more"
+    assert len(history(sandbox)) == 2
+    entries = sandbox.client().get(f"{ORG}/-audit?limit=100")["items"]
+    assert [entry["target"] for entry in entries if entry["message"]] == [APPLY]
     assert "workload/newapp/web created" in entries[-1]["message"]
     assert answer["change"]["plan"]["steps"] == shown["change"]["plan"]["steps"]
     assert (shown["change"]["diff"], shown["change"]["files"]) == (answer["change"]["diff"], answer["change"]["files"])
     # The daemon does what was shown.
-    plan = site.client().get(f"{ORG}/source/main/-plan")
+    plan = sandbox.client().get(f"{ORG}/source/main/-plan")
     assert plan["digest"] == answer["change"]["plan"]["digest"] == shown["change"]["plan"]["digest"]
-    assert site.run("apply").returncode == 0
-    assert site.client().get(f"{ORG}/gvc/newapp/workload/web")["name"] == "web"
+    assert sandbox.run("apply").returncode == 0
+    assert sandbox.client().get(f"{ORG}/gvc/newapp/workload/web")["name"] == "web"
     for name in ("web", "none"):
-        events = site.client().get(f"{ORG}/gvc/newapp/workload/{name}/-eventlog")["items"] if name == "web" else []
-        assert len([each for each in events if each["reason"] == "ChangeCommitted"]) == (name == "web")
+        events = sandbox.client().get(f"{ORG}/gvc/newapp/workload/{name}/-eventlog")["items"] if name == "web" else []
+        assert len([event for event in events if event["reason"] == "ChangeCommitted"]) == (name == "web")
 
 
-def test_one_fault_holds_back_all_and_names_its_field(site: ApiSite) -> None:
+def test_one_fault_holds_back_all_and_names_its_field(sandbox: ApiSandbox) -> None:
     items = app()
     items[0]["spec"]["containers"][0]["memory"] = "3 apples"
-    code, answer = send(site, {"items": items})
-    assert (code, len(history(site))) == (400, 1)
+    code, answer = send(sandbox, {"items": items})
+    assert (code, len(history(sandbox))) == (400, 1)
     assert [each["field"] for each in answer["details"]] == ["/spec/containers/0/memory"]
 
 
-def test_what_is_as_wanted_stays_and_is_no_commit(site: ApiSite) -> None:
-    document = site.client().get(f"{ORG}/gvc/shop/workload/web")
-    code, answer = send(site, {"items": [document]})
+def test_what_is_as_wanted_stays_and_is_no_commit(sandbox: ApiSandbox) -> None:
+    document = sandbox.client().get(f"{ORG}/gvc/shop/workload/web")
+    code, answer = send(sandbox, {"items": [document]})
     assert (code, answer["change"], actions(answer)) == (200, None, {"gvc/shop/workload/web": "unchanged"})
     changed = {**document, "description": "The page"}
-    api = site.client().get(f"{ORG}/gvc/shop/workload/api")
-    code, answer = send(site, {"items": [api, changed]})
+    api = sandbox.client().get(f"{ORG}/gvc/shop/workload/api")
+    code, answer = send(sandbox, {"items": [api, changed]})
     assert actions(answer) == {"gvc/shop/workload/api": "unchanged", "gvc/shop/workload/web": "updated"}
     assert answer["change"]["files"] == ["shop/web.yaml"]
     # A declaration replaces what others wrote, also what is not applied yet.
-    assert send(site, {"items": [document]})[1]["items"][0]["action"] == "updated"
-    assert send(site, {"items": [app()[2]]})[1]["items"][0]["action"] == "created"
+    assert send(sandbox, {"items": [document]})[1]["items"][0]["action"] == "updated"
+    assert send(sandbox, {"items": [app()[2]]})[1]["items"][0]["action"] == "created"
     again = {**app()[2], "description": "new"}
-    assert send(site, {"items": [again]})[0] == 200
-    assert site.repo.git("show", "main:gvc/newapp.yaml").count("kind: gvc") == 1
-    assert send(site, {"delete": ["//workload/x"]})[0] == 400
-    assert send(site, {"delete": ["//gvc/shop/workload/none"]})[1]["change"] is None
+    assert send(sandbox, {"items": [again]})[0] == 200
+    assert sandbox.repo.git("show", "main:gvc/newapp.yaml").count("kind: gvc") == 1
+    assert send(sandbox, {"delete": ["//workload/x"]})[0] == 400
+    assert send(sandbox, {"delete": ["//gvc/shop/workload/none"]})[1]["change"] is None
 
 
 @pytest.mark.parametrize(
@@ -129,10 +128,10 @@ def test_what_is_as_wanted_stays_and_is_no_commit(site: ApiSite) -> None:
         ({"items": [{"kind": "org", "name": "other"}]}, "has the org acme alone"),
     ],
 )
-def test_a_wrong_body_is_refused(site: ApiSite, body: Any, words: str) -> None:
-    code, answer = send(site, body)
+def test_a_wrong_body_is_refused(sandbox: ApiSandbox, body: Any, words: str) -> None:
+    code, answer = send(sandbox, body)
     assert (code, words in answer["message"]) == (400, True), answer
-    assert len(history(site)) == 1
+    assert len(history(sandbox)) == 1
 
 
 def test_each_resource_needs_its_permission(tmp_path: Path) -> None:
@@ -141,23 +140,23 @@ def test_each_resource_needs_its_permission(tmp_path: Path) -> None:
         bound = f"{{permissions: [{permission}], principalLinks: [//serviceaccount/builder]}}"
         accounts += f"---\nkind: policy\nname: {kind}s\ntargetKind: {kind}\ntarget: all\nbindings: [{bound}]\n"
     files = {**FILES, "accounts.yaml": accounts.removeprefix("---\n")}
-    with api_site(tmp_path, files) as site:
+    with api_sandbox(tmp_path, files) as sandbox:
 
         def ask(name: str, body: Any) -> tuple[int, Any]:
-            key = site.api.store.add_key(name, "", "test", None)[1]
-            answer = site.client(None).request("POST", APPLY, json=body, headers={"Authorization": key})
+            key = sandbox.api.store.add_key(name, "", "test", None)[1]
+            answer = sandbox.client(None).request("POST", APPLY, json=body, headers={"Authorization": key})
             return answer.status_code, answer.json()
 
         code, answer = ask("author", {"items": app()})
         assert (code, "no permission `create` on identity/newapp/web" in answer["message"]) == (403, True)
         code, answer = ask("author", {"delete": ["//gvc/shop/workload/web"]})
         assert (code, "no permission `delete`" in answer["message"]) == (403, True)
-        assert len(history(site)) == 1
+        assert len(history(sandbox)) == 1
         # What the same change creates may be referred to: its author knows all of it.
         code, answer = ask("builder", {"items": app()})
         assert code == 200, answer
         thief = {"kind": "workload", "name": "x", "gvc": "newapp", "spec": spec(identityLink="//identity/web")}
-        assert site.run("apply").returncode == 0
+        assert sandbox.run("apply").returncode == 0
         code, answer = ask("builder", {"items": [thief]})
         assert (code, "`use` on identity/newapp/web" in answer["message"]) == (403, True)
 
@@ -165,64 +164,68 @@ def test_each_resource_needs_its_permission(tmp_path: Path) -> None:
 def test_members_of_a_built_in_group_need_manage(tmp_path: Path) -> None:
     accounts = account("editor", "group", "create", "edit")
     joined = {"kind": "group", "name": "superusers", "memberLinks": ["//serviceaccount/editor"]}
-    with api_site(tmp_path, {**FILES, "accounts.yaml": accounts.removeprefix("---\n")}) as site:
-        key = site.api.store.add_key("editor", "", "test", None)[1]
+    with api_sandbox(tmp_path, {**FILES, "accounts.yaml": accounts.removeprefix("---\n")}) as sandbox:
+        key = sandbox.api.store.add_key("editor", "", "test", None)[1]
         for _ in range(2):
-            answer = site.client(None).request("POST", APPLY, json={"items": [joined]}, headers={"Authorization": key})
+            answer = sandbox.client(None).request(
+                "POST", APPLY, json={"items": [joined]}, headers={"Authorization": key}
+            )
             assert (answer.status_code, "`manage` on group/superusers" in answer.text) == (403, True)
-            assert send(site, {"items": [{**joined, "memberLinks": ["//user/ann@example.com"]}]})[0] == 200
-            assert site.run("apply").returncode == 0
-        assert send(site, {"items": [{"kind": "policy", "name": "viewers-gvc"}]})[0] == 400
+            assert send(sandbox, {"items": [{**joined, "memberLinks": ["//user/ann@example.com"]}]})[0] == 200
+            assert sandbox.run("apply").returncode == 0
+        assert send(sandbox, {"items": [{"kind": "policy", "name": "viewers-gvc"}]})[0] == 400
 
 
 def test_a_review_has_one_branch(tmp_path: Path) -> None:
-    with api_site(tmp_path, FILES, api={"writes": "branch"}) as site:
-        code, answer = send(site, {"items": app()}, **{"Idempotency-Key": "once"})
+    with api_sandbox(tmp_path, FILES, api={"writes": "branch"}) as sandbox:
+        code, answer = send(sandbox, {"items": app()}, **{"Idempotency-Key": "once"})
         assert code == 200, answer
         branch = answer["change"]["branch"]
-        branches = site.repo.git("for-each-ref", "--format=%(refname:short)", "refs/heads/reconciler/change-*").split()
+        branches = sandbox.repo.git(
+            "for-each-ref", "--format=%(refname:short)", "refs/heads/reconciler/change-*"
+        ).split()
         assert branches == [branch]
-        assert send(site, {"items": app()}, **{"Idempotency-Key": "once"})[1] == answer
-        site.repo.git("update-ref", "refs/heads/main", branch)
-        plan = site.client().get(f"{ORG}/source/main/-plan")
+        assert send(sandbox, {"items": app()}, **{"Idempotency-Key": "once"})[1] == answer
+        sandbox.repo.git("update-ref", "refs/heads/main", branch)
+        plan = sandbox.client().get(f"{ORG}/source/main/-plan")
         assert plan["digest"] == answer["change"]["plan"]["digest"]
 
 
-def test_a_change_with_another_plan_than_the_one_shown_is_refused(site: ApiSite) -> None:
-    digest = send(site, {"items": app()}, "?dryRun=true")[1]["change"]["plan"]["digest"]
-    site.repo.commit({"shop/more.yaml": workload("more")})
-    code, answer = send(site, {"items": app()}, f"?digest={digest}")
+def test_a_change_with_another_plan_than_the_one_shown_is_refused(sandbox: ApiSandbox) -> None:
+    digest = send(sandbox, {"items": app()}, "?dryRun=true")[1]["change"]["plan"]["digest"]
+    sandbox.repo.commit({"shop/more.yaml": workload("more")})
+    code, answer = send(sandbox, {"items": app()}, f"?digest={digest}")
     assert (code, f"and not {digest}" in answer["message"]) == (409, True)
 
 
 def test_a_change_is_for_one_source(tmp_path: Path) -> None:
     GitRepo.create(tmp_path / "other.git", {"group.yaml": "kind: group\nname: others\n"})
     sources = [{"name": name, "url": str(tmp_path / f"{name}.git"), "branch": "main"} for name in ("main", "other")]
-    with api_site(tmp_path, FILES, sources=sources) as site:
+    with api_sandbox(tmp_path, FILES, sources=sources) as sandbox:
         groups = [{"kind": "group", "name": name, "description": "x"} for name in ("others", "web")]
-        code, answer = send(site, {"items": groups})
+        code, answer = send(sandbox, {"items": groups})
         assert (code, "group/others in other" in answer["message"]) == (400, True)
-        assert send(site, {"items": app()})[0] == 400
-        assert send(site, {"items": app()}, "?source=other")[0] == 200
+        assert send(sandbox, {"items": app()})[0] == 400
+        assert send(sandbox, {"items": app()}, "?source=other")[0] == 200
         member = {"kind": "identity", "name": "more", "gvc": "shop"}
-        code, answer = send(site, {"items": [member]})
+        code, answer = send(sandbox, {"items": [member]})
         assert (code, answer["change"]["files"]) == (200, ["shop/identity/more.yaml"])
 
 
-def test_a_gvc_goes_with_its_members_in_the_same_change(site: ApiSite) -> None:
-    code, answer = send(site, {"items": app(), "delete": ["//gvc/shop"]})
+def test_a_gvc_goes_with_its_members_in_the_same_change(sandbox: ApiSandbox) -> None:
+    code, answer = send(sandbox, {"items": app(), "delete": ["//gvc/shop"]})
     assert code == 200, answer
     assert "shop/web.yaml" in answer["change"]["files"]
     assert actions(answer)["gvc/shop"] == "deleted"
-    files = site.repo.git("ls-tree", "-r", "--name-only", "main").split()
+    files = sandbox.repo.git("ls-tree", "-r", "--name-only", "main").split()
     assert not [each for each in files if each.startswith("shop/")]
     moved = {"kind": "identity", "name": "late", "gvc": "shop"}
-    assert send(site, {"items": [moved], "delete": ["//gvc/shop"]})[0] == 400
+    assert send(sandbox, {"items": [moved], "delete": ["//gvc/shop"]})[0] == 400
 
 
-def test_secrets_are_not_shown_and_other_files_are(site: ApiSite) -> None:
+def test_secrets_are_not_shown_and_other_files_are(sandbox: ApiSandbox) -> None:
     secret = {"kind": "secret", "name": "new", "type": "dictionary", "data": {"a": "planted-value"}}
-    code, answer = send(site, {"items": [secret, *app()]})
+    code, answer = send(sandbox, {"items": [secret, *app()]})
     assert code == 200, answer
     assert "planted-value" not in str(answer)
     assert "+kind: identity" in answer["change"]["diff"]
@@ -237,13 +240,13 @@ def cost_of(path: Path, count: int) -> int:
     """Calls of a change of ``count`` resources that one file declares, a document each."""
     path.mkdir()
     documents = (workload(f"w{number}", more=f"description: old {number}  # why\n") for number in range(count))
-    with api_site(path, FILES | {"shop/many.yaml": "---\n".join(documents)}) as site:
+    with api_sandbox(path, FILES | {"shop/many.yaml": "---\n".join(documents)}) as sandbox:
         items = [
             {"kind": "workload", "name": f"w{number}", "gvc": "shop", "description": "new", "spec": spec()}
             for number in range(count)
         ]
         with counted() as work:  # and in the first request, since it starts the thread that writes
-            code, answer = send(site, {"items": items}, "?dryRun=true")
+            code, answer = send(sandbox, {"items": items}, "?dryRun=true")
         assert (code, [*actions(answer).values()]) == (200, ["updated"] * count)
     assert answer["change"]["files"] == ["shop/many.yaml"]
     assert answer["change"]["diff"].count("\n+description: new ") == count

@@ -24,7 +24,7 @@ from reconciler.planning.drift import Drift, DriftKind, encode_drift
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.commands import NewCommand
 from reconciler.records.tables.drift import DriftRow
-from tests.support.api import ApiSite, api_site
+from tests.support.api import ApiSandbox, api_sandbox
 from tests.support.kinds import KINDS
 from tests.support.sandbox import GVC
 
@@ -93,20 +93,20 @@ def policy(name: str, kind: Kind, permission: str, target: str, org: str = "/org
 def files() -> dict[str, str]:
     """A resource of each kind, the accounts and their policies."""
     shop = GVC.replace(", //location/there", "")
-    found = {"shop/gvc.yaml": shop, "depot/gvc.yaml": shop.replace("name: shop", "name: depot")}
-    found |= {f"shop/{kind}.yaml": text for kind, text in KINDS.items()}
-    found |= {f"depot/{kind}.yaml": KINDS[kind] for kind in GVC_SCOPED}
+    manifests = {"shop/gvc.yaml": shop, "depot/gvc.yaml": shop.replace("name: shop", "name: depot")}
+    manifests |= {f"shop/{kind}.yaml": text for kind, text in KINDS.items()}
+    manifests |= {f"depot/{kind}.yaml": KINDS[kind] for kind in GVC_SCOPED}
     made = "".join(f"---\nkind: serviceaccount\nname: {each.name}\n" for each, _ in accounts())
-    return found | {"accounts.yaml": made, "policies.yaml": "".join(text for _, text in accounts())}
+    return manifests | {"accounts.yaml": made, "policies.yaml": "".join(text for _, text in accounts())}
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
     """All kinds, applied; changes are refused after the decision on access, so that no question changes an answer."""
     path = tmp_path_factory.mktemp("authorization")
     others = [f"/org/other/serviceaccount/{kind}-nothing" for kind in Kind]
     settings = {"external": others, "locations": {"here": {"engine": "recorded"}}}
-    with api_site(path, files(), api={"writes": "refuse"}, **settings) as made:
+    with api_sandbox(path, files(), api={"writes": "refuse"}, **settings) as made:
         yield made
 
 
@@ -124,15 +124,15 @@ def questions() -> Iterator[Question]:
 def path_of(operation: Operation, kind: Kind) -> str:
     """The path of ``operation`` on the resource of ``kind``; "" if it has none."""
     path = operation.path
-    of_org = path in ORG_ITSELF or any(each in path for each in OF_ORG)
+    of_org = path in ORG_ITSELF or any(text in path for text in OF_ORG)
     if of_org or kind is Kind.ORG:
         path = path.replace("{name}", "main") if of_org and kind is Kind.ORG else ""
     elif "/-audit" in path:
         return path.replace("{org}", "acme") if kind is Kind.AUDITCTX else ""
     elif ("{gvc}" in path) is not (kind in GVC_SCOPED):
         return ""
-    fixed = next((each for each in Kind if f"/{each}/{{name}}" in path), kind)
-    if fixed is not kind or (any(each in path for each in OF_WORKLOAD) and kind is not Kind.WORKLOAD):
+    fixed = next((kind for kind in Kind if f"/{kind}/{{name}}" in path), kind)
+    if fixed is not kind or (any(text in path for text in OF_WORKLOAD) and kind is not Kind.WORKLOAD):
         return ""
     if "-command" in path and operation.method == "POST" and kind not in COMMANDS:
         return ""
@@ -155,10 +155,12 @@ def question(operation: Operation, account: Account, path: str) -> Question:
     return Question(account, operation.method, path, body, needed in account.granted)
 
 
-def answers(site: ApiSite, asked: list[Question]) -> list[httpx2.Response]:
+def answers(sandbox: ApiSandbox, asked: list[Question]) -> list[httpx2.Response]:
     """The response to each question, one after the other."""
-    keys = {name: site.api.store.add_key(name, "", "test", None)[1] for name in {each.account.name for each in asked}}
-    app = make_app(site.api)
+    keys = {
+        name: sandbox.api.store.add_key(name, "", "test", None)[1] for name in {each.account.name for each in asked}
+    }
+    app = make_app(sandbox.api)
 
     async def ask() -> list[httpx2.Response]:
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://api") as client:
@@ -182,46 +184,46 @@ def refused(response: httpx2.Response) -> bool:
     return response.status_code == 403 and "has no permission" in response.json()["message"]
 
 
-def test_nothing_is_allowed_that_is_not_granted_and_nothing_refused_that_is(site: ApiSite) -> None:
+def test_nothing_is_allowed_that_is_not_granted_and_nothing_refused_that_is(sandbox: ApiSandbox) -> None:
     asked = list(questions())
-    assert len({(each.method, each.path) for each in asked}) > 250
+    assert len({(question.method, question.path) for question in asked}) > 250
     wrong = [
-        (each.account.name, each.method, each.path, response.status_code, response.text[:200])
-        for each, response in zip(asked, answers(site, asked), strict=True)
-        if refused(response) is each.allowed or response.status_code in (401, 500)
+        (question.account.name, question.method, question.path, response.status_code, response.text[:200])
+        for question, response in zip(asked, answers(sandbox, asked), strict=True)
+        if refused(response) is question.allowed or response.status_code in (401, 500)
     ]
     assert not wrong, msgspec.json.encode(wrong[:20]).decode()
 
 
-def test_a_list_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
+def test_a_list_shows_what_the_caller_may_view_and_nothing_else(sandbox: ApiSandbox) -> None:
     asked = [
         Question(account, method, path, body, "view" in account.granted)
         for account, _ in accounts()
         if account.kind is not Kind.ORG
         for method, path, body in lists_of(account.kind)
     ]
-    for each, response in zip(asked, answers(site, asked), strict=True):
+    for question, response in zip(asked, answers(sandbox, asked), strict=True):
         assert response.status_code == 200, response.text
-        found = response.json()
-        names = {item["name"] for item in found["items"]}
+        page = response.json()
+        names = {item["name"] for item in page["items"]}
         names.discard("platform")  # the built-in audit context
-        assert names == ({NAMES[each.account.kind]} if each.allowed else set()), each
-        assert not [link for link in found["links"] if link["rel"] == "next"], "no page shows that there is more"
+        assert names == ({NAMES[question.account.kind]} if question.allowed else set()), question
+        assert not [link for link in page["links"] if link["rel"] == "next"], "no page shows that there is more"
 
 
-def test_a_missing_gvc_is_an_empty_one_for_callers_who_may_not_view_it(site: ApiSite) -> None:
+def test_a_missing_gvc_is_an_empty_one_for_callers_who_may_not_view_it(sandbox: ApiSandbox) -> None:
     asked = [
         Question(account, method, path.replace("/gvc/shop/", "/gvc/nope/"), body, allowed=True)
         for account, _ in accounts()
         if account.kind is Kind.WORKLOAD
         for method, path, body in lists_of(Kind.WORKLOAD)
     ]
-    assert [(response.status_code, response.json()["items"]) for response in answers(site, asked)] == [
+    assert [(response.status_code, response.json()["items"]) for response in answers(sandbox, asked)] == [
         (200, []) for _ in asked
     ]
 
 
-def test_a_permission_on_a_kind_is_none_on_another(site: ApiSite) -> None:
+def test_a_permission_on_a_kind_is_none_on_another(sandbox: ApiSandbox) -> None:
     managers = [account for account, _ in accounts() if account.name == f"{account.kind}-manage"]
     asked = [
         question(operation, owner, path)._replace(account=managers[number - 1], allowed=False)
@@ -231,69 +233,81 @@ def test_a_permission_on_a_kind_is_none_on_another(site: ApiSite) -> None:
         # Who may read the logs of a workload reads them where those of all are.
         if not (path.endswith("/-log") and managers[number - 1].kind is Kind.WORKLOAD)
     ]
-    assert len({each.path for each in asked}) > 200
+    assert len({question.path for question in asked}) > 200
     allowed = [
-        (each.account.name, each.method, each.path, response.status_code, response.text[:200])
-        for each, response in zip(asked, answers(site, asked), strict=True)
+        (question.account.name, question.method, question.path, response.status_code, response.text[:200])
+        for question, response in zip(asked, answers(sandbox, asked), strict=True)
         if not refused(response)
     ]
     assert not allowed, msgspec.json.encode(allowed[:20]).decode()
 
 
-def test_only_who_may_make_a_command_may_cancel_it(site: ApiSite) -> None:
-    types = [(kind, each) for kind, known in COMMANDS.items() for each in known]
-    with closing(Records.open(site.state / FILE)) as records:
+def test_only_who_may_make_a_command_may_cancel_it(sandbox: ApiSandbox) -> None:
+    types = [(kind, text) for kind, known in COMMANDS.items() for text in known]
+    with closing(Records.open(sandbox.state / FILE)) as records:
         ids = {
-            (kind, each): records.commands.add(NewCommand(key_of(kind), "here", each, {}, "test"))
-            for kind, each in types
+            (kind, text): records.commands.add(NewCommand(key_of(kind), "here", text, {}, "test"))
+            for kind, text in types
         }
     # A command that one account has cancelled is still there for the next one to be refused or not.
     asked = [
-        Question(account, "DELETE", f"{ORG}/gvc/shop/{kind}/{NAMES[kind]}/-command/{ids[kind, each]}", None,
-                 {"view", permission_for(each)} <= account.granted)
-        for account, _ in accounts() for kind, each in types if kind is account.kind
-    ]  # fmt: skip
-    found = answers(site, asked)
-    assert {response.status_code for response in found} == {200, 403}
-    assert [each for each, response in zip(asked, found, strict=True) if refused(response) is each.allowed] == []
-
-
-def test_the_org_is_read_by_who_may_view_it(site: ApiSite) -> None:
-    asked = [
-        Question(each, "GET", ORG, None, each.kind is Kind.ORG and "view" in each.granted) for each, _ in accounts()
+        Question(
+            account,
+            "DELETE",
+            f"{ORG}/gvc/shop/{kind}/{NAMES[kind]}/-command/{ids[kind, text]}",
+            None,
+            {"view", permission_for(text)} <= account.granted,
+        )
+        for account, _ in accounts()
+        for kind, text in types
+        if kind is account.kind
     ]
-    for each, response in zip(asked, answers(site, asked), strict=True):
-        assert response.status_code == (200 if each.allowed else 403), each
+    responses = answers(sandbox, asked)
+    assert {response.status_code for response in responses} == {200, 403}
+    assert [
+        question for question, response in zip(asked, responses, strict=True) if refused(response) is question.allowed
+    ] == []
 
 
-def test_drift_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
+def test_the_org_is_read_by_who_may_view_it(sandbox: ApiSandbox) -> None:
+    asked = [
+        Question(account, "GET", ORG, None, account.kind is Kind.ORG and "view" in account.granted)
+        for account, _ in accounts()
+    ]
+    for question, response in zip(asked, answers(sandbox, asked), strict=True):
+        assert response.status_code == (200 if question.allowed else 403), question
+
+
+def test_drift_shows_what_the_caller_may_view_and_nothing_else(sandbox: ApiSandbox) -> None:
     drifts = [Drift(key_of(kind), "here", DriftKind.MISSING) for kind in Kind]
-    with closing(Records.open(site.state / FILE)) as records:
-        records.drifts.put_many(DriftRow(str(each.key), "here", "main", 0.0, encode_drift(each)) for each in drifts)
+    with closing(Records.open(sandbox.state / FILE)) as records:
+        records.drifts.put_many(DriftRow(str(drift.key), "here", "main", 0.0, encode_drift(drift)) for drift in drifts)
     try:
-        asked = [Question(each, "GET", f"{ORG}/-drift", None, "view" in each.granted) for each, _ in accounts()]
-        for each, response in zip(asked, answers(site, asked), strict=True):
+        asked = [
+            Question(account, "GET", f"{ORG}/-drift", None, "view" in account.granted) for account, _ in accounts()
+        ]
+        for question, response in zip(asked, answers(sandbox, asked), strict=True):
             assert response.status_code == 200, response.text
             shown = [item["key"] for item in response.json()["items"]]
-            assert shown == ([str(key_of(each.account.kind))] if each.allowed else []), each
+            assert shown == ([str(key_of(question.account.kind))] if question.allowed else []), question
     finally:
-        with closing(Records.open(site.state / FILE)) as records:
+        with closing(Records.open(sandbox.state / FILE)) as records:
             for drift in drifts:
                 records.drifts.remove(drift.key, "here")
 
 
-def test_a_watch_shows_what_the_caller_may_view_and_nothing_else(site: ApiSite) -> None:
+def test_a_watch_shows_what_the_caller_may_view_and_nothing_else(sandbox: ApiSandbox) -> None:
     asked = [
         Question(account, "GET", f"{path}/-watch?after=0&timeoutSeconds=0", None, "view" in account.granted)
         for account, _ in accounts()
         if account.kind is not Kind.ORG
         for _, path, _ in list(lists_of(account.kind))[:1]
     ]
-    for each, response in zip(asked, answers(site, asked), strict=True):
+    for question, response in zip(asked, answers(sandbox, asked), strict=True):
         assert response.status_code == 200, response.text
         events = [dict(line.split(": ", 1) for line in part.split("\n")) for part in response.text.split("\n\n")[:-1]]
         names = [msgspec.json.decode(event["data"])["name"] for event in events if event["event"] != "bookmark"]
-        assert names == ([NAMES[each.account.kind]] if each.allowed else []), each
+        assert names == ([NAMES[question.account.kind]] if question.allowed else []), question
 
 
 def lists_of(kind: Kind) -> Iterator[tuple[str, str, Any]]:
@@ -303,31 +317,31 @@ def lists_of(kind: Kind) -> Iterator[tuple[str, str, Any]]:
     yield "POST", f"{path}/-query", {"kind": str(kind), "spec": {"match": "all", "terms": []}}
 
 
-def test_a_change_of_many_needs_what_a_change_of_each_does(site: ApiSite) -> None:
-    asked = [each for account, _ in accounts() for each in changes_of_many(account)]
+def test_a_change_of_many_needs_what_a_change_of_each_does(sandbox: ApiSandbox) -> None:
+    asked = [change for account, _ in accounts() for change in changes_of_many(account)]
     wrong = [
-        (each.account.name, each.body, response.status_code, response.text[:200])
-        for each, response in zip(asked, answers(site, asked), strict=True)
-        if refused(response) is each.allowed or response.status_code in (401, 500)
+        (question.account.name, question.body, response.status_code, response.text[:200])
+        for question, response in zip(asked, answers(sandbox, asked), strict=True)
+        if refused(response) is question.allowed or response.status_code in (401, 500)
     ]
     assert not wrong, msgspec.json.encode(wrong[:20]).decode()
-    assert {each.account.kind for each in asked} == {*Kind} - {Kind.USER}
+    assert {question.account.kind for question in asked} == {*Kind} - {Kind.USER}
 
 
 def changes_of_many(account: Account) -> Iterator[Question]:
     """The changes of -apply that replace, create and delete a resource of the account's kind."""
     kind = account.kind
-    place = {"kind": str(kind), **({"gvc": "shop"} if kind in GVC_SCOPED else {})}
+    scope = {"kind": str(kind), **({"gvc": "shop"} if kind in GVC_SCOPED else {})}
     path = f"{ORG}/-apply?dryRun=true"
     if kind not in (Kind.USER, Kind.POLICY, Kind.GROUP):  # a change of their manifests grants something too
-        existing = {**place, "name": NAMES[kind]}  # without its links, which need permissions on others too
+        existing = {**scope, "name": NAMES[kind]}  # without its links, which need permissions on others too
         yield Question(account, "POST", path, {"items": [existing]}, "edit" in account.granted)
     if kind in (Kind.ORG, Kind.USER):
         return
     if "create" in TABLE[kind].permissions:
         # Of the accounts, one may do everything with a resource of this name.
         is_granted = account.name == f"{kind}-another" and kind not in GVC_SCOPED
-        yield Question(account, "POST", path, {"items": [{**place, "name": "another"}]}, is_granted)
+        yield Question(account, "POST", path, {"items": [{**scope, "name": "another"}]}, is_granted)
     link = f"//gvc/shop/{kind}/{NAMES[kind]}" if kind in GVC_SCOPED else f"//{kind}/{NAMES[kind]}"
     needed = "delete" if "delete" in TABLE[kind].permissions else MANAGE
     yield Question(account, "POST", path, {"delete": [link]}, needed in account.granted)

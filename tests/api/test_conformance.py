@@ -22,23 +22,37 @@ from schemathesis.specs.openapi import checks
 from reconciler.api.authentication import BOOTSTRAP_FILE
 from tests.api.conftest import FILES
 from tests.support.processes import free_ports
-from tests.support.sandbox import Site, eventually
+from tests.support.sandbox import DaemonSandbox, eventually
 
-CHECKS = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
-          checks.response_headers_conformance, checks.response_schema_conformance]  # fmt: skip
+CHECKS = [
+    not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+]
 SECONDS = float(os.environ.get("CONFORMANCE_SECONDS", "900"))
 """How long the long form takes for each of two callers; 15 minutes."""
-NAMES = {"workload": "web", "secret": "db", "user": "ann@example.com", "group": "web", "serviceaccount": "ci",
-         "policy": "web-edits", "gvc": "shop", "source": "main", "webhook": "main"}  # fmt: skip
+NAMES = {
+    "workload": "web",
+    "secret": "db",
+    "user": "ann@example.com",
+    "group": "web",
+    "serviceaccount": "ci",
+    "policy": "web-edits",
+    "gvc": "shop",
+    "source": "main",
+    "webhook": "main",
+}
 
 
-class Served:
+class ServedApi:
     """A daemon with the API at ``base``, and a credential of a superuser."""
 
-    def __init__(self, site: Site) -> None:
-        self.base = f"http://{site.settings['api']['address']}"
+    def __init__(self, sandbox: DaemonSandbox) -> None:
+        self.base = f"http://{sandbox.settings['api']['address']}"
         eventually(self.ready, "the API answers")
-        token = (site.state / BOOTSTRAP_FILE).read_text().strip()
+        token = (sandbox.state / BOOTSTRAP_FILE).read_text().strip()
         answer = httpx2.post(f"{self.base}/login/bootstrap", json={"token": token})
         self.headers = {"Authorization": answer.json()["token"]}
 
@@ -51,16 +65,16 @@ class Served:
 
 
 @contextlib.contextmanager
-def serving(path: Path) -> Iterator[Served]:
+def serving(path: Path) -> Iterator[ServedApi]:
     """A daemon for generated requests of every kind."""
-    site = Site(path, FILES, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
-    with site.daemon():
-        yield Served(site)
+    sandbox = DaemonSandbox(path, FILES, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
+    with sandbox.daemon():
+        yield ServedApi(sandbox)
 
 
-def requests(served: Served, headers: Mapping[str, str], examples: int) -> Counter[int]:
+def requests(served: ServedApi, headers: Mapping[str, str], examples: int) -> Counter[int]:
     """Statuses of ``examples`` generated requests for each operation; three of four name resources that exist."""
-    found: Counter[int] = Counter()
+    counter: Counter[int] = Counter()
     schema = schemathesis.openapi.from_url(f"{served.base}/openapi.json")
 
     def request(case: schemathesis.Case, existing: bool) -> None:
@@ -74,7 +88,7 @@ def requests(served: Served, headers: Mapping[str, str], examples: int) -> Count
         if case.path.endswith("/-events"):
             case.query = {**(case.query or {}), "follow": False}  # else it would last
         response = case.call(headers={**headers})
-        found[response.status_code] += 1
+        counter[response.status_code] += 1
         case.validate_response(response, checks=CHECKS)
 
     for result in schema.get_all_operations():
@@ -87,7 +101,7 @@ def requests(served: Served, headers: Mapping[str, str], examples: int) -> Count
             phases=[Phase.generate],
             suppress_health_check=list(HealthCheck),
         )(repeated)()
-    return found
+    return counter
 
 
 def _name_existing(case: schemathesis.Case) -> None:
@@ -111,13 +125,13 @@ def _name_existing(case: schemathesis.Case) -> None:
 def test_generated_requests_get_documented_responses(
     tmp_path: Path, superuser: bool, seconds: float, examples: int
 ) -> None:
-    found: Counter[int] = Counter()
+    counter: Counter[int] = Counter()
     end = time.monotonic() + seconds
     for number in count():
         # The requests delete much of what they find: each round begins anew.
         with serving(tmp_path / str(number)) as served:
-            found += requests(served, served.headers if superuser else {}, examples)
+            counter += requests(served, served.headers if superuser else {}, examples)
         if time.monotonic() > end:
             break
-    assert sum(found.values()) > 200
-    assert set(found) & {200} if superuser else set(found) >= {200, 401}
+    assert sum(counter.values()) > 200
+    assert set(counter) & {200} if superuser else set(counter) >= {200, 401}

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosedOK, InvalidStatus
 
 from reconciler.api.routes.container_exec import CLOSE, PROTOCOL, RESIZE, STATUS, STDIN, exit_status
 from reconciler.daemon.api_process import SOCKET
-from tests.support.host_sandbox import HostSite, host_site, open_place, served
+from tests.support.host_sandbox import HostSandbox, host_sandbox, open_place, served
 from tests.support.sandbox import eventually
 
 WEB = "/org/acme/gvc/shop/workload/web"
@@ -26,7 +26,7 @@ MEBIBYTE = 1 << 20
 BLOCK = 1 << 16
 
 
-class Ended(NamedTuple):
+class SessionResult(NamedTuple):
     """The output of a program by channel, and its status."""
 
     output: dict[int, bytes]
@@ -34,13 +34,13 @@ class Ended(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[HostSite]:
+def sandbox() -> Iterator[HostSandbox]:
     """A daemon with a workload that runs."""
     files = {"shop/web.yaml": served(replicas=1, env={"GREETING": "hello"})}
-    with open_place() as path, host_site(path, files, api={}) as site, site.daemon():
-        eventually(lambda: site.ready("web"), "the replica is ready")
-        eventually(lambda: (site.state / SOCKET).exists(), "the API listens")
-        yield site
+    with open_place() as path, host_sandbox(path, files, api={}) as sandbox, sandbox.daemon():
+        eventually(lambda: sandbox.ready("web"), "the replica is ready")
+        eventually(lambda: (sandbox.state / SOCKET).exists(), "the API listens")
+        yield sandbox
 
 
 def place_of(path: str, words: Sequence[str], query: Mapping[str, str]) -> str:
@@ -48,12 +48,12 @@ def place_of(path: str, words: Sequence[str], query: Mapping[str, str]) -> str:
     return f"ws://localhost{path}/-exec?{urlencode([*query.items(), *(('command', word) for word in words)])}"
 
 
-def connect(site: HostSite, *command: str, path: str = WEB, **query: str) -> Any:
+def connect(sandbox: HostSandbox, *command: str, path: str = WEB, **query: str) -> Any:
     """A WebSocket on which ``command`` runs."""
-    return unix_connect(str(site.state / SOCKET), place_of(path, command, query), subprotocols=[PROTOCOL])
+    return unix_connect(str(sandbox.state / SOCKET), place_of(path, command, query), subprotocols=[PROTOCOL])
 
 
-async def to_end(link: Any) -> Ended:
+async def to_end(link: Any) -> SessionResult:
     """Everything that comes until the end."""
     output: dict[int, bytes] = {1: b"", 2: b""}
     status = {}
@@ -63,10 +63,10 @@ async def to_end(link: Any) -> Ended:
             status = json.loads(message[1:])
         else:
             output[message[0]] += message[1:]
-    return Ended(output, status)
+    return SessionResult(output, status)
 
 
-def run(site: HostSite, command: Sequence[str], content: bytes = b"", **query: str) -> Ended:
+def run(sandbox: HostSandbox, command: Sequence[str], content: bytes = b"", **query: str) -> SessionResult:
     """A program with ``content`` as its input, to its end."""
 
     async def feed(link: Any) -> None:
@@ -76,29 +76,29 @@ def run(site: HostSite, command: Sequence[str], content: bytes = b"", **query: s
                 await link.send(bytes([STDIN]) + content[begin : begin + BLOCK])
             await link.send(bytes([CLOSE, STDIN]))
 
-    async def story() -> Ended:
-        async with connect(site, *command, **query) as link:
+    async def story() -> SessionResult:
+        async with connect(sandbox, *command, **query) as link:
             return (await asyncio.gather(to_end(link), feed(link)))[0]
 
     return asyncio.run(story())
 
 
-def test_both_outputs_and_the_exit_code_arrive(site: HostSite) -> None:
-    found = run(site, ["sh", "-c", 'echo "$GREETING"; echo bad >&2; exit 3'])
-    assert found == Ended({1: b"hello\n", 2: b"bad\n"}, exit_status(3))
-    assert run(site, ["true"]).status == {"metadata": {}, "status": "Success"}
-    assert run(site, ["sh", "-c", "exit 255"]).status == exit_status(255)
-    assert run(site, ["/nowhere"]).status == exit_status(127)
+def test_both_outputs_and_the_exit_code_arrive(sandbox: HostSandbox) -> None:
+    found = run(sandbox, ["sh", "-c", 'echo "$GREETING"; echo bad >&2; exit 3'])
+    assert found == SessionResult({1: b"hello\n", 2: b"bad\n"}, exit_status(3))
+    assert run(sandbox, ["true"]).status == {"metadata": {}, "status": "Success"}
+    assert run(sandbox, ["sh", "-c", "exit 255"]).status == exit_status(255)
+    assert run(sandbox, ["/nowhere"]).status == exit_status(127)
 
 
-def test_a_mebibyte_comes_back_as_it_went(site: HostSite) -> None:
+def test_a_mebibyte_comes_back_as_it_went(sandbox: HostSandbox) -> None:
     content = os.urandom(MEBIBYTE)
-    assert run(site, ["cat"], content).output[1] == content
+    assert run(sandbox, ["cat"], content).output[1] == content
 
 
-async def test_a_terminal_has_its_size_and_gets_another_one(site: HostSite) -> None:
-    async def story() -> Ended:
-        async with connect(site, "sh", tty="true", rows="40", columns="132") as link:
+async def test_a_terminal_has_its_size_and_gets_another_one(sandbox: HostSandbox) -> None:
+    async def story() -> SessionResult:
+        async with connect(sandbox, "sh", tty="true", rows="40", columns="132") as link:
             await link.send(bytes([STDIN]) + b"stty size\n")
             shown = b""
             while b"40 132" not in shown:
@@ -114,36 +114,36 @@ async def test_a_terminal_has_its_size_and_gets_another_one(site: HostSite) -> N
 
 def is_running(words: str) -> bool:
     """Whether a process has these words."""
-    found = []
+    command_lines = []
     for each in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
-            found.append(each.read_bytes())
-    return words.encode().replace(b" ", b"\0") + b"\0" in found
+            command_lines.append(each.read_bytes())
+    return words.encode().replace(b" ", b"\0") + b"\0" in command_lines
 
 
-async def test_a_program_ends_with_its_client(site: HostSite) -> None:
-    async with connect(site, "sleep", "987.25") as link:
+async def test_a_program_ends_with_its_client(sandbox: HostSandbox) -> None:
+    async with connect(sandbox, "sleep", "987.25") as link:
         await asyncio.to_thread(eventually, lambda: is_running("sleep 987.25"), "the program runs")
         link.transport.abort()
     eventually(lambda: not is_running("sleep 987.25"), "the program has ended")
 
 
-def test_what_cannot_run_is_refused_before_the_websocket_opens(site: HostSite) -> None:
-    assert refusal(site, WEB.replace("web", "none")) == 404
-    assert refusal(site, WEB, replica="none") == 404
-    assert refusal(site, WEB, container="none") == 404
-    assert refusal(site, "/org/acme/gvc/shop/identity/web") == 404
-    address = str(site.state / SOCKET)
+def test_what_cannot_run_is_refused_before_the_websocket_opens(sandbox: HostSandbox) -> None:
+    assert refusal(sandbox, WEB.replace("web", "none")) == 404
+    assert refusal(sandbox, WEB, replica="none") == 404
+    assert refusal(sandbox, WEB, container="none") == 404
+    assert refusal(sandbox, "/org/acme/gvc/shop/identity/web") == 404
+    address = str(sandbox.state / SOCKET)
     assert status_of(unix_connect(address, place_of(WEB, ["true"], {}), origin="https://evil.example")) == 403
     assert status_of(unix_connect(address, f"ws://localhost{WEB}")) == 400
-    with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(site.state / SOCKET))) as client:
+    with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(sandbox.state / SOCKET))) as client:
         assert client.get(f"http://localhost{WEB}/-exec").status_code == 400
         assert client.get(f"http://localhost{WEB}/-replica").json()["items"][0]["state"] == "Ready"
 
 
-def refusal(site: HostSite, path: str, **query: str) -> int:
+def refusal(sandbox: HostSandbox, path: str, **query: str) -> int:
     """The status of an answer that opens no WebSocket."""
-    return status_of(connect(site, "true", path=path, **query))
+    return status_of(connect(sandbox, "true", path=path, **query))
 
 
 def status_of(connecting: Any) -> int:

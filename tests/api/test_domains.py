@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.engines import domain_proof
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.dns import NameServer, name_server
 
 DOMAINS = f"{ORG}/domain"
@@ -24,57 +24,57 @@ def dns() -> Iterator[NameServer]:
 
 
 @pytest.fixture(scope="module")
-def site(dns: NameServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
-    """A site with a domain in Git that is not proven."""
+def sandbox(dns: NameServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
+    """A sandbox with a domain in Git that is not proven."""
     domain = "kind: domain\nname: former.example.com\nspec: {gvcLink: //gvc/shop}\n"
     path = tmp_path_factory.mktemp("domains")
-    with api_site(path, {**FILES, "domain.yaml": domain}, domains={"resolver": dns.address}) as made:
+    with api_sandbox(path, {**FILES, "domain.yaml": domain}, domains={"resolver": dns.address}) as made:
         yield made
 
 
-def create(site: ApiSite, name: str, more: str = "", **spec: Any) -> tuple[int, str, str]:
+def create(sandbox: ApiSandbox, name: str, more: str = "", **spec: Any) -> tuple[int, str, str]:
     """Status and message of the creation of a domain, and the subject of the newest commit."""
     body = {"name": name, "spec": {"gvcLink": "//gvc/shop", **spec}}
-    answer = site.client().request("POST", f"{DOMAINS}{more}", json=body)
-    newest = site.repo.git("log", "-1", "--format=%s", "main").strip()
+    answer = sandbox.client().request("POST", f"{DOMAINS}{more}", json=body)
+    newest = sandbox.repo.git("log", "-1", "--format=%s", "main").strip()
     return answer.status_code, answer.json().get("message", ""), newest
 
 
-def test_a_domain_is_added_once_its_record_is_there(site: ApiSite, dns: NameServer) -> None:
+def test_a_domain_is_added_once_its_record_is_there(sandbox: ApiSandbox, dns: NameServer) -> None:
     name = "shop.example.com"
     expected = f"domain/{name} is not proven: {RECORD.format(name)} does not exist; publish it first"
-    assert create(site, name) == (400, expected, "Change")
-    assert create(site, name, "?dryRun=true")[0] == 400
+    assert create(sandbox, name) == (400, expected, "Change")
+    assert create(sandbox, name, "?dryRun=true")[0] == 400
     dns.prove(name, "other")
-    status, message, _ = create(site, name)
+    status, message, _ = create(sandbox, name)
     assert (status, message.endswith("does not exist; another value is there; publish it first")) == (400, True)
     dns.texts[f"_reconciler-challenge.{name}"].append("org=acme")
-    assert create(site, name, "?dryRun=true") == (200, "", "Change")
-    assert create(site, name) == (201, "", f"Create domain/{name}")
+    assert create(sandbox, name, "?dryRun=true") == (200, "", "Change")
+    assert create(sandbox, name) == (201, "", f"Create domain/{name}")
 
 
 def test_dns_that_does_not_answer_is_no_proof_and_no_refusal(
-    site: ApiSite, dns: NameServer, monkeypatch: pytest.MonkeyPatch
+    sandbox: ApiSandbox, dns: NameServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(domain_proof, "SECONDS", 0.3)
     name = "silent.example.com"
     dns.prove(name)
     dns.is_silent = True
-    status, message, newest = create(site, name)
+    status, message, newest = create(sandbox, name)
     dns.is_silent = False
     assert (status, message.startswith(RECORD.format(name) + " cannot be read: DNS gives no answer")) == (503, True)
     assert newest != f"Create domain/{name}"
 
 
-def test_a_wrong_manifest_is_refused_without_a_lookup(site: ApiSite, dns: NameServer) -> None:
+def test_a_wrong_manifest_is_refused_without_a_lookup(sandbox: ApiSandbox, dns: NameServer) -> None:
     asked = len(dns.asked)
-    status, message, _ = create(site, "wrong.example.com", dnsMode="none")
+    status, message, _ = create(sandbox, "wrong.example.com", dnsMode="none")
     assert (status, message.startswith("the change is refused: ")) == (400, True)
     assert len(dns.asked) == asked
 
 
-def test_a_domain_in_git_can_be_changed(site: ApiSite, dns: NameServer) -> None:
+def test_a_domain_in_git_can_be_changed(sandbox: ApiSandbox, dns: NameServer) -> None:
     asked = len(dns.asked)
-    answer = site.client().request("PATCH", f"{DOMAINS}/former.example.com", json={"description": "Formerly"})
+    answer = sandbox.client().request("PATCH", f"{DOMAINS}/former.example.com", json={"description": "Formerly"})
     assert answer.status_code == 200
     assert len(dns.asked) == asked

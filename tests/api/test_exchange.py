@@ -11,7 +11,7 @@ from reconciler.api.oidc.provider import LEEWAY, REFETCH_SECONDS, OidcProvider
 from reconciler.api.problems import Problem
 from reconciler.api.rate_limits import FREE_FAILURES
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.oidc import Issuer, job_issuer
 
 WEB = f"{ORG}/gvc/shop/workload/web"
@@ -27,55 +27,60 @@ def issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="module")
-def site(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
-    """A site with two rules."""
+def sandbox(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
+    """A sandbox with two rules."""
     rules = [
         {"claims": {"repository": "acme/shop", "ref": "refs/heads/release/*"}, "serviceAccount": "gone"},
-        {"claims": {"repository": "acme/shop", "ref_protected": "true", "environment": "production"},
-         "serviceAccount": "ci", "lasts": "5m"},
-    ]  # fmt: skip
+        {
+            "claims": {"repository": "acme/shop", "ref_protected": "true", "environment": "production"},
+            "serviceAccount": "ci",
+            "lasts": "5m",
+        },
+    ]
     every = [{"issuer": issuer.url, "audience": "reconciler", **rule} for rule in rules]
-    with api_site(tmp_path_factory.mktemp("exchange"), FILES, api={"tokenExchange": every}) as made:
+    with api_sandbox(tmp_path_factory.mktemp("exchange"), FILES, api={"tokenExchange": every}) as made:
         yield made
 
 
 @pytest.fixture(autouse=True)
-def _no_failures(site: ApiSite) -> None:
+def _no_failures(sandbox: ApiSandbox) -> None:
     """A valid credential ends the count of refused ones, so that no test waits for those of another."""
-    site.clock.suspend(3600.0)
-    _, key = site.api.store.add_key("ci", "", "test", None)
-    assert site.client(None).request("GET", "/whoami", headers={"Authorization": key}).status_code == 200
+    sandbox.clock.suspend(3600.0)
+    _, key = sandbox.api.store.add_key("ci", "", "test", None)
+    assert sandbox.client(None).request("GET", "/whoami", headers={"Authorization": key}).status_code == 200
 
 
-def exchange(site: ApiSite, token: str, **more: Any) -> tuple[int, dict[str, Any]]:
+def exchange(sandbox: ApiSandbox, token: str, **more: Any) -> tuple[int, dict[str, Any]]:
     """Status and body of an exchange, as a client of OAuth 2.0 sends it."""
     form = {"grant_type": GRANT, "subject_token": token, "subject_token_type": "urn:ietf:params:oauth:token-type:jwt"}
-    answer = site.client(None).request("POST", "/login/exchange", data={**form, **more})
+    answer = sandbox.client(None).request("POST", "/login/exchange", data={**form, **more})
     return answer.status_code, answer.json()
 
 
-def test_a_job_is_its_service_account_for_a_short_time(site: ApiSite, issuer: Issuer) -> None:
-    status, made = exchange(site, issuer.token(site.clock.now(), **JOB))
-    assert (status, made["token_type"], made["expires_in"]) == (200, "Bearer", 300)
-    assert made["principal"] == "serviceaccount/ci"
-    client, headers = site.client(None), {"Authorization": f"Bearer {made['access_token']}"}
+def test_a_job_is_its_service_account_for_a_short_time(sandbox: ApiSandbox, issuer: Issuer) -> None:
+    status, token = exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))
+    assert (status, token["token_type"], token["expires_in"]) == (200, "Bearer", 300)
+    assert token["principal"] == "serviceaccount/ci"
+    client, headers = sandbox.client(None), {"Authorization": f"Bearer {token['access_token']}"}
     assert client.request("GET", WEB, headers=headers).status_code == 200
     assert client.request("GET", f"{ORG}/secret/db", headers=headers).status_code == 403
-    [*_, entry] = [each for each in site.client().get(f"{ORG}/-audit")["items"] if each["target"] == "/login/exchange"]
+    [*_, entry] = [
+        each for each in sandbox.client().get(f"{ORG}/-audit")["items"] if each["target"] == "/login/exchange"
+    ]
     assert (entry["principal"], entry["credential"]) == ("serviceaccount/ci", f"token of {issuer.url}")
-    site.clock.suspend(301.0)
+    sandbox.clock.suspend(301.0)
     assert client.request("GET", WEB, headers=headers).status_code == 401
 
 
-def test_refused_tokens_keep_no_valid_one_out(site: ApiSite, issuer: Issuer) -> None:
-    refused = [exchange(site, "hello")[0] for _ in range(FREE_FAILURES + 1)]
+def test_refused_tokens_keep_no_valid_one_out(sandbox: ApiSandbox, issuer: Issuer) -> None:
+    refused = [exchange(sandbox, "hello")[0] for _ in range(FREE_FAILURES + 1)]
     assert refused == [401] * FREE_FAILURES + [429]
-    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+    assert exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))[0] == 200
 
 
-def test_a_session_ends_with_the_token_of_the_job(site: ApiSite, issuer: Issuer) -> None:
-    now = int(site.clock.now())
-    status, made = exchange(site, issuer.token(now, exp=now + 20, **JOB))
+def test_a_session_ends_with_the_token_of_the_job(sandbox: ApiSandbox, issuer: Issuer) -> None:
+    now = int(sandbox.clock.now())
+    status, made = exchange(sandbox, issuer.token(now, exp=now + 20, **JOB))
     assert (status, made["expires_in"]) == (200, 20)
 
 
@@ -100,9 +105,11 @@ REFUSED: dict[str, tuple[Change, int, str]] = {
     "no environment": (lambda of, now: of.token(now, **JOB | {"environment": None}), 403, "fit no rule"),
     "a list": (lambda of, now: of.token(now, **JOB | {"repository": ["acme/shop"]}), 403, "fit no rule"),
     "a deleted account": (
-        lambda of, now: of.token(now, **JOB | {"ref": "refs/heads/release/2"}), 403, "there is no serviceaccount/gone"
+        lambda of, now: of.token(now, **JOB | {"ref": "refs/heads/release/2"}),
+        403,
+        "there is no serviceaccount/gone",
     ),
-}  # fmt: skip
+}
 
 
 def _changed(token: str) -> str:
@@ -111,81 +118,81 @@ def _changed(token: str) -> str:
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_token_is_refused(case: str, site: ApiSite, issuer: Issuer) -> None:
+def test_a_token_is_refused(case: str, sandbox: ApiSandbox, issuer: Issuer) -> None:
     change, status, words = REFUSED[case]
-    token = change(issuer, site.clock.now())
-    code, body = exchange(site, token)
+    token = change(issuer, sandbox.clock.now())
+    code, body = exchange(sandbox, token)
     assert (code, body["status"], body["code"]) == (status, status, "Unauthorized" if status == 401 else "Forbidden")
     assert words in body["message"], body
     assert body["id"]
     assert len(token) < 10 or token not in str(body)
-    last = site.client().get(f"{ORG}/-audit")["items"][-1]
+    last = sandbox.client().get(f"{ORG}/-audit")["items"][-1]
     assert (last["target"], last["outcome"], last["message"]) == ("/login/exchange", status, body["message"])
 
 
-def test_a_clock_may_be_wrong_by_a_minute(site: ApiSite, issuer: Issuer) -> None:
+def test_a_clock_may_be_wrong_by_a_minute(sandbox: ApiSandbox, issuer: Issuer) -> None:
     for drift in (-LEEWAY + 5, LEEWAY - 5):
-        assert exchange(site, issuer.token(site.clock.now() + drift, **JOB))[0] == 200
+        assert exchange(sandbox, issuer.token(sandbox.clock.now() + drift, **JOB))[0] == 200
 
 
-def test_a_new_key_is_fetched_at_most_once_a_minute(site: ApiSite, issuer: Issuer) -> None:
-    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
-    site.clock.suspend(REFETCH_SECONDS)
+def test_a_new_key_is_fetched_at_most_once_a_minute(sandbox: ApiSandbox, issuer: Issuer) -> None:
+    assert exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))[0] == 200
+    sandbox.clock.suspend(REFETCH_SECONDS)
     issuer.rotate("second")
     reads = issuer.reads
-    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+    assert exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))[0] == 200
     issuer.rotate("third")
     for _ in range(3):
-        status, body = exchange(site, issuer.token(site.clock.now(), **JOB))
+        status, body = exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))
         assert (status, body["message"]) == (401, "the token is refused: no key of its issuer has signed it")
     assert issuer.reads == reads + 1
-    site.clock.suspend(REFETCH_SECONDS)
-    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+    sandbox.clock.suspend(REFETCH_SECONDS)
+    assert exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))[0] == 200
     assert issuer.reads == reads + 2
 
 
-def test_an_issuer_that_does_not_answer_is_503(site: ApiSite, issuer: Issuer) -> None:
-    site.clock.suspend(3600.0)
+def test_an_issuer_that_does_not_answer_is_503(sandbox: ApiSandbox, issuer: Issuer) -> None:
+    sandbox.clock.suspend(3600.0)
     good, issuer.metadata = issuer.metadata, {"issuer": "https://x.example.com", "jwks_uri": "https://x.example.com"}
     try:
-        status, body = exchange(site, issuer.token(site.clock.now(), **JOB))
+        status, body = exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))
         assert (status, body["code"]) == (503, "ServiceUnavailable")
         assert "those of another issuer" in body["message"]
     finally:
         issuer.metadata = good
     # A failure is the answer for some seconds: no request causes more than one.
-    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 503
-    site.clock.suspend(10.0)
-    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+    assert exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))[0] == 503
+    sandbox.clock.suspend(10.0)
+    assert exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))[0] == 200
 
 
 @pytest.mark.parametrize("published", [{}, {"keys": None}, {"keys": [{"kty": "EC", "crv": "P-0", "x": "a", "y": "b"}]}])
-def test_keys_that_are_none_are_503(published: dict[str, Any], site: ApiSite, issuer: Issuer) -> None:
+def test_keys_that_are_none_are_503(published: dict[str, Any], sandbox: ApiSandbox, issuer: Issuer) -> None:
     good, issuer.published = issuer.published, published
     try:
-        site.clock.suspend(7200.0)
-        status, body = exchange(site, issuer.token(site.clock.now(), **JOB))
+        sandbox.clock.suspend(7200.0)
+        status, body = exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))
         assert (status, body["code"]) == (503, "ServiceUnavailable")
         assert "no JSON Web Key Set" in body["message"]
     finally:
         issuer.published = good
-        site.clock.suspend(7200.0)
-    assert exchange(site, issuer.token(site.clock.now(), **JOB))[0] == 200
+        sandbox.clock.suspend(7200.0)
+    assert exchange(sandbox, issuer.token(sandbox.clock.now(), **JOB))[0] == 200
 
 
 @pytest.mark.parametrize("content", ["grant_type=a", "subject_token=a", "grant_type=a&grant_type=b", "\udcff"])
-def test_a_form_with_a_fault_is_an_invalid_request(content: str, site: ApiSite) -> None:
+def test_a_form_with_a_fault_is_an_invalid_request(content: str, sandbox: ApiSandbox) -> None:
     headers = {"Content-Type": "application/x-www-form-urlencoded"}
     body = content.encode("utf-8", "surrogateescape")
-    answer = site.client(None).request("POST", "/login/exchange", content=body, headers=headers)
+    answer = sandbox.client(None).request("POST", "/login/exchange", content=body, headers=headers)
     found = answer.json()
     assert (answer.status_code, found["error"], found["code"]) == (400, "invalid_request", "BadRequest")
     assert found["error_description"] == found["message"]
 
 
-def test_guesses_make_their_address_wait(site: ApiSite, issuer: Issuer) -> None:
-    token = _changed(issuer.token(site.clock.now(), **JOB))
-    assert [exchange(site, token)[0] for _ in range(6)] == [401] * 5 + [429]
+def test_guesses_make_their_address_wait(sandbox: ApiSandbox, issuer: Issuer) -> None:
+    token = _changed(issuer.token(sandbox.clock.now(), **JOB))
+    assert [exchange(sandbox, token)[0] for _ in range(6)] == [401] * 5 + [429]
 
 
 @pytest.mark.parametrize(
@@ -201,10 +208,10 @@ def test_guesses_make_their_address_wait(site: ApiSite, issuer: Issuer) -> None:
     ],
 )
 async def test_an_id_token_belongs_to_its_login(
-    claims: dict[str, Any], words: str, site: ApiSite, issuer: Issuer
+    claims: dict[str, Any], words: str, sandbox: ApiSandbox, issuer: Issuer
 ) -> None:
-    provider = OidcProvider(issuer.url, None, site.clock)
-    token = issuer.token(site.clock.now(), **claims)
+    provider = OidcProvider(issuer.url, None, sandbox.clock)
+    token = issuer.token(sandbox.clock.now(), **claims)
     check = provider.claims(token, "reconciler", nonce="mine", client_id="reconciler", access_token="the access token")
     if not words:
         assert (await check)["sub"] == "job"

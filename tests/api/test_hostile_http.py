@@ -21,7 +21,7 @@ from reconciler.api.connections import BODY_SECONDS, MOST_CONNECTIONS
 from reconciler.daemon.api_process import SOCKET
 from tests.bench.measure import percentile
 from tests.support.processes import free_ports
-from tests.support.sandbox import Site, eventually, workload
+from tests.support.sandbox import DaemonSandbox, eventually, workload
 
 SMUGGLED = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 """A request inside another one: its answer shows that a proxy and this server may count differently."""
@@ -56,13 +56,13 @@ PAUSE = 0.01
 """Seconds between two hostile requests: the client shares the cores with the daemon."""
 
 
-class Served:
+class ServedApi:
     """A daemon with the API, over TCP and at its socket."""
 
-    def __init__(self, site: Site, running: Any) -> None:
-        self.site = site
+    def __init__(self, sandbox: DaemonSandbox, running: Any) -> None:
+        self.sandbox = sandbox
         self.running = running
-        host, _, port = site.settings["api"]["address"].rpartition(":")
+        host, _, port = sandbox.settings["api"]["address"].rpartition(":")
         self.address = (host, int(port))
 
     def connect(self) -> socket.socket:
@@ -71,7 +71,7 @@ class Served:
 
     def answers(self) -> bool:
         """Whether both a client over TCP and the operator at the socket get an answer."""
-        transport = httpx2.HTTPTransport(uds=str(self.site.state / SOCKET))
+        transport = httpx2.HTTPTransport(uds=str(self.sandbox.state / SOCKET))
         try:
             with httpx2.Client(transport=transport) as local:
                 own = local.get("http://api/org/acme/workload").status_code
@@ -83,7 +83,7 @@ class Served:
     def applies(self, number: int) -> bool:
         """Whether the daemon applies a new commit."""
         before = len(self.running.logged("reconciled"))
-        self.site.repo.commit({"shop/web.yaml": workload("web", more=f"tags: {{number: '{number}'}}\n")})
+        self.sandbox.repo.commit({"shop/web.yaml": workload("web", more=f"tags: {{number: '{number}'}}\n")})
         return bool(eventually(lambda: len(self.running.logged("reconciled")) > before, "the commit is applied"))
 
     def runs(self, first: int) -> list[float]:
@@ -96,11 +96,11 @@ class Served:
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedApi]:
     """A daemon that all hostile clients share."""
-    site = Site(tmp_path_factory.mktemp("hostile"), api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
-    with site.daemon() as running:
-        found = Served(site, running)
+    sandbox = DaemonSandbox(tmp_path_factory.mktemp("hostile"), api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
+    with sandbox.daemon() as running:
+        found = ServedApi(sandbox, running)
         eventually(found.answers, "the API answers")
         yield found
 
@@ -118,23 +118,23 @@ def many_files() -> Iterator[None]:
 
 def received(link: socket.socket) -> bytes:
     """All that comes until the server ends the connection."""
-    found = b""
+    raw = b""
     try:
         while part := link.recv(65_536):
-            found += part
+            raw += part
     except ConnectionResetError:
         pass
-    return found
+    return raw
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_an_ambiguous_request_is_refused_and_ends_its_connection(shape: str, served: Served) -> None:
+def test_an_ambiguous_request_is_refused_and_ends_its_connection(shape: str, served: ServedApi) -> None:
     with served.connect() as link:
         link.sendall(SHAPES[shape])
         assert re.findall(rb"HTTP/1\.1 (\d+)", received(link)) == [b"400"]
 
 
-def test_a_compressed_bomb_is_refused_unread(served: Served) -> None:
+def test_a_compressed_bomb_is_refused_unread(served: ServedApi) -> None:
     bomb = gzip.compress(bytes(100 << 20), 1)
     host, port = served.address
     token = httpx2.post(f"http://{host}:{port}/login/token", content=bomb, headers={"Content-Encoding": "gzip"})
@@ -142,7 +142,7 @@ def test_a_compressed_bomb_is_refused_unread(served: Served) -> None:
     assert served.answers()
 
 
-def test_slow_heads_and_bodies_lose_their_connections(served: Served) -> None:
+def test_slow_heads_and_bodies_lose_their_connections(served: ServedApi) -> None:
     with ExitStack() as links:
         slow = [links.enter_context(served.connect()) for _ in range(40)]
         for number, link in enumerate(slow):
@@ -152,7 +152,7 @@ def test_slow_heads_and_bodies_lose_their_connections(served: Served) -> None:
 
 
 @pytest.mark.slow
-def test_a_body_that_comes_byte_by_byte_has_a_minute(served: Served) -> None:
+def test_a_body_that_comes_byte_by_byte_has_a_minute(served: ServedApi) -> None:
     with served.connect() as link:
         link.settimeout(2.0)
         link.sendall(POST + b"Content-Length: 1000\r\n\r\n")
@@ -171,7 +171,7 @@ def test_a_body_that_comes_byte_by_byte_has_a_minute(served: Served) -> None:
 
 @pytest.mark.parametrize("connections", [pytest.param(10_000, marks=pytest.mark.slow), MOST_CONNECTIONS + 100])
 @pytest.mark.parametrize("sent", [b"", POST, POST + b"Content-Length: 100\r\n\r\nx"], ids=["silent", "head", "body"])
-def test_more_connections_than_it_keeps_still_let_clients_in(sent: bytes, connections: int, served: Served) -> None:
+def test_more_connections_than_it_keeps_still_let_clients_in(sent: bytes, connections: int, served: ServedApi) -> None:
     with many_files(), ExitStack() as links:
         for _ in range(connections):
             link = links.enter_context(served.connect())
@@ -184,7 +184,7 @@ def test_more_connections_than_it_keeps_still_let_clients_in(sent: bytes, connec
 
 
 @contextmanager
-def attack(served: Served) -> Iterator[None]:
+def attack(served: ServedApi) -> Iterator[None]:
     """Idle connections, more than it keeps, then slow, ambiguous and compressed requests until the end."""
     ended, bomb = threading.Event(), gzip.compress(bytes(10 << 20), 9)
     compressed = POST + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb) + bomb
@@ -211,7 +211,7 @@ def attack(served: Served) -> Iterator[None]:
                 link.close()
 
 
-def slowdown(served: Served, first: int) -> float:
+def slowdown(served: ServedApi, first: int) -> float:
     """The 99th percentile of runs under attack, against that of runs in peace, in turn."""
     peace: list[float] = []
     war: list[float] = []
@@ -224,11 +224,11 @@ def slowdown(served: Served, first: int) -> float:
 
 
 @pytest.mark.slow
-def test_hostile_clients_delay_no_run(served: Served) -> None:
+def test_hostile_clients_delay_no_run(served: ServedApi) -> None:
     served.runs(0)  # the first ones load what later ones have
-    found: list[float] = []
+    slowdowns: list[float] = []
     for number in range(1, 1 + COMPARISONS):
-        found.append(slowdown(served, number * 100_000))
-        if found[-1] <= 1.5:
+        slowdowns.append(slowdown(served, number * 100_000))
+        if slowdowns[-1] <= 1.5:
             return
-    raise AssertionError(f"runs take {found} times as long")
+    raise AssertionError(f"runs take {slowdowns} times as long")

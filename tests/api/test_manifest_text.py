@@ -120,9 +120,10 @@ def test_members_of_a_list_are_found_by_name() -> None:
 )
 def test_a_text_that_some_reader_takes_for_something_else_gets_quotes(text: str) -> None:
     patch = {
-        "description": text, "tags": {text: text},
+        "description": text,
+        "tags": {text: text},
         "spec": {"containers": [{"name": "main", "args": [text], "env": [{"name": "C", "value": text}]}]},
-    }  # fmt: skip
+    }
     after = replace_document(TEXT, 0, MEANING, merge_patch(MEANING, patch))
     reading = parse_documents(after.encode(), text_fields=frozenset())
     assert not reading.faults, after
@@ -171,15 +172,24 @@ def test_a_merge_patch_drops_and_replaces() -> None:
 
 MARKED = [
     ("{kind: gvc, name: a}\n", 0, '{kind: gvc, name: a, tags: {t: "1"}}\n'),
-    ('{"kind": "gvc", "name": "a"}\n---\n{"kind": "gvc", "name": "b"}\n', 1,
-     '{"kind": "gvc", "name": "a"}\n---\n{"kind": "gvc", "name": "b", tags: {t: "1"}}\n'),
-    ("--- {kind: gvc, name: a}\n--- {kind: gvc, name: b}\n", 1,
-     '--- {kind: gvc, name: a}\n--- {kind: gvc, name: b, tags: {t: "1"}}\n'),
+    (
+        '{"kind": "gvc", "name": "a"}\n---\n{"kind": "gvc", "name": "b"}\n',
+        1,
+        '{"kind": "gvc", "name": "a"}\n---\n{"kind": "gvc", "name": "b", tags: {t: "1"}}\n',
+    ),
+    (
+        "--- {kind: gvc, name: a}\n--- {kind: gvc, name: b}\n",
+        1,
+        '--- {kind: gvc, name: a}\n--- {kind: gvc, name: b, tags: {t: "1"}}\n',
+    ),
     ("--- # one\nkind: gvc\nname: a\n", 0, '--- # one\nkind: gvc\nname: a\ntags:\n  t: "1"\n'),
     ("kind: gvc\nname: a\n...\n# the end\n", 0, 'kind: gvc\nname: a\ntags:\n  t: "1"\n...\n# the end\n'),
-    ("kind: gvc\r\nname: a\r\n---\r\nkind: gvc\r\nname: b\r\n", 1,
-     'kind: gvc\r\nname: a\r\n---\r\nkind: gvc\r\nname: b\r\ntags:\n  t: "1"\n'),
-]  # fmt: skip
+    (
+        "kind: gvc\r\nname: a\r\n---\r\nkind: gvc\r\nname: b\r\n",
+        1,
+        'kind: gvc\r\nname: a\r\n---\r\nkind: gvc\r\nname: b\r\ntags:\n  t: "1"\n',
+    ),
+]
 """A text, the document that changes in it, and the text with the change."""
 
 
@@ -208,8 +218,9 @@ def test_a_merge_patch_adds_and_removes_single_items() -> None:
     patch = {"spec": {"$add/containers": [{"name": "main", **added}]}, "$add/links": ["//b", "//c"]}
     after = merge_patch(document, patch)
     assert after["spec"]["containers"] == [
-        {"name": "main", "env": [env[0], {"name": "B", "value": "3"}, {"name": "C", "value": "4"}]}, {"name": "side"},
-    ]  # fmt: skip
+        {"name": "main", "env": [env[0], {"name": "B", "value": "3"}, {"name": "C", "value": "4"}]},
+        {"name": "side"},
+    ]
     assert after["links"] == ["//a", "//b", "//c"]
     removed = {"spec": {"$add/containers": [{"name": "main", "$remove/env": ["A", "D"]}]}, "$remove/links": ["//a"]}
     last = merge_patch(after, removed)
@@ -256,33 +267,40 @@ KINDS = (Kind.GROUP, Kind.IDENTITY, Kind.SECRET)
 
 documents = st.builds(
     lambda form, kind, name: form.format(kind=kind, name=name),
-    st.sampled_from(FORMS), st.sampled_from(KINDS), st.sampled_from(NAMES),
-)  # fmt: skip
+    st.sampled_from(FORMS),
+    st.sampled_from(KINDS),
+    st.sampled_from(NAMES),
+)
 texts = st.builds(
     lambda head, parts, ends, is_ended: (head + "".join(a + b for a, b in zip(parts, ends, strict=False)) + parts[-1])[
         : None if is_ended else -1
     ],
-    st.sampled_from(HEADS) | st.just(""), st.lists(documents, min_size=1, max_size=6),
-    st.lists(st.sampled_from(BREAKS) | st.just(BREAKS[0]), min_size=5, max_size=5), st.booleans(),
-)  # fmt: skip
+    st.sampled_from(HEADS) | st.just(""),
+    st.lists(documents, min_size=1, max_size=6),
+    st.lists(st.sampled_from(BREAKS) | st.just(BREAKS[0]), min_size=5, max_size=5),
+    st.booleans(),
+)
 
 
 def edit_of(kind: Kind, name: str, what: str, value: str, is_lenient: bool) -> ResourceEdit:
     """An edit of the resource ``name`` of the GVC ``shop``, if its kind has one."""
     key = Key(kind, "shop" if kind is Kind.IDENTITY else "", name)
     body = {"kind": str(kind), "name": name, "description": "old"}
-    wanted: dict[str, Any] | None = body | {"description": value, "tags": {"team": value}}
-    if wanted is not None and what == "data":
-        wanted["data"] = {"key": value}
+    after: dict[str, Any] | None = body | {"description": value, "tags": {"team": value}}
+    if after is not None and what == "data":
+        after["data"] = {"key": value}
     was = None if what == "create" else body
-    return ResourceEdit(key, PATH, was, None if what == "delete" else wanted, what == "data", if_present=is_lenient)
+    return ResourceEdit(key, PATH, was, None if what == "delete" else after, what == "data", if_present=is_lenient)
 
 
 edits = st.builds(
     edit_of,
-    st.sampled_from(KINDS), st.sampled_from(NAMES), st.sampled_from(["change", "change", "data", "delete", "create"]),
-    st.sampled_from(VALUES), st.just(True) | st.booleans(),
-)  # fmt: skip
+    st.sampled_from(KINDS),
+    st.sampled_from(NAMES),
+    st.sampled_from(["change", "change", "data", "delete", "create"]),
+    st.sampled_from(VALUES),
+    st.just(True) | st.booleans(),
+)
 
 
 @given(texts, st.lists(edits, min_size=1, max_size=6))
@@ -298,8 +316,10 @@ edits = st.builds(
     "# Nothing.\n---\n# Nothing.",
     [edit_of(Kind.GROUP, "a", what, "new", True) for what in ("create", "delete", "create")],
 )
-@example("kind: group\nname: a\ndescription: |+\n  x",
-         [edit_of(Kind.GROUP, "b", "create", "new", True), edit_of(Kind.GROUP, "a", "delete", "", True)])  # fmt: skip
+@example(
+    "kind: group\nname: a\ndescription: |+\n  x",
+    [edit_of(Kind.GROUP, "b", "create", "new", True), edit_of(Kind.GROUP, "a", "delete", "", True)],
+)
 def test_edits_of_a_file_together_are_what_they_are_one_after_the_other(text: str, edits: list[ResourceEdit]) -> None:
     """Each document alone gives the bytes that the whole file gives, split and read anew for each edit."""
     sealing = Sealing(Keyring(()), "any", lambda path: None, "2026-01-01T00:00:00Z")
@@ -315,8 +335,11 @@ def test_edits_of_a_file_together_are_what_they_are_one_after_the_other(text: st
 
 
 @given(texts, edits, st.lists(edits, max_size=3))
-@example("kind: group\nname: a\ndescription: old\n", edit_of(Kind.GROUP, "a", "change", "ours", True),
-         [edit_of(Kind.GROUP, "a", "change", "theirs", True)])  # fmt: skip
+@example(
+    "kind: group\nname: a\ndescription: old\n",
+    edit_of(Kind.GROUP, "a", "change", "ours", True),
+    [edit_of(Kind.GROUP, "a", "change", "theirs", True)],
+)
 def test_a_conflict_in_a_document_alone_is_one_in_the_whole_file(
     text: str, edit: ResourceEdit, others: list[ResourceEdit]
 ) -> None:

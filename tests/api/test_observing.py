@@ -15,8 +15,8 @@ import pytest
 from reconciler.api.routes import streams
 from reconciler.api.service import LISTS, MOST_LONG_OF_CALLER
 from tests.api.conftest import FILES
-from tests.engines.host.logs.kit import Location, place
-from tests.support.api import ORG, READER_PEER, ApiSite, api_site
+from tests.engines.host.logs.kit import LogHarness, place
+from tests.support.api import ORG, READER_PEER, ApiSandbox, api_sandbox
 
 LOG = f"{ORG}/-log"
 READER = """kind: serviceaccount
@@ -58,25 +58,25 @@ bindings: [{permissions: [readLogs], principalLinks: [//serviceaccount/every]}]
 
 
 @pytest.fixture(name="logged")
-def site_with_logs(tmp_path: Path) -> Iterator[ApiSite]:
+def sandbox_with_logs(tmp_path: Path) -> Iterator[ApiSandbox]:
     """Two workloads of one GVC and one of another have written, in the minutes after 2026-01-01T00:00:00Z."""
-    with api_site(tmp_path, {**FILES, "reader.yaml": READER}) as site:
-        location = Location(tmp_path)
+    with api_sandbox(tmp_path, {**FILES, "reader.yaml": READER}) as sandbox:
+        location = LogHarness(tmp_path)
         location.taken("listening on 8080\n", place("web"))
         location.wait(60)
         location.taken("GET / 200\nGET /x 404\n", place("web"))
         location.taken("hello\n", place("web", gvc="blog"))
-        yield site
+        yield sandbox
 
 
-def lines(site: ApiSite, **query: Any) -> list[str]:
+def lines(sandbox: ApiSandbox, **query: Any) -> list[str]:
     """The lines that the API answers with."""
-    found = site.client().request("GET", LOG, params=query)
+    found = sandbox.client().request("GET", LOG, params=query)
     assert found.status_code == 200, found.text
     return [json.loads(each)["line"] for each in found.text.splitlines()]
 
 
-def test_logs_are_those_that_a_query_selects(logged: ApiSite) -> None:
+def test_logs_are_those_that_a_query_selects(logged: ApiSandbox) -> None:
     assert lines(logged, query="workload/shop/web") == ["listening on 8080", "GET / 200", "GET /x 404"]
     assert lines(logged, query='{workload="web"} |= "404"') == ["GET /x 404"]
     assert lines(logged, query="gvc/shop", lines=1) == ["GET /x 404"]
@@ -99,41 +99,41 @@ def test_logs_are_those_that_a_query_selects(logged: ApiSite) -> None:
         ({"query": "gvc/shop", "follow": "true", "until": "1h"}, "use one of them"),
     ],
 )
-def test_a_wrong_query_is_refused(logged: ApiSite, query: dict[str, str], message: str) -> None:
+def test_a_wrong_query_is_refused(logged: ApiSandbox, query: dict[str, str], message: str) -> None:
     found = logged.client().request("GET", LOG, params=query)
     assert (found.status_code, message in found.json()["message"]) == (400, True), found.text
 
 
-def test_an_expression_that_takes_for_ever_is_ended(logged: ApiSite, tmp_path: Path) -> None:
-    location = Location(tmp_path)
+def test_an_expression_that_takes_for_ever_is_ended(logged: ApiSandbox, tmp_path: Path) -> None:
+    location = LogHarness(tmp_path)
     location.taken("a" * 60 + "\n", place("slow"))
     found = logged.client().request("GET", LOG, params={"query": '{workload="slow"} |~ "(a|a)*b"'})
     assert found.status_code == 400
     assert "takes too long" in found.json()["message"]
 
 
-def test_logs_need_their_permission(logged: ApiSite) -> None:
+def test_logs_need_their_permission(logged: ApiSandbox) -> None:
     assert ask_as(logged, "reader").status_code == 200
     assert ask_as(logged, "ci").status_code == 403
 
 
-def ask_as(site: ApiSite, account: str) -> httpx2.Response:
+def ask_as(sandbox: ApiSandbox, account: str) -> httpx2.Response:
     """The answer to a service account that reads the logs of a GVC."""
-    key = site.api.store.add_key(account, "", "test", None)[1]
-    return site.client(None).request("GET", LOG, params={"query": "gvc/shop"}, headers={"Authorization": key})
+    key = sandbox.api.store.add_key(account, "", "test", None)[1]
+    return sandbox.client(None).request("GET", LOG, params={"query": "gvc/shop"}, headers={"Authorization": key})
 
 
-def read_by(site: ApiSite, account: str, query: str, **more: str) -> tuple[int, list[str]]:
+def read_by(sandbox: ApiSandbox, account: str, query: str, **more: str) -> tuple[int, list[str]]:
     """The status of a read by a service account, and the lines or the words of the refusal."""
-    key = site.api.store.add_key(account, "", "test", None)[1]
-    answer = site.client(None).request("GET", LOG, params={"query": query, **more}, headers={"Authorization": key})
+    key = sandbox.api.store.add_key(account, "", "test", None)[1]
+    answer = sandbox.client(None).request("GET", LOG, params={"query": query, **more}, headers={"Authorization": key})
     if answer.status_code != 200:
         return answer.status_code, [answer.json()["message"]]
     return 200, [json.loads(each)["line"] for each in answer.text.splitlines()]
 
 
-def test_logs_of_one_workload_are_for_those_who_may_read_them(logged: ApiSite, tmp_path: Path) -> None:
-    location = Location(tmp_path)
+def test_logs_of_one_workload_are_for_those_who_may_read_them(logged: ApiSandbox, tmp_path: Path) -> None:
+    location = LogHarness(tmp_path)
     location.taken("secret of the api\n", place("api"))
     web = ["listening on 8080", "GET / 200", "GET /x 404"]
     for query in ("workload/shop/web", "gvc/shop", '{gvc="shop"}', '{workload=~".+"}'):
@@ -154,7 +154,7 @@ def test_logs_of_one_workload_are_for_those_who_may_read_them(logged: ApiSite, t
     assert read_by(logged, "ci", "workload/shop/web")[0] == 403
 
 
-def test_who_may_read_the_logs_of_a_workload_may_view_it(logged: ApiSite) -> None:
+def test_who_may_read_the_logs_of_a_workload_may_view_it(logged: ApiSandbox) -> None:
     key = logged.api.store.add_key("team", "", "test", None)[1]
     client = logged.client(None)
     for name, status in (("web", 200), ("api", 403)):
@@ -163,7 +163,7 @@ def test_who_may_read_the_logs_of_a_workload_may_view_it(logged: ApiSite) -> Non
 
 
 async def test_a_reader_whose_permission_ends_follows_no_longer(
-    logged: ApiSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    logged: ApiSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "CHECK_SECONDS", 0.1)
     key = logged.api.store.add_key("team", "", "test", None)[1]
@@ -175,7 +175,7 @@ async def test_a_reader_whose_permission_ends_follows_no_longer(
         assert await stream.text() == ""
 
 
-def test_a_caller_reads_few_logs_at_once(logged: ApiSite) -> None:
+def test_a_caller_reads_few_logs_at_once(logged: ApiSandbox) -> None:
     with ExitStack() as reading:
         for _ in range(MOST_LONG_OF_CALLER):
             reading.enter_context(logged.api.streams.admit("user/root"))
@@ -192,9 +192,9 @@ def log_processes() -> list[str]:
     return [pid for pid in children if b"log_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
-async def test_new_lines_follow_until_the_client_goes(logged: ApiSite, tmp_path: Path) -> None:
+async def test_new_lines_follow_until_the_client_goes(logged: ApiSandbox, tmp_path: Path) -> None:
     def write_again() -> None:
-        location = Location(tmp_path)
+        location = LogHarness(tmp_path)
         location.wait(120)
         location.taken("again\n", place("web", gvc="blog"))
 
@@ -206,11 +206,11 @@ async def test_new_lines_follow_until_the_client_goes(logged: ApiSite, tmp_path:
     assert log_processes() == []
 
 
-def test_drift_is_what_the_caller_may_view(logged: ApiSite) -> None:
+def test_drift_is_what_the_caller_may_view(logged: ApiSandbox) -> None:
     assert logged.client().get(f"{ORG}/-drift") == {"kind": "list", "itemKind": "drift", "checked": None, "items": []}
 
 
-async def test_a_long_list_of_drift_delays_no_other_request(logged: ApiSite) -> None:
+async def test_a_long_list_of_drift_delays_no_other_request(logged: ApiSandbox) -> None:
     async def status(path: str) -> int:
         async with logged.watching(path) as stream:
             return stream.status
@@ -225,12 +225,12 @@ async def test_a_long_list_of_drift_delays_no_other_request(logged: ApiSite) -> 
     assert await reading == 200
 
 
-def test_only_workloads_have_replicas(logged: ApiSite) -> None:
+def test_only_workloads_have_replicas(logged: ApiSandbox) -> None:
     found = logged.client().get(f"{ORG}/gvc/shop/workload/web/-replica")
     assert found == {"kind": "list", "itemKind": "replica", "items": []}
     assert logged.client().request("GET", f"{ORG}/gvc/shop/workload/none/-replica").status_code == 404
 
 
-def test_members_of_the_readers_see_logs(logged: ApiSite) -> None:
+def test_members_of_the_readers_see_logs(logged: ApiSandbox) -> None:
     found = logged.client(READER_PEER).request("GET", LOG, params={"query": "gvc/blog"})
     assert (found.status_code, json.loads(found.text)["line"]) == (200, "hello")

@@ -20,7 +20,7 @@ from reconciler.printable import printable_lines
 from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from tests.api.conftest import FILES
-from tests.support.api import ORG, READER_PEER, ROOT_PEER, ApiSite, ApiStream, api_site
+from tests.support.api import ORG, READER_PEER, ROOT_PEER, ApiSandbox, ApiStream, api_sandbox
 
 OVERVIEWS = ("-status", "-describe?key=gvc/shop", "-events", "-runs", "-top", "-snapshot", "source/main/-plan")
 OPERATION = "/org/{org}"
@@ -36,16 +36,16 @@ bindings: [{permissions: [view], principalLinks: [//serviceaccount/partial]}]
 """
 
 
-@pytest.fixture(name="site", scope="module")
-def site_with_overviews(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
-    """A site whose plan has a delete that waits."""
-    with api_site(tmp_path_factory.mktemp("overviews"), {**FILES, "partial.yaml": PARTIAL}) as made:
+@pytest.fixture(name="sandbox", scope="module")
+def sandbox_with_overviews(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
+    """A sandbox whose plan has a delete that waits."""
+    with api_sandbox(tmp_path_factory.mktemp("overviews"), {**FILES, "partial.yaml": PARTIAL}) as made:
         yield made
 
 
-def text(site: ApiSite, path: str, media: str = "text/plain") -> str:
+def text(sandbox: ApiSandbox, path: str, media: str = "text/plain") -> str:
     """The answer as ``media``."""
-    found = site.client().request("GET", f"{ORG}/{path}", headers={"Accept": media})
+    found = sandbox.client().request("GET", f"{ORG}/{path}", headers={"Accept": media})
     assert (found.status_code, found.headers["content-type"].partition(";")[0]) == (200, media), found.text
     return found.text
 
@@ -63,11 +63,11 @@ def test_an_operation_has_the_parameters_of_its_command(name: str) -> None:
 
 
 @pytest.mark.parametrize("path", OVERVIEWS)
-def test_overviews_need_the_permission_to_view_everything(site: ApiSite, path: str) -> None:
-    key = site.api.store.add_key("partial", "", "test", None)[1]
-    refused = site.client(None).request("GET", f"{ORG}/{path}", headers={"Authorization": key})
+def test_overviews_need_the_permission_to_view_everything(sandbox: ApiSandbox, path: str) -> None:
+    key = sandbox.api.store.add_key("partial", "", "test", None)[1]
+    refused = sandbox.client(None).request("GET", f"{ORG}/{path}", headers={"Authorization": key})
     assert (refused.status_code, "no permission `view` on every" in refused.text) == (403, True)
-    assert site.client(READER_PEER).request("GET", f"{ORG}/{path}").status_code == 200
+    assert sandbox.client(READER_PEER).request("GET", f"{ORG}/{path}").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -82,21 +82,21 @@ def test_overviews_need_the_permission_to_view_everything(site: ApiSite, path: s
         ("source/main/-plan", ["plan"]),
     ],
 )
-def test_text_is_what_the_command_prints(site: ApiSite, path: str, words: list[str]) -> None:
-    assert text(site, path) == site.run(*words).stdout != ""
+def test_text_is_what_the_command_prints(sandbox: ApiSandbox, path: str, words: list[str]) -> None:
+    assert text(sandbox, path) == sandbox.run(*words).stdout != ""
 
 
 @pytest.mark.parametrize(
     ("path", "words"),
     [("-status", ["get", "-o", "json"]), ("source/main/-plan", ["plan", "--format", "json"])],
 )
-def test_json_is_that_of_the_command(site: ApiSite, path: str, words: list[str]) -> None:
-    assert site.client().get(f"{ORG}/{path}") == json.loads(site.run(*words).stdout)
+def test_json_is_that_of_the_command(sandbox: ApiSandbox, path: str, words: list[str]) -> None:
+    assert sandbox.client().get(f"{ORG}/{path}") == json.loads(sandbox.run(*words).stdout)
 
 
-def test_other_forms_are_those_of_the_command(site: ApiSite) -> None:
-    assert text(site, "-status?kind=gvc", "application/yaml") == site.run("get", "gvc", "-o", "yaml").stdout
-    assert text(site, "source/main/-plan", "text/markdown") == site.run("plan", "--format", "markdown").stdout
+def test_other_forms_are_those_of_the_command(sandbox: ApiSandbox) -> None:
+    assert text(sandbox, "-status?kind=gvc", "application/yaml") == sandbox.run("get", "gvc", "-o", "yaml").stdout
+    assert text(sandbox, "source/main/-plan", "text/markdown") == sandbox.run("plan", "--format", "markdown").stdout
 
 
 @pytest.mark.parametrize(
@@ -120,137 +120,137 @@ def test_other_forms_are_those_of_the_command(site: ApiSite) -> None:
         ("-plan/0123456789", 404, "no current plan has the digest 0123456789"),
     ],
 )
-def test_what_does_not_exist_is_an_error(site: ApiSite, path: str, status: int, message: str) -> None:
-    found = site.client().request("GET", f"{ORG}/{path}")
+def test_what_does_not_exist_is_an_error(sandbox: ApiSandbox, path: str, status: int, message: str) -> None:
+    found = sandbox.client().request("GET", f"{ORG}/{path}")
     assert (found.status_code, message in found.json()["message"]) == (status, True), found.text
 
 
-def test_no_text_controls_the_terminal_that_shows_it(site: ApiSite) -> None:
+def test_no_text_controls_the_terminal_that_shows_it(sandbox: ApiSandbox) -> None:
     hostile = "Rename\x1b[2J\u202e\x9b31m"
     manifest = "kind: identity\nname: hostile\ngvc: shop\ndescription: text\n"
-    site.repo.commit({"shop/hostile.yaml": manifest}, hostile)
-    plans = [text(site, f"source/main/-plan{query}", media) for query in ("", "?blame=true") for media in TEXTS]
-    assert site.run("apply").returncode == 0
-    site.repo.commit({"shop/hostile.yaml": manifest.replace("text", '"\\e[2J\\u009b"')}, hostile)
-    assert site.run("apply").returncode == 1
-    plans += [text(site, "source/main/-plan", media) for media in TEXTS]
-    with closing(Records.open(site.state / FILE)) as records:
+    sandbox.repo.commit({"shop/hostile.yaml": manifest}, hostile)
+    plans = [text(sandbox, f"source/main/-plan{query}", media) for query in ("", "?blame=true") for media in TEXTS]
+    assert sandbox.run("apply").returncode == 0
+    sandbox.repo.commit({"shop/hostile.yaml": manifest.replace("text", '"\\e[2J\\u009b"')}, hostile)
+    assert sandbox.run("apply").returncode == 1
+    plans += [text(sandbox, "source/main/-plan", media) for media in TEXTS]
+    with closing(Records.open(sandbox.state / FILE)) as records:
         records.events.append(
             Key(Kind.WORKLOAD, "shop", "api"), Reason.FAILED, f"stopped{hostile.removeprefix('Rename')}"
         )
     keys = ("identity/shop/hostile", "source/main", "workload/shop/api")
-    shown = [text(site, path) for path in (*OVERVIEWS[:5], *(f"-describe?key={key}" for key in keys))]
-    site.repo.commit({"shop/hostile.yaml": manifest})
-    assert site.run("apply").returncode == 0
+    shown = [text(sandbox, path) for path in (*OVERVIEWS[:5], *(f"-describe?key={key}" for key in keys))]
+    sandbox.repo.commit({"shop/hostile.yaml": manifest})
+    assert sandbox.run("apply").returncode == 0
     assert any("Rename?" in each for each in shown), "the subject of a commit is cleaned when it is read"
     assert any("stopped\\u001b[2J" in each for each in shown), "what an engine reports is not"
     assert [each for each in (*plans, *shown) if each != printable_lines(each)] == []
 
 
-def test_the_status_comes_in_parts(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = site.client().request("GET", f"{ORG}/-status").text
+def test_the_status_comes_in_parts(sandbox: ApiSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = sandbox.client().request("GET", f"{ORG}/-status").text
     monkeypatch.setattr(overviews, "CHUNK", 100)
 
     async def parts() -> list[str]:
-        stream = ApiStream(site.api, ROOT_PEER, f"{ORG}/-status", {})
-        found = []
+        stream = ApiStream(sandbox.api, ROOT_PEER, f"{ORG}/-status", {})
+        parts_read = []
         while part := await stream.text():
-            found.append(part)
+            parts_read.append(part)
         await stream.leave()
-        return found
+        return parts_read
 
     found = asyncio.run(parts())
     assert (len(found) > 5, "".join(found)) == (True, whole)
 
 
-def test_a_caller_reads_few_overviews_at_once(site: ApiSite) -> None:
+def test_a_caller_reads_few_overviews_at_once(sandbox: ApiSandbox) -> None:
     with ExitStack() as reading:
         for _ in range(service.MOST_LONG_OF_CALLER):
-            reading.enter_context(site.api.overviews.admit("user/root"))
+            reading.enter_context(sandbox.api.overviews.admit("user/root"))
         for path in OVERVIEWS:
-            refused = site.client().request("GET", f"{ORG}/{path}")
+            refused = sandbox.client().request("GET", f"{ORG}/{path}")
             assert (refused.status_code, "too many requests read overviews" in refused.text) == (429, True), path
-        assert site.client(READER_PEER).request("GET", f"{ORG}/-runs").status_code == 200
-    assert site.client().request("GET", f"{ORG}/-runs").status_code == 200
+        assert sandbox.client(READER_PEER).request("GET", f"{ORG}/-runs").status_code == 200
+    assert sandbox.client().request("GET", f"{ORG}/-runs").status_code == 200
 
 
-async def test_overviews_delay_no_list(site: ApiSite) -> None:
+async def test_overviews_delay_no_list(sandbox: ApiSandbox) -> None:
     async def status(path: str) -> int:
-        async with site.watching(f"{ORG}/{path}") as stream:
+        async with sandbox.watching(f"{ORG}/{path}") as stream:
             return stream.status
 
     for _ in range(service.OVERVIEWS):
-        await site.api.overview_slots.acquire()
+        await sandbox.api.overview_slots.acquire()
     waiting = asyncio.create_task(status("-runs"))
     assert await status("workload") == 200
     assert not waiting.done()
     for _ in range(service.OVERVIEWS):
-        site.api.overview_slots.release()
+        sandbox.api.overview_slots.release()
     assert await waiting == 200
 
 
-def test_a_plan_is_found_by_its_digest(site: ApiSite) -> None:
-    base = site.repo.git("rev-parse", "main")
-    site.repo.commit({"shop/more.yaml": "kind: identity\nname: more\ngvc: shop\n"})
+def test_a_plan_is_found_by_its_digest(sandbox: ApiSandbox) -> None:
+    base = sandbox.repo.git("rev-parse", "main")
+    sandbox.repo.commit({"shop/more.yaml": "kind: identity\nname: more\ngvc: shop\n"})
     try:
-        found = site.client().request("GET", f"{ORG}/source/main/-plan")
-        plan: dict[str, Any] = found.json()
+        response = sandbox.client().request("GET", f"{ORG}/source/main/-plan")
+        plan: dict[str, Any] = response.json()
         assert [step["key"] for step in plan["steps"]] == ["identity/shop/more"]
-        assert (found.headers["plan-changes"], found.headers["plan-errors"]) == ("1", "0")
-        assert site.client().get(f"{ORG}/-plan/{plan['digest'][:8]}")["steps"] == plan["steps"]
+        assert (response.headers["plan-changes"], response.headers["plan-errors"]) == ("1", "0")
+        assert sandbox.client().get(f"{ORG}/-plan/{plan['digest'][:8]}")["steps"] == plan["steps"]
     finally:
-        site.repo.git("update-ref", "refs/heads/main", base)
+        sandbox.repo.git("update-ref", "refs/heads/main", base)
 
 
-async def test_events_follow_until_the_credential_ends(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_follow_until_the_credential_ends(sandbox: ApiSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "CHECK_SECONDS", 0.05)
-    token = site.api.store.add_session(Caller("user/eve", frozenset({str(VIEWERS)}), "test"), 60.0)
+    token = sandbox.api.store.add_session(Caller("user/eve", frozenset({str(VIEWERS)}), "test"), 60.0)
 
     async def story() -> list[str]:
         path = f"{ORG}/-events?last=1&follow=true"
-        async with site.watching(path, None, Authorization=f"Bearer {token}") as stream:
+        async with sandbox.watching(path, None, Authorization=f"Bearer {token}") as stream:
             seen = [json.loads(await stream.line())["reason"]]
-            assert await asyncio.to_thread(lambda: site.run("suspend", "main").returncode) == 0
+            assert await asyncio.to_thread(lambda: sandbox.run("suspend", "main").returncode) == 0
             seen.append(json.loads(await stream.line())["reason"])
-            site.clock.jump(61)
+            sandbox.clock.jump(61)
             assert await stream.text() == ""
         return seen
 
     try:
         assert (await story())[1] == "Suspended"
     finally:
-        site.run("resume", "main")
+        sandbox.run("resume", "main")
 
 
-def test_events_follow_until_the_permission_ends(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_follow_until_the_permission_ends(sandbox: ApiSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "CHECK_SECONDS", 0.05)
     binding = "bindings: [{permissions: [view], principalLinks: [//serviceaccount/partial]}]"
     policies = "---\n".join(
         f"kind: policy\nname: all-{kind}\ntargetKind: {kind}\ntarget: all\n{binding}\n" for kind in Kind
     )
-    site.repo.commit({"all.yaml": policies})
-    assert site.run("apply").returncode == 0
-    key = site.api.store.add_key("partial", "", "test", None)[1]
+    sandbox.repo.commit({"all.yaml": policies})
+    assert sandbox.run("apply").returncode == 0
+    key = sandbox.api.store.add_key("partial", "", "test", None)[1]
 
     async def story() -> None:
-        async with site.watching(f"{ORG}/-events?last=1&follow=true", None, Authorization=key) as stream:
+        async with sandbox.watching(f"{ORG}/-events?last=1&follow=true", None, Authorization=key) as stream:
             assert json.loads(await stream.line())["reason"]
-            site.repo.commit({"all.yaml": policies.replace("target: all", "targetLinks: []", 1)})
-            assert await asyncio.to_thread(lambda: site.run("apply").returncode) == 0
+            sandbox.repo.commit({"all.yaml": policies.replace("target: all", "targetLinks: []", 1)})
+            assert await asyncio.to_thread(lambda: sandbox.run("apply").returncode) == 0
             while await stream.text():
                 pass
 
     asyncio.run(story())
-    refused = site.client(None).request("GET", f"{ORG}/-events", headers={"Authorization": key})
+    refused = sandbox.client(None).request("GET", f"{ORG}/-events", headers={"Authorization": key})
     assert refused.status_code == 403
 
 
-async def test_who_follows_without_earlier_events_sees_only_new_ones(site: ApiSite) -> None:
+async def test_who_follows_without_earlier_events_sees_only_new_ones(sandbox: ApiSandbox) -> None:
     async def story() -> list[str]:
-        stream = ApiStream(site.api, ROOT_PEER, f"{ORG}/-events?last=0&follow=true", {})
+        stream = ApiStream(sandbox.api, ROOT_PEER, f"{ORG}/-events?last=0&follow=true", {})
         while not stream.status:
             await asyncio.sleep(0.001)
-        assert await asyncio.to_thread(lambda: site.run("suspend", "main").returncode) == 0
+        assert await asyncio.to_thread(lambda: sandbox.run("suspend", "main").returncode) == 0
         found = json.loads(await stream.line())["reason"]
         await stream.leave()
         return [found]
@@ -258,4 +258,4 @@ async def test_who_follows_without_earlier_events_sees_only_new_ones(site: ApiSi
     try:
         assert await story() == ["Suspended"]
     finally:
-        site.run("resume", "main")
+        sandbox.run("resume", "main")

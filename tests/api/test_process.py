@@ -20,15 +20,15 @@ from reconciler.daemon.api_process import SOCKET, ApiStart, decode_start, encode
 from reconciler.settings import load_settings
 from tests.support.certificates import issue
 from tests.support.processes import free_ports
-from tests.support.sandbox import Site, eventually
+from tests.support.sandbox import DaemonSandbox, eventually
 
 ORG = "/org/acme"
 
 
-def ask(site: Site, path: str) -> httpx2.Response | None:
+def ask(sandbox: DaemonSandbox, path: str) -> httpx2.Response | None:
     """The response over the unix socket; None while no process answers."""
     try:
-        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(site.state / SOCKET))) as client:
+        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(sandbox.state / SOCKET))) as client:
             return client.get(f"http://api{path}")
     except httpx2.TransportError:
         return None
@@ -41,46 +41,46 @@ def workers(pid: int) -> list[int]:
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[Site, Any]]:
+def served(tmp_path: Path) -> Iterator[tuple[DaemonSandbox, Any]]:
     """A daemon whose API answers."""
-    site = Site(tmp_path, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
-    with site.daemon() as running:
-        eventually(lambda: (answer := ask(site, "/readyz")) is not None and answer.status_code == 200)
-        yield site, running
+    sandbox = DaemonSandbox(tmp_path, api={"address": f"127.0.0.1:{free_ports(1)[0]}"})
+    with sandbox.daemon() as running:
+        eventually(lambda: (answer := ask(sandbox, "/readyz")) is not None and answer.status_code == 200)
+        yield sandbox, running
 
 
-def test_it_answers_restarts_and_ends_with_the_daemon(served: tuple[Site, Any]) -> None:
-    site, running = served
-    eventually(lambda: (answer := ask(site, f"{ORG}/workload")) is not None and answer.json()["items"])
-    over_tcp = httpx2.get(f"http://{site.settings['api']['address']}{ORG}/workload")
+def test_it_answers_restarts_and_ends_with_the_daemon(served: tuple[DaemonSandbox, Any]) -> None:
+    sandbox, running = served
+    eventually(lambda: (answer := ask(sandbox, f"{ORG}/workload")) is not None and answer.json()["items"])
+    over_tcp = httpx2.get(f"http://{sandbox.settings['api']['address']}{ORG}/workload")
     assert over_tcp.status_code == 401
-    assert (site.state / SOCKET).stat().st_mode & 0o777 == 0o600
+    assert (sandbox.state / SOCKET).stat().st_mode & 0o777 == 0o600
     [first] = workers(running.process.pid)
     os.kill(first, signal.SIGKILL)
     # The address stays open meanwhile: a request waits for the next process, and none is refused.
-    answer = ask(site, f"{ORG}/workload")
+    answer = ask(sandbox, f"{ORG}/workload")
     assert answer is None or answer.status_code == 200
     eventually(lambda: workers(running.process.pid) not in ([first], []))
-    eventually(lambda: (answer := ask(site, f"{ORG}/workload")) is not None and answer.status_code == 200)
+    eventually(lambda: (answer := ask(sandbox, f"{ORG}/workload")) is not None and answer.status_code == 200)
     [second] = workers(running.process.pid)
     running.kill()
     eventually(lambda: not Path(f"/proc/{second}").exists(), "the process ends with a killed daemon")
 
 
-def test_metrics_have_what_only_the_daemon_knows(served: tuple[Site, Any]) -> None:
-    site, _ = served
+def test_metrics_have_what_only_the_daemon_knows(served: tuple[DaemonSandbox, Any]) -> None:
+    sandbox, _ = served
     wanted = 'reconciler_source_read_timestamp_seconds{source="main"}'
-    eventually(lambda: (read := ask(site, "/metrics")) and wanted in read.text)
-    eventually(lambda: (read := ask(site, "/metrics")) and 'engine_calls_total{kind="create",' in read.text)
-    eventually(lambda: (read := ask(site, "/metrics")) and "status_written_timestamp_seconds{" in read.text)
+    eventually(lambda: (read := ask(sandbox, "/metrics")) and wanted in read.text)
+    eventually(lambda: (read := ask(sandbox, "/metrics")) and 'engine_calls_total{kind="create",' in read.text)
+    eventually(lambda: (read := ask(sandbox, "/metrics")) and "status_written_timestamp_seconds{" in read.text)
 
 
-def test_a_request_that_never_arrives_is_cut_off(served: tuple[Site, Any]) -> None:
-    site, running = served
-    host, _, port = site.settings["api"]["address"].rpartition(":")
+def test_a_request_that_never_arrives_is_cut_off(served: tuple[DaemonSandbox, Any]) -> None:
+    sandbox, running = served
+    host, _, port = sandbox.settings["api"]["address"].rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as slow:
         slow.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
-        assert ask(site, "/healthz") is not None
+        assert ask(sandbox, "/healthz") is not None
         assert slow.recv(100) == b""
     for hostile in (
         b"POST /org/acme/workload/-query HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
@@ -101,7 +101,7 @@ def test_a_request_that_never_arrives_is_cut_off(served: tuple[Site, Any]) -> No
     with socket.create_connection((host, int(port)), timeout=30) as client:
         client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
         assert client.recv(100).split(b" ")[1] == b"200"
-    assert ask(site, "/healthz") is not None
+    assert ask(sandbox, "/healthz") is not None
     # Each line of the log is JSON, however many malformed requests come.
     assert [each for each in running.log() if "text" in each] == []
 
@@ -112,14 +112,14 @@ def test_a_new_certificate_is_served_without_a_restart(tmp_path: Path) -> None:
 
     def replace() -> int:
         """Write a certificate for the API; its serial number."""
-        made = issue("localhost")
-        (tmp_path / "api.key").write_bytes(made.key_pem)
-        (tmp_path / "api.crt").write_bytes(made.chain_pem)
-        return made.certificate.serial_number
+        certificate = issue("localhost")
+        (tmp_path / "api.key").write_bytes(certificate.key_pem)
+        (tmp_path / "api.crt").write_bytes(certificate.chain_pem)
+        return certificate.certificate.serial_number
 
     first = replace()
-    site = Site(tmp_path / "site", api={"address": f"127.0.0.1:{port}", "tls": files})
-    with site.daemon() as running:
+    sandbox = DaemonSandbox(tmp_path / "site", api={"address": f"127.0.0.1:{port}", "tls": files})
+    with sandbox.daemon() as running:
         eventually(lambda: _serial(port) == first)
         second = replace()
         eventually(lambda: _serial(port) == second)
@@ -131,18 +131,18 @@ def _serial(port: int) -> int:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:
         with socket.create_connection(("127.0.0.1", port)) as link, context.wrap_socket(link) as secure:
-            found = secure.getpeercert(binary_form=True)
+            der = secure.getpeercert(binary_form=True)
     except OSError:
         return 0
-    return x509.load_der_x509_certificate(found).serial_number if found else 0
+    return x509.load_der_x509_certificate(der).serial_number if der else 0
 
 
 def test_settings_reach_the_process_as_they_are(tmp_path: Path) -> None:
     """Those of logins too, which have files and mappings."""
     oidc = {"issuer": "https://login.example.com", "clientId": "x", "clientSecretFile": "secret", "groups": {"a": "b"}}
     rule = {"issuer": "https://ci.example.com", "audience": "x", "claims": {"sub": "y"}, "serviceAccount": "z"}
-    site = Site(tmp_path, api={"address": "127.0.0.1:1", "oidc": oidc, "tokenExchange": [rule]})
-    settings = load_settings(site.settings_file)
+    sandbox = DaemonSandbox(tmp_path, api={"address": "127.0.0.1:1", "oidc": oidc, "tokenExchange": [rule]})
+    settings = load_settings(sandbox.settings_file)
     assert decode_start(encode_start(ApiStart(settings, 3, -1))).settings == settings
 
 

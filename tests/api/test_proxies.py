@@ -21,10 +21,10 @@ from tests.api.conftest import FILES
 from tests.api.test_process import ORG, ask
 from tests.docs.shell import blocks
 from tests.project.tree import ROOT
-from tests.support.api import ApiSite, api_site
+from tests.support.api import ApiSandbox, api_sandbox
 from tests.support.certificates import issue
 from tests.support.processes import free_ports
-from tests.support.sandbox import Site, eventually
+from tests.support.sandbox import DaemonSandbox, eventually
 
 WEB = f"{ORG}/gvc/shop/workload/web"
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
@@ -33,22 +33,22 @@ IPV6 = socket.inet_pton(socket.AF_INET6, "2001:db8::7") * 2 + struct.pack("!HH",
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
-    """A site behind two proxies."""
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
+    """A sandbox behind two proxies."""
     trusted = {"trustedProxies": ["127.0.0.1", "10.0.0.0/8", "2001:db8:1::/48"]}
-    with api_site(tmp_path_factory.mktemp("proxies"), FILES, api=trusted) as made:
+    with api_sandbox(tmp_path_factory.mktemp("proxies"), FILES, api=trusted) as made:
         yield made
 
 
-def seen(site: ApiSite, address: str, *forwarded: str) -> str:
+def seen(sandbox: ApiSandbox, address: str, *forwarded: str) -> str:
     """The address in the audit log of a request with these headers X-Forwarded-For."""
-    site.clock.suspend(3600.0)
+    sandbox.clock.suspend(3600.0)
     headers = [("Authorization", "rk_000000000000.guess"), *(("X-Forwarded-For", each) for each in forwarded)]
-    assert site.client(None, address).request("GET", WEB, headers=headers).status_code == 401
-    found: str = site.client().get(f"{ORG}/-audit?after={site.api.store.last_audit().number - 1}")["items"][-1][
+    assert sandbox.client(None, address).request("GET", WEB, headers=headers).status_code == 401
+    text: str = sandbox.client().get(f"{ORG}/-audit?after={sandbox.api.store.last_audit().number - 1}")["items"][-1][
         "address"
     ]  # type: ignore[union-attr]
-    return found
+    return text
 
 
 @pytest.mark.parametrize(
@@ -73,22 +73,22 @@ def seen(site: ApiSite, address: str, *forwarded: str) -> str:
     ],
 )
 def test_the_last_address_that_is_no_proxy_is_the_client(
-    site: ApiSite, forwarded: tuple[str, ...], client: str
+    sandbox: ApiSandbox, forwarded: tuple[str, ...], client: str
 ) -> None:
-    assert seen(site, "127.0.0.1", *forwarded) == client
+    assert seen(sandbox, "127.0.0.1", *forwarded) == client
 
 
-def test_an_untrusted_peer_names_no_client(site: ApiSite) -> None:
-    assert seen(site, "192.0.2.99", "192.0.2.7") == "192.0.2.99"
-    assert seen(site, "::ffff:127.0.0.1", "192.0.2.7") == "192.0.2.7"
+def test_an_untrusted_peer_names_no_client(sandbox: ApiSandbox) -> None:
+    assert seen(sandbox, "192.0.2.99", "192.0.2.7") == "192.0.2.99"
+    assert seen(sandbox, "::ffff:127.0.0.1", "192.0.2.7") == "192.0.2.7"
 
 
-def test_each_client_behind_a_proxy_has_a_delay_of_its_own(site: ApiSite) -> None:
-    site.clock.suspend(3600.0)
+def test_each_client_behind_a_proxy_has_a_delay_of_its_own(sandbox: ApiSandbox) -> None:
+    sandbox.clock.suspend(3600.0)
 
     def guess(client: str) -> int:
         headers = {"Authorization": "rk_000000000000.guess", "X-Forwarded-For": f"192.0.2.7, {client}"}
-        return site.client(None).request("GET", WEB, headers=headers).status_code
+        return sandbox.client(None).request("GET", WEB, headers=headers).status_code
 
     assert [guess("198.51.100.1") for _ in range(FREE_FAILURES + 1)][-1] == 429
     assert guess("198.51.100.2") == 401
@@ -204,16 +204,16 @@ def get(port: int, address: str, credential: str, **headers: str) -> int:
         return 0
 
 
-def addresses(site: Site) -> set[str]:
+def addresses(sandbox: DaemonSandbox) -> set[str]:
     """The addresses in the audit log, over TCP."""
-    answer = ask(site, f"{ORG}/-audit")
+    answer = ask(sandbox, f"{ORG}/-audit")
     assert answer is not None
     return {each["address"] for each in answer.json()["items"]} - {"unix"}
 
 
-def new_key(site: Site) -> str:
+def new_key(sandbox: DaemonSandbox) -> str:
     """A key of the service account."""
-    transport = httpx2.HTTPTransport(uds=str(site.state / "api.sock"))
+    transport = httpx2.HTTPTransport(uds=str(sandbox.state / "api.sock"))
     with httpx2.Client(transport=transport) as client:
         answer = client.post(f"http://api{ORG}/serviceaccount/ci/-key", json={})
         key: str = answer.json()["key"]
@@ -229,21 +229,23 @@ def test_the_documented_proxy_names_each_client(tmp_path: Path, passes_tls: bool
     api: dict[str, Any] = {"address": f"127.0.0.1:{behind}", "trustedProxies": ["127.0.0.1"]}
     replaced = {"bind :443": f"bind 127.0.0.1:{port}", "127.0.0.1:8080": f"127.0.0.1:{behind}"}
     if passes_tls:
-        api |= {"proxyProtocol": True, "tls": {name: str(tmp_path / f"api.{end}") for name, end in
-                                               (("certificate", "crt"), ("key", "key"))}}  # fmt: skip
+        api |= {
+            "proxyProtocol": True,
+            "tls": {name: str(tmp_path / f"api.{end}") for name, end in (("certificate", "crt"), ("key", "key"))},
+        }
     else:
         replaced["/etc/haproxy/reconciler.pem"] = str(tmp_path / "both.pem")
-    site = Site(tmp_path / "site", FILES, api=api)
-    with site.daemon() as running, haproxy(tmp_path, documented(int(passes_tls), replaced)):
-        eventually(lambda: (answer := ask(site, "/readyz")) is not None and answer.status_code == 200)
-        key = new_key(site)
+    sandbox = DaemonSandbox(tmp_path / "site", FILES, api=api)
+    with sandbox.daemon() as running, haproxy(tmp_path, documented(int(passes_tls), replaced)):
+        eventually(lambda: (answer := ask(sandbox, "/readyz")) is not None and answer.status_code == 200)
+        key = new_key(sandbox)
         eventually(lambda: get(port, "127.0.0.2", key) == 200)
         spoofed = {"X-Forwarded-For": "203.0.113.5"}
         guesses = [get(port, "127.0.0.3", "rk_000000000000.guess", **spoofed) for _ in range(FREE_FAILURES + 1)]
         assert guesses[-1] == 429
         assert get(port, "127.0.0.4", "rk_000000000000.guess") == 401
         assert {get(port, "127.0.0.3", key) for _ in range(5)} == {200}
-        assert addresses(site) == {"127.0.0.3", "127.0.0.4"}
+        assert addresses(sandbox) == {"127.0.0.3", "127.0.0.4"}
         if passes_tls:
             # Another client than the proxy needs no header, and cannot use one.
             assert get(behind, "127.0.0.5", key, **spoofed) == 200
@@ -251,7 +253,7 @@ def test_the_documented_proxy_names_each_client(tmp_path: Path, passes_tls: bool
             with socket.create_connection(("127.0.0.1", behind), source_address=("127.0.0.5", 0)) as other:
                 other.sendall(b"PROXY TCP4 203.0.113.5 198.51.100.1 5000 443\r\n")
                 assert other.recv(1000)[:1] != b"H"
-            assert addresses(site) == {"127.0.0.3", "127.0.0.4", "127.0.0.5"}
+            assert addresses(sandbox) == {"127.0.0.3", "127.0.0.4", "127.0.0.5"}
             # A proxy that sends no header is told about, once.
             assert [get(behind, "127.0.0.1", key) for _ in range(2)] == [0, 0]
             eventually(lambda: len(running.logged("api", level="warning")) == 1)

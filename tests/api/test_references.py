@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 
 SHOP = f"{ORG}/gvc/shop"
 WEB_IDENTITY = """kind: identity
@@ -89,7 +89,7 @@ COPIERS = account("copier", "volumeset", "view", "exec", target="targetLinks: [/
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
     """Secrets, an identity that may reveal one of them, and accounts with one permission each."""
     files = {
         **FILES,
@@ -100,15 +100,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
         "shop/volumes.yaml": "---\n".join(VOLUMES.format(name=name) for name in ("data", "copy")),
         "accounts.yaml": (ACCOUNTS + COPIERS).removeprefix("---\n"),
     }
-    with api_site(tmp_path_factory.mktemp("references"), files) as made:
+    with api_sandbox(tmp_path_factory.mktemp("references"), files) as made:
         yield made
 
 
-def ask(site: ApiSite, name: str, method: str, path: str, body: Any) -> httpx2.Response:
+def ask(sandbox: ApiSandbox, name: str, method: str, path: str, body: Any) -> httpx2.Response:
     """The response to a request of a service account; changes are dry runs."""
-    key = site.api.store.add_key(name, "", "test", None)[1]
+    key = sandbox.api.store.add_key(name, "", "test", None)[1]
     query = "" if path.endswith("-command") else "?dryRun=true"
-    return site.client(None).request(method, f"{path}{query}", json=body, headers={"Authorization": key})
+    return sandbox.client(None).request(method, f"{path}{query}", json=body, headers={"Authorization": key})
 
 
 def run(name: str, **override: Any) -> tuple[str, dict[str, Any]]:
@@ -122,9 +122,10 @@ def variable(value: str, name: str = "S") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("secret", ["aws.secretKey", "aws", "db.password", "missing", "missing.key"])
-def test_a_run_reads_no_secret_that_neither_its_identity_nor_its_caller_may(site: ApiSite, secret: str) -> None:
+def test_a_run_reads_no_secret_that_neither_its_identity_nor_its_caller_may(sandbox: ApiSandbox, secret: str) -> None:
     answers = [
-        ask(site, "runner", "POST", *run(name, **variable(f"platform://secret/{secret}"))) for name in ("report", "own")
+        ask(sandbox, "runner", "POST", *run(name, **variable(f"platform://secret/{secret}")))
+        for name in ("report", "own")
     ]
     readable = secret == "db.password"
     assert [each.status_code for each in answers] == [403, 201 if readable else 403]
@@ -134,21 +135,21 @@ def test_a_run_reads_no_secret_that_neither_its_identity_nor_its_caller_may(site
 
 
 @pytest.mark.parametrize("source", ["//gvc/shop/volumeset/data", "volumeset/shop/data", "//gvc/shop/volumeset/none"])
-def test_a_clone_reads_no_volume_set_that_its_caller_may_not_edit(site: ApiSite, source: str) -> None:
+def test_a_clone_reads_no_volume_set_that_its_caller_may_not_edit(sandbox: ApiSandbox, source: str) -> None:
     spec = {"location": "here", "volumeIndex": 0, "snapshotName": "one", "source": source}
     body = {"type": "cloneVolumeSnapshot", "spec": spec}
     path = f"{SHOP}/volumeset/copy/-command"
-    refused, made = (ask(site, name, "POST", path, body) for name in ("copier", "owner"))
+    refused, response = (ask(sandbox, name, "POST", path, body) for name in ("copier", "owner"))
     key = f"volumeset/shop/{source.rpartition('/')[2]}"
     message = f"serviceaccount/copier has no permission `edit` on {key}"
     assert (refused.status_code, refused.json()["message"]) == (403, message)
-    assert made.status_code == 201
-    wrong = ask(site, "owner", "POST", path, {**body, "spec": {**spec, "source": "data"}})
+    assert response.status_code == 201
+    wrong = ask(sandbox, "owner", "POST", path, {**body, "spec": {**spec, "source": "data"}})
     assert wrong.status_code == 400
     assert "it is a volume set like //gvc/shop/volumeset/data" in wrong.text
 
 
-def test_the_rules_of_manifests_hold_for_a_run_by_any_caller(site: ApiSite) -> None:
+def test_the_rules_of_manifests_hold_for_a_run_by_any_caller(sandbox: ApiSandbox) -> None:
     for name, override, words in (
         ("report", variable("platform://secret/db.password"), "has no identity to read it"),
         ("own", variable("platform://secret/aws"), "identity/shop/web may not reveal secret/aws"),
@@ -161,26 +162,26 @@ def test_the_rules_of_manifests_hold_for_a_run_by_any_caller(site: ApiSite) -> N
         ("report", {"args": ["x" * 2_000_000]}, ""),
         ("report", {"env": [{"name": "A", "value": "1"}, {"name": "A", "value": "2"}]}, "A"),
     ):
-        answer = site.client().request("POST", run(name)[0], json=run(name, **override)[1])
+        answer = sandbox.client().request("POST", run(name)[0], json=run(name, **override)[1])
         assert answer.status_code in (400, 413), (override, answer.text[:300])
         assert words in answer.json()["message"], answer.text[:500]
 
 
-def test_a_run_with_what_a_manifest_may_have_is_accepted(site: ApiSite) -> None:
+def test_a_run_with_what_a_manifest_may_have_is_accepted(sandbox: ApiSandbox) -> None:
     for override in (
         variable("platform://secret/db.password"),
         {"command": "sh", "args": ["-c", "true"]},
         variable("1"),
     ):
         path, body = run("own", **override)
-        assert site.client().request("POST", path, json=body).status_code == 201
+        assert sandbox.client().request("POST", path, json=body).status_code == 201
     twice = {"location": "here", "containerOverrides": [{"name": "main"}, {"name": "main"}]}
     path = f"{SHOP}/workload/own/-command"
-    answer = site.client().request("POST", path, json={"type": "runCronWorkload", "spec": twice})
+    answer = sandbox.client().request("POST", path, json={"type": "runCronWorkload", "spec": twice})
     assert (answer.status_code, "one override" in answer.json()["message"]) == (400, True)
 
 
-def test_identities_accounts_and_pull_secrets_are_used_by_those_who_may(site: ApiSite) -> None:
+def test_identities_accounts_and_pull_secrets_are_used_by_those_who_may(sandbox: ApiSandbox) -> None:
     new = {
         "name": "thief",
         "spec": {
@@ -206,29 +207,31 @@ def test_identities_accounts_and_pull_secrets_are_used_by_those_who_may(site: Ap
         ("identities", "POST", f"{SHOP}/identity", role, "`edit` on cloudaccount/aws1"),
         ("gvcs", "PATCH", SHOP, pull, "`use` on secret/pull"),
     ):
-        answer = ask(site, name, method, path, body)
+        answer = ask(sandbox, name, method, path, body)
         assert answer.status_code == 403, (name, answer.text)
         assert needed in answer.json()["message"]
-    assert ask(site, "gvcs", "PATCH", SHOP, moved).status_code == 200  # both were there before
+    assert ask(sandbox, "gvcs", "PATCH", SHOP, moved).status_code == 200  # both were there before
     there = moved["spec"]["staticPlacement"]["locationLinks"][:1]
-    assert ask(site, "gvcs", "PATCH", SHOP, {"spec": {"staticPlacement": {"locationLinks": there}}}).status_code == 200
+    assert (
+        ask(sandbox, "gvcs", "PATCH", SHOP, {"spec": {"staticPlacement": {"locationLinks": there}}}).status_code == 200
+    )
 
 
-def test_no_caller_gets_more_permissions_by_a_change_of_their_own(site: ApiSite) -> None:
+def test_no_caller_gets_more_permissions_by_a_change_of_their_own(sandbox: ApiSandbox) -> None:
     bound = [{"permissions": ["manage"], "principalLinks": ["//serviceaccount/policies"]}]
     own = {"name": "mine", "targetKind": "secret", "target": "all", "bindings": bound}
-    answer = ask(site, "policies", "POST", f"{ORG}/policy", own)
+    answer = ask(sandbox, "policies", "POST", f"{ORG}/policy", own)
     assert answer.status_code == 403
     joins = {"memberLinks": ["//serviceaccount/groups"]}
-    answer = ask(site, "groups", "PATCH", f"{ORG}/group/ops", joins)
+    answer = ask(sandbox, "groups", "PATCH", f"{ORG}/group/ops", joins)
     assert answer.status_code == 403
-    assert ask(site, "groups", "PATCH", f"{ORG}/group/ops", {"description": "On call"}).status_code == 200
-    assert site.client().request("POST", f"{ORG}/policy?dryRun=true", json=own).status_code == 200
+    assert ask(sandbox, "groups", "PATCH", f"{ORG}/group/ops", {"description": "On call"}).status_code == 200
+    assert sandbox.client().request("POST", f"{ORG}/policy?dryRun=true", json=own).status_code == 200
 
 
-def test_a_refusal_is_the_same_whether_its_target_exists(site: ApiSite) -> None:
+def test_a_refusal_is_the_same_whether_its_target_exists(sandbox: ApiSandbox) -> None:
     answers = [
-        ask(site, "author", "PATCH", f"{SHOP}/workload/web", {"spec": {"identityLink": f"//identity/{name}"}})
+        ask(sandbox, "author", "PATCH", f"{SHOP}/workload/web", {"spec": {"identityLink": f"//identity/{name}"}})
         for name in ("mail", "none")
     ]
     mail, none = (each.json()["message"] for each in answers)
@@ -236,7 +239,7 @@ def test_a_refusal_is_the_same_whether_its_target_exists(site: ApiSite) -> None:
     assert mail.replace("/mail", "/none") == none
 
 
-def test_a_value_on_the_host_is_named_by_those_who_manage_all_secrets(site: ApiSite) -> None:
+def test_a_value_on_the_host_is_named_by_those_who_manage_all_secrets(sandbox: ApiSandbox) -> None:
     own = {"name": "own", "type": "dictionary", "data": {"a": {"file": "root-password"}}}
     text = {"name": "own", "type": "docker", "data": {"credential": "pull"}}
     plain = {"name": "own", "type": "dictionary", "data": {"file": "a text", "credential": "another"}}
@@ -249,7 +252,7 @@ def test_a_value_on_the_host_is_named_by_those_who_manage_all_secrets(site: ApiS
         ("PATCH", f"{ORG}/secret/db", {"$replace/data": {"a": {"file": "x"}}}),
         ("PATCH", f"{ORG}/secret/pull", {"data": {"file": "x"}}),
     ):
-        answer = ask(site, "secrets", method, path, body)
+        answer = ask(sandbox, "secrets", method, path, body)
         assert (answer.status_code, "value from the host" in answer.text) == (403, True), (method, body, answer.text)
-        assert ask(site, "keeper", method, path, body).status_code in (200, 400, 409)
-    assert ask(site, "secrets", "POST", f"{ORG}/secret", plain).status_code == 200
+        assert ask(sandbox, "keeper", method, path, body).status_code in (200, 400, 409)
+    assert ask(sandbox, "secrets", "POST", f"{ORG}/secret", plain).status_code == 200

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.access.rules import SUPERUSERS, Caller
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.cases import cases
 from tests.support.oidc import Issuer, job_issuer
 
@@ -32,91 +32,95 @@ def issuer() -> Iterator[Issuer]:
 
 
 @pytest.fixture(scope="module")
-def site(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
-    """A site with rules for two repositories, one of them for an account that does not exist."""
+def sandbox(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
+    """A sandbox with rules for two repositories, one of them for an account that does not exist."""
     accounts = {"acme/shop": "ci", "acme/gone": "gone"}
     rules = [
         {"issuer": issuer.url, "audience": "reconciler", "claims": {"repository": name}, "serviceAccount": account}
         for name, account in accounts.items()
     ]
     files = {**FILES, "former.yaml": ENDED}
-    with api_site(tmp_path_factory.mktemp("refusals"), files, api={"tokenExchange": rules}) as made:
+    with api_sandbox(tmp_path_factory.mktemp("refusals"), files, api={"tokenExchange": rules}) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
-def former(site: ApiSite) -> dict[str, str]:
+def former(sandbox: ApiSandbox) -> dict[str, str]:
     """Credentials of an account that was deleted; both were valid before."""
-    made = {"key": site.api.store.add_key("former", "", "test", None)[1],
-            "session": site.api.store.add_session(Caller("serviceaccount/former"), 1e6)}  # fmt: skip
-    assert [status(site, each) for each in made.values()] == [200, 200]
-    site.repo.commit({"former.yaml": None})
-    done = site.run("apply")
+    credentials = {
+        "key": sandbox.api.store.add_key("former", "", "test", None)[1],
+        "session": sandbox.api.store.add_session(Caller("serviceaccount/former"), 1e6),
+    }
+    assert [status(sandbox, each) for each in credentials.values()] == [200, 200]
+    sandbox.repo.commit({"former.yaml": None})
+    done = sandbox.run("apply")
     assert done.returncode == 0, done.stdout + done.stderr
-    return made
+    return credentials
 
 
-def status(site: ApiSite, credential: str) -> int:
+def status(sandbox: ApiSandbox, credential: str) -> int:
     """The status of a request that needs a valid credential, and no permission."""
-    return site.client(None).request("GET", "/whoami", headers={"Authorization": credential}).status_code
+    return sandbox.client(None).request("GET", "/whoami", headers={"Authorization": credential}).status_code
 
 
-def key_of(site: ApiSite, expires: float | None = None) -> str:
+def key_of(sandbox: ApiSandbox, expires: float | None = None) -> str:
     """A new key of the service account, which is valid."""
-    key = site.api.store.add_key("ci", "", "test", expires)[1]
-    assert status(site, key) == 200
+    key = sandbox.api.store.add_key("ci", "", "test", expires)[1]
+    assert status(sandbox, key) == 200
     return key
 
 
-def revoked(site: ApiSite) -> str:
+def revoked(sandbox: ApiSandbox) -> str:
     """A key that was revoked a second ago."""
-    key = key_of(site)
+    key = key_of(sandbox)
     name = key.removeprefix("rk_").partition(".")[0]
-    answer = site.client().request("DELETE", f"{ORG}/serviceaccount/ci/-key/{name}")
+    answer = sandbox.client().request("DELETE", f"{ORG}/serviceaccount/ci/-key/{name}")
     assert answer.status_code == 204
-    site.clock.suspend(1.0)
+    sandbox.clock.suspend(1.0)
     return key
 
 
-def expired(site: ApiSite) -> str:
+def expired(sandbox: ApiSandbox) -> str:
     """A key that expired a second ago."""
-    key = key_of(site, site.clock.now() + 10.0)
-    site.clock.suspend(11.0)
+    key = key_of(sandbox, sandbox.clock.now() + 10.0)
+    sandbox.clock.suspend(11.0)
     return key
 
 
-def ended(site: ApiSite) -> str:
+def ended(sandbox: ApiSandbox) -> str:
     """A session that ended a second ago."""
-    session = site.api.store.add_session(Caller("serviceaccount/ci"), 10.0)
-    assert status(site, session) == 200
-    site.clock.suspend(11.0)
+    session = sandbox.api.store.add_session(Caller("serviceaccount/ci"), 10.0)
+    assert status(sandbox, session) == 200
+    sandbox.clock.suspend(11.0)
     return session
 
 
-def superuser(site: ApiSite) -> str:
+def superuser(sandbox: ApiSandbox) -> str:
     """A valid session of a superuser."""
-    return site.api.store.add_session(Caller("user/ann", frozenset({str(SUPERUSERS)})), 60.0)
+    return sandbox.api.store.add_session(Caller("user/ann", frozenset({str(SUPERUSERS)})), 60.0)
 
 
-CREDENTIALS: dict[str, Callable[[ApiSite], str]] = {
+CREDENTIALS: dict[str, Callable[[ApiSandbox], str]] = {
     "key": key_of,
     "superuser": superuser,
     "expired key": expired,
     "revoked key": revoked,
     "ended session": ended,
-    "changed key": lambda site: f"{key_of(site)[:-2]}--",
-    "unknown key": lambda site: "rk_000000000000.guess",
-    "unknown session": lambda site: "rs_guess",
-    "unknown workload token": lambda site: "rw_Z3Vlc3M.guess",
-    "garbage": lambda site: "Basic \u00e9\u00ff",
-    "unsigned token": lambda site: "eyJhbGciOiJub25lIn0.eyJzdWIiOiJyb290In0.",
+    "changed key": lambda sandbox: f"{key_of(sandbox)[:-2]}--",
+    "unknown key": lambda sandbox: "rk_000000000000.guess",
+    "unknown session": lambda sandbox: "rs_guess",
+    "unknown workload token": lambda sandbox: "rw_Z3Vlc3M.guess",
+    "garbage": lambda sandbox: "Basic \u00e9\u00ff",
+    "unsigned token": lambda sandbox: "eyJhbGciOiJub25lIn0.eyJzdWIiOiJyb290In0.",
 }
 
 
 @pytest.mark.parametrize("case", cases("api/refusals.yaml"))
-def test_a_request_is_refused(case: dict[str, Any], site: ApiSite, issuer: Issuer, former: dict[str, str]) -> None:
-    site.clock.suspend(3600.0)
-    key_of(site)  # ends the count of refused credentials
+def test_a_request_is_refused(
+    case: dict[str, Any], sandbox: ApiSandbox, issuer: Issuer, former: dict[str, str]
+) -> None:
+    sandbox.clock.suspend(3600.0)
+    key_of(sandbox)  # ends the count of refused credentials
     headers = dict(case.get("headers", {}))
     method, path, content = (
         case.get("method", "GET"),
@@ -126,14 +130,14 @@ def test_a_request_is_refused(case: dict[str, Any], site: ApiSite, issuer: Issue
     if "nested" in case or "size" in case:
         content = b"[" * case.get("nested", 0) or b" " * case["size"]
     if name := case.get("credential"):
-        found = former[name.split()[0]] if name.endswith("deleted account") else CREDENTIALS[name](site)
+        found = former[name.split()[0]] if name.endswith("deleted account") else CREDENTIALS[name](sandbox)
         headers["Authorization"] = found.encode("latin-1")
     more: dict[str, Any] = {"content": content}
     if (wanted := case.get("token")) is not None:
-        now = site.clock.now() + wanted.get("drift", 0)
+        now = sandbox.clock.now() + wanted.get("drift", 0)
         token = issuer.token(now, *filter(None, [wanted.get("algorithm")]), **JOB | wanted.get("claims", {}))
         method, more = "POST", {"data": {**EXCHANGE, "subject_token": token}}
-    answer = site.client(None).request(method, path, headers=headers, **more)
+    answer = sandbox.client(None).request(method, path, headers=headers, **more)
     body = answer.json()
     assert (answer.status_code, body["status"]) == (case["status"], case["status"]), body
     assert body["code"] == http.HTTPStatus(case["status"]).phrase.replace(" ", "")
@@ -147,20 +151,20 @@ def test_a_request_is_refused(case: dict[str, Any], site: ApiSite, issuer: Issue
     assert not secret or secret not in answer.text
 
 
-def test_the_same_requests_are_answered_with_what_they_lack(site: ApiSite, issuer: Issuer) -> None:
-    site.clock.suspend(3600.0)
-    assert status(site, key_of(site)) == status(site, superuser(site)) == 200
-    form = {**EXCHANGE, "subject_token": issuer.token(site.clock.now(), **JOB)}
-    assert site.client(None).request("POST", "/login/exchange", data=form).status_code == 200
-    header = {"Authorization": superuser(site)}
+def test_the_same_requests_are_answered_with_what_they_lack(sandbox: ApiSandbox, issuer: Issuer) -> None:
+    sandbox.clock.suspend(3600.0)
+    assert status(sandbox, key_of(sandbox)) == status(sandbox, superuser(sandbox)) == 200
+    form = {**EXCHANGE, "subject_token": issuer.token(sandbox.clock.now(), **JOB)}
+    assert sandbox.client(None).request("POST", "/login/exchange", data=form).status_code == 200
+    header = {"Authorization": superuser(sandbox)}
     group = {"name": "x"}
-    answer = site.client(None).request("POST", f"{ORG}/group?dryRun=true", json=group, headers=header)
+    answer = sandbox.client(None).request("POST", f"{ORG}/group?dryRun=true", json=group, headers=header)
     assert answer.status_code == 200, answer.text
 
 
-def test_schemes_and_media_types_are_in_any_case(site: ApiSite) -> None:
-    site.clock.suspend(3600.0)
-    headers = {"Authorization": f"bEARER  {superuser(site)}", "Content-Type": "Application/JSON; Charset=UTF-8"}
-    answer = site.client(None).request("POST", f"{ORG}/group?dryRun=true", content=b'{"name": "x"}', headers=headers)
+def test_schemes_and_media_types_are_in_any_case(sandbox: ApiSandbox) -> None:
+    sandbox.clock.suspend(3600.0)
+    headers = {"Authorization": f"bEARER  {superuser(sandbox)}", "Content-Type": "Application/JSON; Charset=UTF-8"}
+    answer = sandbox.client(None).request("POST", f"{ORG}/group?dryRun=true", content=b'{"name": "x"}', headers=headers)
     assert answer.status_code == 200, answer.text
-    assert site.client(None).request("DELETE", "/login", headers=headers).status_code == 204
+    assert sandbox.client(None).request("DELETE", "/login", headers=headers).status_code == 204

@@ -23,7 +23,7 @@ from reconciler.records.store import FILE, Records
 from reconciler.records.tables.events import WaitingEvents
 from tests.api.conftest import FILES
 from tests.api.test_writers import check_accepted, push_until
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.git import HttpsServer
 from tests.support.sandbox import eventually
 
@@ -41,57 +41,63 @@ git update-ref refs/heads/main "$(git -c user.name=p -c user.email=p@x commit-tr
 
 
 class Forge(NamedTuple):
-    """A site whose source is a remote, and the server of that."""
+    """A sandbox whose source is a remote, and the server of that."""
 
-    site: ApiSite
+    sandbox: ApiSandbox
     server: HttpsServer
 
     def send(self, tags: dict[str, str], key: str = "") -> tuple[int, Any]:
         """Status and body of a request that adds ``tags`` to a workload."""
         headers = {"Idempotency-Key": key} if key else {}
-        answer = self.site.client().request("PATCH", WEB, json={"tags": tags}, headers=headers)
+        answer = self.sandbox.client().request("PATCH", WEB, json={"tags": tags}, headers=headers)
         assert TOKEN not in answer.text
         return answer.status_code, answer.json()
 
     def tips(self) -> list[str]:
         """The commits of the branch at the remote, newest first."""
-        return self.site.repo.git("rev-list", "main").split()
+        return self.sandbox.repo.git("rev-list", "main").split()
 
     def written(self, change_id: str) -> int:
         """How many commits have the trailer of a request."""
-        return self.site.repo.git("log", "--format=%(trailers:key=Request-Id)", "main").count(change_id)
+        return self.sandbox.repo.git("log", "--format=%(trailers:key=Request-Id)", "main").count(change_id)
 
     def hook(self, name: str, script: str) -> None:
         """Let the remote run ``script``; "" for nothing any more."""
-        path = self.site.repo.path / "hooks" / name
+        path = self.sandbox.repo.path / "hooks" / name
         path.write_text(f"#!/bin/sh\n{script}")
         path.chmod(0o755)
 
     def marked(self, name: str) -> bool:
         """Whether a hook made its mark."""
-        return (self.site.repo.path / name).exists()
+        return (self.sandbox.repo.path / name).exists()
 
     def mark(self, name: str) -> None:
         """Let hooks go on that wait for the mark ``name``."""
-        (self.site.repo.path / name).touch()
+        (self.sandbox.repo.path / name).touch()
 
 
 @contextmanager
-def remote_site(path: Path, **settings: Any) -> Iterator[Forge]:
-    """A site whose source is at a server."""
+def remote_sandbox(path: Path, **settings: Any) -> Iterator[Forge]:
+    """A sandbox whose source is at a server."""
     with HttpsServer(path / "site", path, TOKEN) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("GIT_SSL_CAINFO", str(server.certificate))
         (path / "token").write_text(TOKEN)
-        source = {"name": "main", "url": server.url("main.git"), "branch": "main", "status": {"push": False},
-                  "credentials": {"tokenFile": str(path / "token")}, "timeout": "4s"}  # fmt: skip
-        with api_site(path / "site", FILES, sources=[source], **settings) as site:
-            yield Forge(site, server)
+        source = {
+            "name": "main",
+            "url": server.url("main.git"),
+            "branch": "main",
+            "status": {"push": False},
+            "credentials": {"tokenFile": str(path / "token")},
+            "timeout": "4s",
+        }
+        with api_sandbox(path / "site", FILES, sources=[source], **settings) as sandbox:
+            yield Forge(sandbox, server)
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forge]:
-    """A site with a remote source, for all tests that leave the server working."""
-    with remote_site(tmp_path_factory.mktemp("forge")) as made:
+    """A sandbox with a remote source, for all tests that leave the server working."""
+    with remote_sandbox(tmp_path_factory.mktemp("forge")) as made:
         yield made
 
 
@@ -114,7 +120,7 @@ def test_a_refusal_has_the_words_of_the_remote_and_is_not_made_up_for_later(forg
     forge.hook("pre-receive", "exit 0\n")
     assert forge.send({"b": "2"})[0] == 200
     assert forge.tips()[1:] == before
-    assert "a:" not in forge.site.repo.git("show", "main:shop/web.yaml")
+    assert "a:" not in forge.sandbox.repo.git("show", "main:shop/web.yaml")
     assert forge.send({"a": "1"}, "first")[0] == 200, "a refused request can be repeated"
     assert forge.tips()[2:] == before
 
@@ -153,12 +159,12 @@ def test_a_slow_remote_that_takes_a_commit_late_has_it_once(forge: Forge) -> Non
 
 
 def test_a_change_has_its_event_once_also_if_its_request_ended_before(tmp_path: Path) -> None:
-    with remote_site(tmp_path) as forge:
-        site = forge.site
+    with remote_sandbox(tmp_path) as forge:
+        sandbox = forge.sandbox
 
         def released() -> list[str]:
-            release_events(site.api.settings, site.api.writers, site.clock)
-            events = site.api.reader.records.events.list("workload/shop/web")
+            release_events(sandbox.api.settings, sandbox.api.writers, sandbox.clock)
+            events = sandbox.api.reader.records.events.list("workload/shop/web")
             return [each.message for each in events if each.reason == Reason.CHANGE_COMMITTED]
 
         forge.hook("pre-receive", WAIT)
@@ -170,21 +176,21 @@ def test_a_change_has_its_event_once_also_if_its_request_ended_before(tmp_path: 
         message = f"user/root: updated in main by the commit {forge.tips()[0][:12]}"
         assert (released(), released()) == ([message], [message])
         # A change that no remote took by then was never made.
-        never = WaitingEvents("0" * 16, "main", "0" * 40, site.clock.now(), ())
-        with closing(Records.open(site.state / FILE)) as records:
+        never = WaitingEvents("0" * 16, "main", "0" * 40, sandbox.clock.now(), ())
+        with closing(Records.open(sandbox.state / FILE)) as records:
             records.outbox.add(never)
             released()
             assert records.outbox.all() == [never]
-            site.clock.suspend(PUSH_SECONDS + 1)
+            sandbox.clock.suspend(PUSH_SECONDS + 1)
             released()
             assert records.outbox.is_empty()
 
 
 def test_a_change_that_never_reached_git_has_no_event(forge: Forge) -> None:
-    waiting = forge.site.api.reader.records.outbox.all()
+    waiting = forge.sandbox.api.reader.records.outbox.all()
     forge.hook("pre-receive", "echo no >&2; exit 1\n")
     assert forge.send({"refused": "1"})[0] == 409
-    assert forge.site.api.reader.records.outbox.all() == waiting
+    assert forge.sandbox.api.reader.records.outbox.all() == waiting
 
 
 def test_a_lost_answer_to_a_push_is_no_failure(forge: Forge) -> None:
@@ -194,15 +200,15 @@ def test_a_lost_answer_to_a_push_is_no_failure(forge: Forge) -> None:
 
 
 def test_a_review_is_one_branch_with_the_link_of_the_forge_which_may_be_gone(tmp_path: Path) -> None:
-    with remote_site(tmp_path, api={"writes": "branch"}) as forge:
+    with remote_sandbox(tmp_path, api={"writes": "branch"}) as forge:
         forge.hook("post-receive", "echo 'Create a pull request: https://forge.example.com/new?b=1' >&2\n")
         code, answer = forge.send({"a": "1"}, "review")
         assert (code, answer["change"]["review"]) == (200, "https://forge.example.com/new?b=1")
         # The state after a crash between the push and the answer.
-        forge.site.api.store._db.write("UPDATE answers SET status = NULL, body = NULL")
+        forge.sandbox.api.store._db.write("UPDATE answers SET status = NULL, body = NULL")
         again = forge.send({"a": "1"}, "review")[1]["change"]
         assert (again["commit"], again["branch"]) == (answer["change"]["commit"], answer["change"]["branch"])
-        assert len(forge.site.repo.git("for-each-ref", "refs/heads/reconciler/").splitlines()) == 1
+        assert len(forge.sandbox.repo.git("for-each-ref", "refs/heads/reconciler/").splitlines()) == 1
         assert len(forge.tips()) == 1
         forge.server.server_close()
         code, answer = forge.send({"b": "2"})
@@ -224,7 +230,7 @@ def write_for(forge: Forge, seconds: float, writers: int) -> tuple[list[httpx2.R
             times.append(time.monotonic() - began)
 
     async def write_all() -> None:
-        transport = forge.site.client().transport
+        transport = forge.sandbox.client().transport
         async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=None) as client:
             await asyncio.gather(*(write(client, number) for number in range(writers)))
 
@@ -233,19 +239,19 @@ def write_for(forge: Forge, seconds: float, writers: int) -> tuple[list[httpx2.R
 
 
 def test_twenty_writers_share_pushes(tmp_path: Path) -> None:
-    with remote_site(tmp_path) as forge:
+    with remote_sandbox(tmp_path) as forge:
         forge.hook("post-receive", 'echo >> "$GIT_DIR/pushed"\n')
         answers, _ = write_for(forge, 3, writers=20)
         assert {answer.status_code for answer in answers} == {200}
-        check_accepted(forge.site.repo, answers)
-        assert 3 * len((forge.site.repo.path / "pushed").read_text().splitlines()) <= len(answers)
+        check_accepted(forge.sandbox.repo, answers)
+        assert 3 * len((forge.sandbox.repo.path / "pushed").read_text().splitlines()) <= len(answers)
 
 
 @pytest.mark.slow
 def test_twenty_writers_and_a_person_for_a_minute_lose_nothing(tmp_path: Path) -> None:
-    with remote_site(tmp_path) as forge:
+    with remote_sandbox(tmp_path) as forge:
         ended, notes = threading.Event(), list[str]()
-        repo, clone = forge.site.repo, tmp_path / "clone"
+        repo, clone = forge.sandbox.repo, tmp_path / "clone"
         person = threading.Thread(target=lambda: notes.extend(push_until(ended, repo, clone, pause=1.0)))
         person.start()
         try:

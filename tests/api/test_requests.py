@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import FILES
-from tests.support.api import ORG, READER_PEER, ApiSite, api_site
+from tests.support.api import ORG, READER_PEER, ApiSandbox, api_sandbox
 
 WEB = f"{ORG}/gvc/shop/workload/web"
 JOB = f"{ORG}/gvc/shop/workload/job"
@@ -22,30 +22,30 @@ spec:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
-    """A site with a cron workload too."""
-    with api_site(tmp_path_factory.mktemp("requests"), {**FILES, "shop/job.yaml": CRON}) as made:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
+    """A sandbox with a cron workload too."""
+    with api_sandbox(tmp_path_factory.mktemp("requests"), {**FILES, "shop/job.yaml": CRON}) as made:
         yield made
 
 
-def post(site: ApiSite, path: str, body: Any = None) -> tuple[int, Any]:
+def post(sandbox: ApiSandbox, path: str, body: Any = None) -> tuple[int, Any]:
     """Status and body of a POST by a superuser."""
-    answer = site.client().request("POST", path, json={} if body is None else body)
+    answer = sandbox.client().request("POST", path, json={} if body is None else body)
     return answer.status_code, answer.json()
 
 
-def test_a_command_is_requested_read_and_cancelled(site: ApiSite) -> None:
-    code, made = post(site, f"{JOB}/-command", {"type": "runCronWorkload", "spec": {"location": "here"}})
+def test_a_command_is_requested_read_and_cancelled(sandbox: ApiSandbox) -> None:
+    code, made = post(sandbox, f"{JOB}/-command", {"type": "runCronWorkload", "spec": {"location": "here"}})
     assert (code, made["type"], made["lifecycleStage"]) == (201, "runCronWorkload", "pending")
-    place = f"{JOB}/-command/{made['id']}"
-    assert site.client().get(place)["createdBy"] == "user/root"
-    assert site.client().request("DELETE", place).status_code == 200
-    assert site.client().get(place)["lifecycleStage"] == "cancelled"
-    assert site.client().request("DELETE", place).status_code == 409
+    path = f"{JOB}/-command/{made['id']}"
+    assert sandbox.client().get(path)["createdBy"] == "user/root"
+    assert sandbox.client().request("DELETE", path).status_code == 200
+    assert sandbox.client().get(path)["lifecycleStage"] == "cancelled"
+    assert sandbox.client().request("DELETE", path).status_code == 409
 
 
-def test_a_run_without_a_location_is_for_all(site: ApiSite) -> None:
-    code, made = post(site, f"{JOB}/-command", {"type": "runCronWorkload"})
+def test_a_run_without_a_location_is_for_all(sandbox: ApiSandbox) -> None:
+    code, made = post(sandbox, f"{JOB}/-command", {"type": "runCronWorkload"})
     assert code == 201
     assert [each["spec"]["location"] for each in made["items"]] == ["here", "there"]
 
@@ -61,43 +61,43 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("item", "body", "code", "message"), WRONG)
-def test_a_wrong_command_is_refused(site: ApiSite, item: str, body: Any, code: int, message: str) -> None:
-    found, answer = post(site, f"{item}/-command", body)
+def test_a_wrong_command_is_refused(sandbox: ApiSandbox, item: str, body: Any, code: int, message: str) -> None:
+    found, answer = post(sandbox, f"{item}/-command", body)
     assert found == code, answer
     assert answer["message"].startswith(message)
 
 
-def test_a_resource_is_suspended_and_resumed(site: ApiSite) -> None:
-    code, answer = post(site, f"{WEB}/-suspend", {"reason": "debugging", "until": "2026-02-01T00:00:00Z"})
+def test_a_resource_is_suspended_and_resumed(sandbox: ApiSandbox) -> None:
+    code, answer = post(sandbox, f"{WEB}/-suspend", {"reason": "debugging", "until": "2026-02-01T00:00:00Z"})
     assert (code, answer["message"].split(";")[0]) == (200, "workload/shop/web is suspended until 2026-02-01T00:00:00Z")
-    conditions = {each["type"]: each for each in site.client().get(WEB)["status"]["conditions"]}
+    conditions = {each["type"]: each for each in sandbox.client().get(WEB)["status"]["conditions"]}
     assert "user/root" in conditions["Suspended"]["message"]
-    assert post(site, f"{WEB}/-resume")[0] == 200
-    assert post(site, f"{WEB}/-resume")[0] == 409
-    assert post(site, f"{WEB}/-suspend", {"until": "2025-01-01T00:00:00Z"})[0] == 400
+    assert post(sandbox, f"{WEB}/-resume")[0] == 200
+    assert post(sandbox, f"{WEB}/-resume")[0] == 409
+    assert post(sandbox, f"{WEB}/-suspend", {"until": "2025-01-01T00:00:00Z"})[0] == 400
 
 
-def test_a_source_is_suspended_and_rolled_back(site: ApiSite) -> None:
+def test_a_source_is_suspended_and_rolled_back(sandbox: ApiSandbox) -> None:
     source = f"{ORG}/source/main"
-    assert post(site, f"{source}/-suspend")[0] == 200
-    assert post(site, f"{source}/-resume")[0] == 200
-    assert [each["outcome"] for each in site.client().get(f"{source}/-runs")["items"]] == ["applied"]
-    assert post(site, f"{source}/-rollback", {"revision": "HEAD~7"})[0] in (404, 409, 503)
-    assert post(site, f"{ORG}/source/other/-suspend")[0] == 404
-    assert [each["name"] for each in site.client().get(f"{ORG}/source")["items"]] == ["main"]
+    assert post(sandbox, f"{source}/-suspend")[0] == 200
+    assert post(sandbox, f"{source}/-resume")[0] == 200
+    assert [value["outcome"] for value in sandbox.client().get(f"{source}/-runs")["items"]] == ["applied"]
+    assert post(sandbox, f"{source}/-rollback", {"revision": "HEAD~7"})[0] in (404, 409, 503)
+    assert post(sandbox, f"{ORG}/source/other/-suspend")[0] == 404
+    assert [value["name"] for value in sandbox.client().get(f"{ORG}/source")["items"]] == ["main"]
     # No daemon runs here.
-    assert post(site, f"{source}/-sync")[0] == 503
+    assert post(sandbox, f"{source}/-sync")[0] == 503
 
 
-def test_what_the_state_refuses_is_a_conflict(site: ApiSite) -> None:
-    assert post(site, f"{WEB}/-retry")[0] == 409
-    assert post(site, f"{WEB}/-restart")[0] == 409
-    assert post(site, f"{WEB}/-hold", {"seconds": 5})[0] == 409
-    assert post(site, f"{ORG}/-approve", {"digest": "0123456789"})[0] == 409
+def test_what_the_state_refuses_is_a_conflict(sandbox: ApiSandbox) -> None:
+    assert post(sandbox, f"{WEB}/-retry")[0] == 409
+    assert post(sandbox, f"{WEB}/-restart")[0] == 409
+    assert post(sandbox, f"{WEB}/-hold", {"seconds": 5})[0] == 409
+    assert post(sandbox, f"{ORG}/-approve", {"digest": "0123456789"})[0] == 409
 
 
-def test_readers_request_nothing(site: ApiSite) -> None:
-    client = site.client(READER_PEER)
+def test_readers_request_nothing(sandbox: ApiSandbox) -> None:
+    client = sandbox.client(READER_PEER)
     for path in ("-suspend", "-resume", "-retry", "-restart", "-hold"):
         assert client.request("POST", f"{WEB}/{path}", json={}).status_code == 403
     run = {"type": "runCronWorkload", "spec": {"location": "here"}}
@@ -106,12 +106,12 @@ def test_readers_request_nothing(site: ApiSite) -> None:
     assert client.request("POST", f"{ORG}/source/main/-suspend", json={}).status_code == 403
 
 
-def test_a_rollback_to_an_unknown_revision_is_the_fault_of_the_caller(site: ApiSite) -> None:
-    code, answer = post(site, f"{ORG}/source/main/-rollback", {"revision": "none"})
+def test_a_rollback_to_an_unknown_revision_is_the_fault_of_the_caller(sandbox: ApiSandbox) -> None:
+    code, answer = post(sandbox, f"{ORG}/source/main/-rollback", {"revision": "none"})
     assert (code, answer["message"]) == (404, "source main: revision 'none' is not in the repository")
 
 
 @pytest.mark.parametrize("number", ["-1", "9" * 20, "9" * 5000])
-def test_a_number_that_no_row_has_is_refused(site: ApiSite, number: str) -> None:
-    answer = site.client().request("GET", f"{ORG}/-audit", params={"after": number})
+def test_a_number_that_no_row_has_is_refused(sandbox: ApiSandbox, number: str) -> None:
+    answer = sandbox.client().request("GET", f"{ORG}/-audit", params={"after": number})
     assert answer.status_code == 400

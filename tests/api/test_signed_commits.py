@@ -13,9 +13,9 @@ from reconciler.errors import UsageError
 from reconciler.settings import load_settings
 from reconciler.source.signing import check_signing_key
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ROOT_PEER, ApiClient, ApiSite, api_site
+from tests.support.api import ORG, ROOT_PEER, ApiClient, ApiSandbox, api_sandbox
 from tests.support.keys import Keys
-from tests.support.sandbox import Site, eventually, workload
+from tests.support.sandbox import DaemonSandbox, eventually, workload
 
 WEB = f"{ORG}/gvc/shop/workload/web"
 
@@ -23,68 +23,71 @@ WEB = f"{ORG}/gvc/shop/workload/web"
 @pytest.fixture
 def keys(tmp_path: Path) -> Keys:
     """A key of the API and one of Ada, whom the source allows, and one of a stranger."""
-    made = Keys(tmp_path / "keys")
-    made.ssh("api")
-    made.ssh("ada")
-    made.ssh("stranger", allowed=False)
-    return made
+    signers = Keys(tmp_path / "keys")
+    signers.ssh("api")
+    signers.ssh("ada")
+    signers.ssh("stranger", allowed=False)
+    return signers
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[ApiSite]:
-    """A site of its own."""
-    with api_site(tmp_path / "site", FILES) as made:
+def sandbox(tmp_path: Path) -> Iterator[ApiSandbox]:
+    """A sandbox of its own."""
+    with api_sandbox(tmp_path / "site", FILES) as made:
         yield made
 
 
-def restart(site: ApiSite, keys: Keys, signer: str) -> ApiClient:
-    """Serve ``site`` with a source that verifies signatures, and with the key of ``signer`` ("": none)."""
+def restart(sandbox: ApiSandbox, keys: Keys, signer: str) -> ApiClient:
+    """Serve ``sandbox`` with a source that verifies signatures, and with the key of ``signer`` ("": none)."""
     verify = {"signed": "history", "allowedSigners": str(keys.signers)}
     api = {"signingKey": str(keys.path / signer)} if signer else {}
-    site.configure(sources=[site.source(verify=verify)], api=api)
-    site.api.close()
-    site.api = Api(load_settings(site.settings_file), site.clock, lambda: True)
-    return ApiClient(site.api, ROOT_PEER)
+    sandbox.configure(sources=[sandbox.source(verify=verify)], api=api)
+    sandbox.api.close()
+    sandbox.api = Api(load_settings(sandbox.settings_file), sandbox.clock, lambda: True)
+    return ApiClient(sandbox.api, ROOT_PEER)
 
 
-def test_a_source_that_verifies_signatures_accepts_a_signed_change(site: ApiSite, keys: Keys) -> None:
-    keys.commit(site.repo, "shop/api.yaml", workload("api", 8081), "ada")
-    client = restart(site, keys, "api")
+def test_a_source_that_verifies_signatures_accepts_a_signed_change(sandbox: ApiSandbox, keys: Keys) -> None:
+    keys.commit(sandbox.repo, "shop/api.yaml", workload("api", 8081), "ada")
+    client = restart(sandbox, keys, "api")
     answer = client.request("PATCH", WEB, json={"tags": {"umlaut": "ü"}})
     assert answer.status_code == 200, answer.text
     signers = f"gpg.ssh.allowedSignersFile={keys.signers}"
     verified = subprocess.run(
-        ["git", "-C", str(site.repo.path), "-c", signers, "verify-commit", "--raw", "main"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        ["git", "-C", str(sandbox.repo.path), "-c", signers, "verify-commit", "--raw", "main"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert 'Good "git" signature for api@example.com' in verified.stderr
-    site.repo.git("fsck", "--strict")
-    assert site.repo.git("log", "-1", "--format=%an %(trailers:key=Request-Id,valueonly)").split() == [
-        "root", answer.headers["X-Request-Id"],
-    ]  # fmt: skip
-    done = site.run("apply")
+    sandbox.repo.git("fsck", "--strict")
+    assert sandbox.repo.git("log", "-1", "--format=%an %(trailers:key=Request-Id,valueonly)").split() == [
+        "root",
+        answer.headers["X-Request-Id"],
+    ]
+    done = sandbox.run("apply")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(("signer", "words"), [("", "it is not signed"), ("stranger", "no allowed signer has such")])
 def test_a_change_that_the_source_would_not_accept_is_refused(
-    site: ApiSite, keys: Keys, signer: str, words: str
+    sandbox: ApiSandbox, keys: Keys, signer: str, words: str
 ) -> None:
-    newest = keys.commit(site.repo, "shop/api.yaml", workload("api", 8081), "ada")
-    answer = restart(site, keys, signer).request("PATCH", WEB, json={"tags": {"a": "1"}})
+    newest = keys.commit(sandbox.repo, "shop/api.yaml", workload("api", 8081), "ada")
+    answer = restart(sandbox, keys, signer).request("PATCH", WEB, json={"tags": {"a": "1"}})
     assert (answer.status_code, words in answer.text) == (409, True), answer.text
     assert "set `api.signingKey` in the settings to a key that it allows" in answer.text
-    assert site.repo.git("rev-parse", "main") == newest
+    assert sandbox.repo.git("rev-parse", "main") == newest
 
 
-def test_a_key_that_is_lost_later_is_named(site: ApiSite, keys: Keys) -> None:
-    client = restart(site, keys, "stranger")
+def test_a_key_that_is_lost_later_is_named(sandbox: ApiSandbox, keys: Keys) -> None:
+    client = restart(sandbox, keys, "stranger")
     (keys.path / "stranger").unlink()
-    keys.commit(site.repo, "shop/api.yaml", workload("api", 8081), "ada")
-    newest = site.repo.git("rev-parse", "main")
+    keys.commit(sandbox.repo, "shop/api.yaml", workload("api", 8081), "ada")
+    newest = sandbox.repo.git("rev-parse", "main")
     answer = client.request("PATCH", WEB, json={"tags": {"a": "1"}})
     assert (answer.status_code, f"{keys.path}/stranger cannot be read: No such file" in answer.text) == (503, True)
-    assert site.repo.git("rev-parse", "main") == newest
+    assert sandbox.repo.git("rev-parse", "main") == newest
 
 
 def test_a_key_that_cannot_sign_is_refused_at_start(tmp_path: Path, keys: Keys) -> None:
@@ -105,19 +108,19 @@ def test_a_key_that_cannot_sign_is_refused_at_start(tmp_path: Path, keys: Keys) 
         ("api.pub", "is no SSH private key: make one with `ssh-keygen"),
         ("broken", "does not sign: "),
     ):
-        site = Site(tmp_path / f"site of {name}", api={"signingKey": str(keys.path / name)})
+        sandbox = DaemonSandbox(tmp_path / f"site of {name}", api={"signingKey": str(keys.path / name)})
         with pytest.raises(UsageError, match=r"`api.signingKey` of the settings cannot be used") as caught:
-            check_signing_key(load_settings(site.settings_file))
+            check_signing_key(load_settings(sandbox.settings_file))
         assert words in str(caught.value)
         assert "planted" not in str(caught.value)
-    done = site.run("run")
+    done = sandbox.run("run")
     assert (done.returncode, "`api.signingKey` of the settings cannot be used" in done.stderr) == (2, True)
 
 
 def test_a_reload_with_a_bad_key_stays_with_the_former_settings(tmp_path: Path, keys: Keys) -> None:
-    site = Site(tmp_path / "site", api={"signingKey": str(keys.path / "api")})
-    with site.daemon() as running:
-        site.configure(api={"signingKey": str(keys.path / "missing")})
+    sandbox = DaemonSandbox(tmp_path / "site", api={"signingKey": str(keys.path / "api")})
+    with sandbox.daemon() as running:
+        sandbox.configure(api={"signingKey": str(keys.path / "missing")})
         eventually(lambda: running.logged("settings", loaded=False))
         [refused] = running.logged("settings", loaded=False)
         assert "`api.signingKey` of the settings cannot be used" in refused["message"]

@@ -17,7 +17,7 @@ from reconciler.model.finding import Finding, Severity
 from reconciler.model.key import Key, Kind
 from tests.api.conftest import FILES
 from tests.api.test_references import ACCOUNTS, SHOP, ask
-from tests.support.api import api_site
+from tests.support.api import api_sandbox
 from tests.support.rule_cases import Case, case_files, found_in
 from tests.support.sandbox import workload
 
@@ -32,12 +32,12 @@ def rules_between_resources() -> set[str]:
 
 
 def findings_between_resources(folder: Path) -> Iterator[tuple[Path, Finding]]:
-    wanted = rules_between_resources()
+    rules = rules_between_resources()
     for path in case_files():
-        if path.parent.name in wanted and path.name.startswith("fails"):
+        if path.parent.name in rules and path.name.startswith("fails"):
             place = folder / path.parent.name / path.stem
             place.mkdir(parents=True)
-            yield from ((path, each) for each in found_in(Case.load(path), place).findings if each.rule in wanted)
+            yield from ((path, each) for each in found_in(Case.load(path), place).findings if each.rule in rules)
 
 
 def test_no_finding_of_a_rule_between_resources_names_what_its_reader_may_not_view(tmp_path: Path) -> None:
@@ -125,25 +125,25 @@ def test_answers_over_http_name_no_hidden_neighbour(tmp_path: Path) -> None:
         "shop/id.yaml": "kind: identity\nname: web\n---\nkind: identity\nname: mail\n",
         "shop/user.yaml": workload("hidden-user", more="") + "  identityLink: //identity/mail\n",
     }
-    with api_site(tmp_path, files) as site:
-        answer = ask(site, "one", "PATCH", "/org/acme/group/vis1", {"description": "new"})
+    with api_sandbox(tmp_path, files) as sandbox:
+        answer = ask(sandbox, "one", "PATCH", "/org/acme/group/vis1", {"description": "new"})
         assert answer.status_code == 200, answer.text
         diff = answer.json()["change"]["diff"]
         assert "+description: new" in diff
         assert "HIDDEN-NEIGHBOUR" not in answer.text
         assert "hid1" not in answer.text
-        gone = ask(site, "one", "DELETE", f"{SHOP}/identity/mail", None)
+        gone = ask(sandbox, "one", "DELETE", f"{SHOP}/identity/mail", None)
         assert gone.status_code == 400
         assert "a resource that you may not view would break the rule missing-reference" in gone.json()["message"]
         assert "hidden-user" not in gone.text
         assert "user.yaml" not in gone.text
-        everything = site.client().request("DELETE", f"{SHOP}/identity/mail?dryRun=true")
+        everything = sandbox.client().request("DELETE", f"{SHOP}/identity/mail?dryRun=true")
         assert "hidden-user" in everything.text
         env: dict[str, Any] = {"spec": {"containers": [{"name": "main", "image": "//image/a:1", "env": []}]}}
         answers = []
         for name in ("dbx.password", "db.passwort", "zz"):
             env["spec"]["containers"][0]["env"] = [{"name": "A", "value": f"platform://secret/{name}"}]
-            answers.append(ask(site, "author", "PATCH", f"{SHOP}/workload/api", env))
+            answers.append(ask(sandbox, "author", "PATCH", f"{SHOP}/workload/api", env))
         assert {each.status_code for each in answers} == {403}
         assert not [each for each in answers if "mean" in each.text]
 
@@ -153,7 +153,7 @@ def test_a_gvc_is_deleted_without_a_word_about_members_that_the_caller_may_not_v
         "kind: serviceaccount\nname: one\n---\nkind: policy\nname: one\ntargetKind: gvc\ntarget: all\n"
         "bindings: [{permissions: [manage], principalLinks: [//serviceaccount/one]}]\n"
     )
-    with api_site(tmp_path, {**FILES, "one.yaml": more}) as site:
-        answer = ask(site, "one", "DELETE", SHOP, None)
+    with api_sandbox(tmp_path, {**FILES, "one.yaml": more}) as sandbox:
+        answer = ask(sandbox, "one", "DELETE", SHOP, None)
         assert (answer.status_code, "a member that you may not view" in answer.text) == (403, True)
         assert "workload/shop" not in answer.text

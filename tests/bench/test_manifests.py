@@ -13,7 +13,7 @@ import yaml
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.review.folder import check_folder
-from tests.bench import crowd, manifests
+from tests.bench import large_gvc, manifests
 from tests.bench.generate import FIXTURES, commit_count, generate
 
 KINDS = {"workload": 32, "secret": 19, "identity": 10, "policy": 10, "gvc": 9, "volumeset": 7, "domain": 6}
@@ -49,7 +49,7 @@ def test_most_files_are_small_and_workloads_are_the_bulk(sample: list[tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("fixture", "count"), [("published", 500), ("published", 130), ("crowd", 50), ("documents", 50)]
+    ("fixture", "count"), [("published", 500), ("published", 130), ("large-gvc", 50), ("documents", 50)]
 )
 def test_validate_finds_nothing(fixture: str, count: int, tmp_path: Path) -> None:
     files = dict(FIXTURES[fixture](count))
@@ -64,12 +64,12 @@ def test_validate_finds_nothing(fixture: str, count: int, tmp_path: Path) -> Non
 
 def test_equal_numbers_give_equal_commits_and_a_change_counts_up(tmp_path: Path) -> None:
     for name in ("one", "two"):
-        generate(tmp_path / name, "crowd", 3)
+        generate(tmp_path / name, "large-gvc", 3)
     pattern = r"image: \S+:\d+\.\d+\."
-    first, second = (commit_count(tmp_path / name, crowd.workload_file(2), pattern) for name in ("one", "two"))
+    first, second = (commit_count(tmp_path / name, large_gvc.workload_file(2), pattern) for name in ("one", "two"))
     assert first == second
     with pytest.raises(ValueError, match="no such text"):
-        commit_count(tmp_path / "one", crowd.GVC_FILE, pattern)
+        commit_count(tmp_path / "one", large_gvc.GVC_FILE, pattern)
 
 
 def shares(found: Counter[str], count: int) -> dict[str, float]:

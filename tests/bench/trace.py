@@ -18,7 +18,7 @@ from threading import Lock
 from types import FrameType
 from typing import Any
 
-from tests.support.sandbox import ROOT, Site, workload
+from tests.support.sandbox import ROOT, DaemonSandbox, workload
 
 PACKAGE = f"{ROOT / 'reconciler'}/"
 MOST_PAIRS = 20
@@ -63,12 +63,12 @@ class Trace:
 def main() -> None:
     """Print both figures, and where most switches are."""
     with tempfile.TemporaryDirectory() as path:
-        site = Site(Path(path))
-        site.run("apply")
-        site.repo.commit({"shop/api.yaml": workload("api", 8081)})
+        sandbox = DaemonSandbox(Path(path))
+        sandbox.run("apply")
+        sandbox.repo.commit({"shop/api.yaml": workload("api", 8081)})
         from reconciler.cli import main as reconciler
 
-        sys.argv = ["reconciler", "apply", "--settings", str(site.settings_file)]
+        sys.argv = ["reconciler", "apply", "--settings", str(sandbox.settings_file)]
         with Trace() as trace:
             try:
                 reconciler()

@@ -17,18 +17,18 @@ from reconciler.clock import SystemClock
 from reconciler.errors import RecordsError, RefusedError
 from reconciler.model.key import Key
 from reconciler.settings import Settings, load_settings
-from tests.support.desk import Desk
+from tests.support.command_sandbox import CommandSandbox
 
 WEB = Key.parse("workload/shop/web")
 
 
-class Writing:
-    """A desk whose shop is applied, and writers of its source."""
+class WriterHarness:
+    """A sandbox whose shop is applied, and writers of its source."""
 
     def __init__(self, path: Path) -> None:
-        self.desk = Desk(path)
-        self.desk.applied()
-        self.settings: Settings = load_settings(self.desk.settings)
+        self.sandbox = CommandSandbox(path)
+        self.sandbox.applied()
+        self.settings: Settings = load_settings(self.sandbox.settings)
         [self.source] = self.settings.sources
         self.writers = SourceWriters(self.settings, SystemClock())
 
@@ -42,61 +42,61 @@ class Writing:
 
 
 @pytest.fixture
-def writing(tmp_path: Path) -> Iterator[Writing]:
+def harness(tmp_path: Path) -> Iterator[WriterHarness]:
     """Writers that are closed at the end."""
-    site = Writing(tmp_path)
-    with closing(site.writers):
-        yield site
+    sandbox = WriterHarness(tmp_path)
+    with closing(sandbox.writers):
+        yield sandbox
 
 
-def test_the_next_change_has_the_writer_of_the_one_before(writing: Writing) -> None:
-    with writing.writers.borrow(writing.source) as first:
+def test_the_next_change_has_the_writer_of_the_one_before(harness: WriterHarness) -> None:
+    with harness.writers.borrow(harness.source) as first:
         pass
-    with writing.writers.borrow(writing.source) as second, writing.writers.borrow(writing.source) as third:
+    with harness.writers.borrow(harness.source) as second, harness.writers.borrow(harness.source) as third:
         assert second is first
         assert third is not first, "each is used by one thread at a time"
 
 
-def test_a_writer_whose_use_failed_is_not_used_again(writing: Writing) -> None:
-    with pytest.raises(RefusedError), writing.writers.borrow(writing.source) as first:
+def test_a_writer_whose_use_failed_is_not_used_again(harness: WriterHarness) -> None:
+    with pytest.raises(RefusedError), harness.writers.borrow(harness.source) as first:
         raise RefusedError("no")
-    with writing.writers.borrow(writing.source) as second:
+    with harness.writers.borrow(harness.source) as second:
         assert second is not first
     with pytest.raises(RecordsError):
         first.records.events.list()
 
 
-def test_a_writer_in_use_is_closed_after_it(writing: Writing) -> None:
-    with writing.writers.borrow(writing.source) as writer:
-        writing.writers.close()
+def test_a_writer_in_use_is_closed_after_it(harness: WriterHarness) -> None:
+    with harness.writers.borrow(harness.source) as writer:
+        harness.writers.close()
         assert writer.records.events.list()
     with pytest.raises(RecordsError):
         writer.records.events.list()
 
 
-def test_what_others_do_between_two_changes_is_seen(writing: Writing) -> None:
-    writing.tag(1)
-    web = writing.desk.repo.git("show", "main:shop/web.yaml")
-    writing.desk.commit({"shop/web.yaml": f"{web}\ndescription: by hand\n"})
-    writing.desk.repo.git("gc", "--quiet", "--prune=now")
-    writing.tag(2)
-    writing.desk.applied()
-    writing.tag(3)
-    assert "description: by hand" in writing.desk.repo.git("show", "main:shop/web.yaml")
-    subjects = writing.desk.repo.git("log", "--format=%s", "main").splitlines()
+def test_what_others_do_between_two_changes_is_seen(harness: WriterHarness) -> None:
+    harness.tag(1)
+    web = harness.sandbox.repo.git("show", "main:shop/web.yaml")
+    harness.sandbox.commit({"shop/web.yaml": f"{web}\ndescription: by hand\n"})
+    harness.sandbox.repo.git("gc", "--quiet", "--prune=now")
+    harness.tag(2)
+    harness.sandbox.applied()
+    harness.tag(3)
+    assert "description: by hand" in harness.sandbox.repo.git("show", "main:shop/web.yaml")
+    subjects = harness.sandbox.repo.git("log", "--format=%s", "main").splitlines()
     assert [line for line in subjects if line.startswith("Number")] == ["Number 3", "Number 2", "Number 1"]
 
 
-def collected_packs(writing: Writing) -> list[str]:
+def collected_packs(harness: WriterHarness) -> list[str]:
     """Packs that are open in this process and that Git has deleted, once those that nobody uses are closed."""
     gc.collect()
     opened = [os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()]
-    return [name for name in opened if name.startswith(str(writing.desk.path)) and ".pack (deleted)" in name]
+    return [name for name in opened if name.startswith(str(harness.sandbox.path)) and ".pack (deleted)" in name]
 
 
-def test_packs_that_git_has_collected_do_not_stay_open(writing: Writing) -> None:
+def test_packs_that_git_has_collected_do_not_stay_open(harness: WriterHarness) -> None:
     for number in range(5):
-        writing.tag(number)
-        writing.desk.repo.git("gc", "--quiet", "--prune=now")
-    writing.tag(5)
-    assert collected_packs(writing) == []
+        harness.tag(number)
+        harness.sandbox.repo.git("gc", "--quiet", "--prune=now")
+    harness.tag(5)
+    assert collected_packs(harness) == []

@@ -10,76 +10,82 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.desk import SETTINGS, SHOP, Desk, golden, workload
+from tests.support.command_sandbox import SETTINGS, SHOP, CommandSandbox, golden, workload
 from tests.support.git import File, GitRepo
 
 WITHOUT_DB: dict[str, File] = {"shop/db.yaml": None, "shop/web.yaml": workload("web", "2")}
 """The volumes go, which waits; the workload that used them goes, and another changes, which do not."""
 
 
-def desk_that_waits(path: Path) -> Desk:
-    desk = Desk(path)
-    desk.applied()
-    desk.commit(WITHOUT_DB)
-    return desk
+def waiting_sandbox(path: Path) -> CommandSandbox:
+    sandbox = CommandSandbox(path)
+    sandbox.applied()
+    sandbox.commit(WITHOUT_DB)
+    return sandbox
 
 
-def versions(desk: Desk) -> dict[str, int]:
-    return {item["name"]: item["version"] for item in desk.run("get", "workload", "-o", "json").json["items"]}
+def versions(sandbox: CommandSandbox) -> dict[str, int]:
+    return {item["name"]: item["version"] for item in sandbox.run("get", "workload", "-o", "json").json["items"]}
 
 
 def test_apply_ends_after_the_run_and_its_status_commit(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    result = desk.run("apply", real=True)
+    sandbox = CommandSandbox(tmp_path)
+    result = sandbox.run("apply", real=True)
     assert (result.code, result.err) == (0, "")
     golden("applied.txt", result.out)
-    assert desk.recorded() == {
-        "gvc/shop", "identity/shop/api", "policy/reveal-db", "secret/db", "volumeset/shop/data",
-        "workload/shop/api", "workload/shop/db", "workload/shop/web",
-    }  # fmt: skip
-    run = yaml.safe_load(desk.status("reconciler.yaml"))
-    assert desk.repo.git("rev-parse", "main") in json.dumps(run), "the status branch is written by then"
-    assert "key: workload/shop/web" in desk.status("shop/workload/web.yaml")
+    assert sandbox.recorded() == {
+        "gvc/shop",
+        "identity/shop/api",
+        "policy/reveal-db",
+        "secret/db",
+        "volumeset/shop/data",
+        "workload/shop/api",
+        "workload/shop/db",
+        "workload/shop/web",
+    }
+    run = yaml.safe_load(sandbox.status("reconciler.yaml"))
+    assert sandbox.repo.git("rev-parse", "main") in json.dumps(run), "the status branch is written by then"
+    assert "key: workload/shop/web" in sandbox.status("shop/workload/web.yaml")
 
 
 def test_a_second_run_reports_that_nothing_is_to_be_done(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    tip = desk.repo.git("rev-parse", "main")
-    assert desk.applied().out == f"main: unchanged at main@sha1:{tip}: nothing to do\n"
-    status = desk.repo.git("rev-parse", "reconciler/status")
-    desk.applied()
-    assert desk.repo.git("rev-parse", "reconciler/status") == status, "what stayed as it was is not written again"
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    tip = sandbox.repo.git("rev-parse", "main")
+    assert sandbox.applied().out == f"main: unchanged at main@sha1:{tip}: nothing to do\n"
+    status = sandbox.repo.git("rev-parse", "reconciler/status")
+    sandbox.applied()
+    assert sandbox.repo.git("rev-parse", "reconciler/status") == status, "what stayed as it was is not written again"
 
 
 def test_a_change_moves_only_what_it_is_about(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    desk.commit({"shop/web.yaml": workload("web", "2")})
-    assert desk.applied().out.endswith(": 1 updated (2 steps)\n")
-    assert versions(desk) == {"api": 1, "db": 1, "web": 2}
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    sandbox.commit({"shop/web.yaml": workload("web", "2")})
+    assert sandbox.applied().out.endswith(": 1 updated (2 steps)\n")
+    assert versions(sandbox) == {"api": 1, "db": 1, "web": 2}
 
 
 def test_a_refused_revision_changes_nothing_and_exits_with_1(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    desk.commit({"shop/web.yaml": workload("web", "2"), "shop/bad.yaml": "kind: workload\nname: bad\n"})
-    result = desk.run("apply")
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    sandbox.commit({"shop/web.yaml": workload("web", "2"), "shop/bad.yaml": "kind: workload\nname: bad\n"})
+    result = sandbox.run("apply")
     assert (result.code, result.err) == (1, "")
     golden("apply-refused.txt", result.out)
-    assert versions(desk) == {"api": 1, "db": 1, "web": 1}
-    assert "shop/bad.yaml" in desk.status("reconciler.yaml")
+    assert versions(sandbox) == {"api": 1, "db": 1, "web": 1}
+    assert "shop/bad.yaml" in sandbox.status("reconciler.yaml")
 
 
 def test_apply_lists_deletes_that_wait_and_applies_the_rest(tmp_path: Path) -> None:
-    desk = desk_that_waits(tmp_path)
-    result = desk.run("apply")
+    sandbox = waiting_sandbox(tmp_path)
+    result = sandbox.run("apply")
     assert (result.code, result.err) == (1, "")
     golden("apply-waits.txt", result.out)
-    assert versions(desk) == {"api": 1, "db": 1, "web": 2}
-    assert "volumeset/shop/data" in desk.recorded()
-    assert "ApprovalRequired" in desk.status("shop/volumeset/data.yaml")
-    assert desk.run("apply").code == 1, "it waits until somebody approves"
+    assert versions(sandbox) == {"api": 1, "db": 1, "web": 2}
+    assert "volumeset/shop/data" in sandbox.recorded()
+    assert "ApprovalRequired" in sandbox.status("shop/volumeset/data.yaml")
+    assert sandbox.run("apply").code == 1, "it waits until somebody approves"
 
 
 @pytest.mark.parametrize("digest", ["digest", "hold_digest"])
@@ -88,80 +94,80 @@ def test_apply_lists_deletes_that_wait_and_applies_the_rest(tmp_path: Path) -> N
 def test_the_beginning_of_a_digest_is_enough_for_an_approval(
     tmp_path: Path, digest: str, length: int, applied_first: bool
 ) -> None:
-    desk = desk_that_waits(tmp_path)
-    planned = desk.plan()
+    sandbox = waiting_sandbox(tmp_path)
+    planned = sandbox.plan()
     if applied_first:
-        assert desk.run("apply").code == 1
-    result = desk.run("approve", planned[digest][: length - 1] if length == 8 else "0" * length)
+        assert sandbox.run("apply").code == 1
+    result = sandbox.run("approve", planned[digest][: length - 1] if length == 8 else "0" * length)
     assert (result.code, "approved" in result.out) == (1, False)
-    result = desk.run("approve", planned[digest][:length])
+    result = sandbox.run("approve", planned[digest][:length])
     assert (result.code, result.err) == (0, "")
     assert f"approved {planned['hold_digest']} as " in result.out
-    assert desk.run("apply").code == 0
+    assert sandbox.run("apply").code == 0
 
 
 @pytest.mark.parametrize("digest", ["digest", "hold_digest"])
 @pytest.mark.parametrize("applied_first", [True, False])
 def test_an_approval_lets_the_deletes_go(tmp_path: Path, digest: str, applied_first: bool) -> None:
-    desk = desk_that_waits(tmp_path)
-    planned = desk.plan()
+    sandbox = waiting_sandbox(tmp_path)
+    planned = sandbox.plan()
     if applied_first:
-        assert desk.run("apply").code == 1
-    result = desk.run("approve", planned[digest])
+        assert sandbox.run("apply").code == 1
+    result = sandbox.run("approve", planned[digest])
     assert (result.code, result.err) == (0, "")
     assert planned["hold_digest"] in result.out
     assert "the next `reconciler apply` continues with it" in result.out
-    assert desk.run("apply").code == 0
-    assert "volumeset/shop/data" not in desk.recorded()
-    assert desk.plan()["steps"] == []
+    assert sandbox.run("apply").code == 0
+    assert "volumeset/shop/data" not in sandbox.recorded()
+    assert sandbox.plan()["steps"] == []
 
 
 def test_an_unrelated_commit_does_not_void_an_approval(tmp_path: Path) -> None:
-    desk = desk_that_waits(tmp_path)
-    digest = desk.plan()["hold_digest"]
-    assert desk.run("approve", digest, real=True).code == 0
-    desk.commit({"shop/api.yaml": str(SHOP["shop/api.yaml"]).replace("api:1", "api:2")})
-    assert desk.run("apply").code == 0
-    assert versions(desk) == {"api": 2, "web": 2}
+    sandbox = waiting_sandbox(tmp_path)
+    digest = sandbox.plan()["hold_digest"]
+    assert sandbox.run("approve", digest, real=True).code == 0
+    sandbox.commit({"shop/api.yaml": str(SHOP["shop/api.yaml"]).replace("api:1", "api:2")})
+    assert sandbox.run("apply").code == 0
+    assert versions(sandbox) == {"api": 2, "web": 2}
 
 
 @pytest.mark.parametrize("command", ["plan", "apply"])
 def test_commands_print_the_approval_that_waits(tmp_path: Path, command: str) -> None:
-    desk = desk_that_waits(tmp_path)
-    typed = re.findall(r"reconciler (approve [0-9a-f]{32})$", desk.run(command).out, re.MULTILINE)
+    sandbox = waiting_sandbox(tmp_path)
+    typed = re.findall(r"reconciler (approve [0-9a-f]{32})$", sandbox.run(command).out, re.MULTILINE)
     assert len(typed) == 1
-    assert desk.run(*typed[0].split()).code == 0
-    assert desk.run("apply").code == 0
+    assert sandbox.run(*typed[0].split()).code == 0
+    assert sandbox.run("apply").code == 0
 
 
 def test_an_approval_covers_only_what_was_read(tmp_path: Path) -> None:
-    desk = desk_that_waits(tmp_path)
-    assert desk.run("approve", desk.plan()["hold_digest"]).code == 0
-    desk.commit({"shop/web.yaml": None, "shop/api.yaml": workload()})
-    result = desk.run("apply")
+    sandbox = waiting_sandbox(tmp_path)
+    assert sandbox.run("approve", sandbox.plan()["hold_digest"]).code == 0
+    sandbox.commit({"shop/web.yaml": None, "shop/api.yaml": workload()})
+    result = sandbox.run("apply")
     assert result.code == 1, "other deletes wait for an approval of their own"
-    assert "volumeset/shop/data" in desk.recorded()
+    assert "volumeset/shop/data" in sandbox.recorded()
 
 
 def test_approve_refuses_an_unknown_digest_and_names_the_one_that_waits(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    result = desk.run("approve", "0" * 32)
+    sandbox = CommandSandbox(tmp_path)
+    result = sandbox.run("approve", "0" * 32)
     assert result.code == 1
     assert result.err.startswith("error: there are no records yet")
-    assert not desk.state.exists()
-    desk.applied()
-    assert desk.run("approve", "0" * 32).err.endswith("nothing waits now\n")
-    desk.commit(WITHOUT_DB)
-    result = desk.run("approve", "0" * 32)
+    assert not sandbox.state.exists()
+    sandbox.applied()
+    assert sandbox.run("approve", "0" * 32).err.endswith("nothing waits now\n")
+    sandbox.commit(WITHOUT_DB)
+    result = sandbox.run("approve", "0" * 32)
     assert result.code == 1
-    assert result.err == f"error: no plan has the digest {'0' * 32}; now waiting: {desk.plan()['hold_digest']}\n"
+    assert result.err == f"error: no plan has the digest {'0' * 32}; now waiting: {sandbox.plan()['hold_digest']}\n"
 
 
 def test_waiting_for_health_ends_when_all_is_healthy(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    result = desk.run("apply", "--wait", "--timeout", "20")
+    sandbox = CommandSandbox(tmp_path)
+    result = sandbox.run("apply", "--wait", "--timeout", "20")
     assert (result.code, result.err) == (0, "")
-    found = {item["kind"]: item["health"] for item in desk.run("get", "-o", "json").json["items"]}
+    found = {item["kind"]: item["health"] for item in sandbox.run("get", "-o", "json").json["items"]}
     assert {found.pop(kind) for kind in ("workload", "volumeset", "gvc")} == {"Recorded"}
     assert set(found.values()) == {"Healthy"}
 
@@ -172,45 +178,45 @@ def test_waiting_does_not_outlast_what_has_no_place_on_this_host(tmp_path: Path)
         "far/away.yaml": "kind: location\nname: away\nprovider: byok\nregion: away\n",
         "far/job.yaml": workload("job"),
     }
-    desk = Desk(tmp_path, SHOP | files)
+    sandbox = CommandSandbox(tmp_path, SHOP | files)
     began = time.monotonic()
-    result = desk.run("apply", "--wait", "--timeout", "600")
+    result = sandbox.run("apply", "--wait", "--timeout", "600")
     assert (result.code, result.err) == (0, "")
     assert time.monotonic() - began < 300
-    assert desk.run("get", "workload", "job", "-o", "json").json["items"][0]["health"] == "Unknown"
+    assert sandbox.run("get", "workload", "job", "-o", "json").json["items"][0]["health"] == "Unknown"
 
 
 def test_waiting_does_not_outlast_what_only_a_person_can_change(tmp_path: Path) -> None:
-    desk = desk_that_waits(tmp_path)
-    assert desk.run("apply", "--wait", "--timeout", "20").code == 1
+    sandbox = waiting_sandbox(tmp_path)
+    assert sandbox.run("apply", "--wait", "--timeout", "20").code == 1
 
 
 def test_one_source_that_cannot_be_read_does_not_hold_back_another(tmp_path: Path) -> None:
     both = SETTINGS.replace("sources:\n", "sources:\n  - {name: lost, url: ./lost, branch: main}\n")
-    desk = Desk(tmp_path, settings=both)
-    result = desk.run("apply")
+    sandbox = CommandSandbox(tmp_path, settings=both)
+    result = sandbox.run("apply")
     assert result.code == 1
     lost, done = result.out.splitlines()
     assert lost.startswith("lost: unreadable: source lost: no Git repository can be read at ")
     assert done.startswith("main: applied at ")
-    assert "workload/shop/api" in desk.recorded()
+    assert "workload/shop/api" in sandbox.recorded()
 
 
 def test_a_failed_status_commit_is_reported_and_fails_no_run(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.repo.git("branch", "reconciler", "main")
-    result = desk.run("apply")
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.repo.git("branch", "reconciler", "main")
+    result = sandbox.run("apply")
     assert result.code == 0
     assert result.err.startswith("warning: main: the status is not written: branch reconciler/status of ")
-    desk.repo.git("branch", "-D", "reconciler")
-    assert desk.run("apply").err == ""
-    assert "key: workload/shop/web" in desk.status("shop/workload/web.yaml")
+    sandbox.repo.git("branch", "-D", "reconciler")
+    assert sandbox.run("apply").err == ""
+    assert "key: workload/shop/web" in sandbox.status("shop/workload/web.yaml")
 
 
 def test_sources_that_build_on_each_other_are_applied_in_one_go_in_any_order(tmp_path: Path) -> None:
     settings = SETTINGS.replace("sources:\n", "sources:\n  - {name: more, url: ./more, branch: main}\n")
-    desk = Desk(tmp_path, settings=settings)
+    sandbox = CommandSandbox(tmp_path, settings=settings)
     GitRepo.create(tmp_path / "more", {"b.yaml": "kind: identity\nname: late\ngvc: shop\n"})
-    result = desk.run("apply")
+    result = sandbox.run("apply")
     assert (result.code, result.err) == (0, "")
     assert [line.split(" at ")[0] for line in result.out.splitlines()] == ["main: applied", "more: applied"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.host_sandbox import HostSandbox, host_sandbox, served
 from tests.support.sandbox import eventually
 from tests.support.terminal import terminal
 
@@ -26,39 +26,41 @@ def gated(gate: Path) -> str:
     return made.replace('"image": "none"', '"image": "none:1"')
 
 
-def shown(site: HostSite, name: str = "api") -> Any:
+def shown(sandbox: HostSandbox, name: str = "api") -> Any:
     """A workload as JSON shows it."""
-    return json.loads(site.run("get", "workload", name, "-o", "json").stdout)["items"][0]
+    return json.loads(sandbox.run("get", "workload", name, "-o", "json").stdout)["items"][0]
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[HostSite]:
+def sandbox(tmp_path: Path) -> Iterator[HostSandbox]:
     """A workload of two replicas that wait for the file ``gate``; nothing is applied yet."""
-    with host_site(tmp_path / "site", {"shop/api.yaml": gated(tmp_path / "gate")}) as site:
-        yield site
+    with host_sandbox(tmp_path / "site", {"shop/api.yaml": gated(tmp_path / "gate")}) as sandbox:
+        yield sandbox
 
 
 ALONE = "there is no daemon to probe, restart or scale them: reconciler run"
 
 
-def test_without_a_daemon_it_ends_when_all_is_healthy_and_watched_by_nothing(site: HostSite, tmp_path: Path) -> None:
+def test_without_a_daemon_it_ends_when_all_is_healthy_and_watched_by_nothing(
+    sandbox: HostSandbox, tmp_path: Path
+) -> None:
     (tmp_path / "gate").touch()
-    result = site.run("apply", "--wait", "--timeout", "60")
+    result = sandbox.run("apply", "--wait", "--timeout", "60")
     assert (result.returncode, result.stderr) == (0, f"warning: 2 of 2 replicas run; {ALONE}\n")
     [line] = result.stdout.splitlines()
     assert (line.split(" at ")[0], line.split(": ")[-1]) == ("main: applied", "2 created")
-    assert site.healthy(API)
-    conditions = {each["type"]: each for each in shown(site)["conditions"]}
+    assert sandbox.healthy(API)
+    conditions = {each["type"]: each for each in shown(sandbox)["conditions"]}
     assert conditions["Ready"]["status"]
     assert conditions["NotEnforced"]["message"].startswith("at here: ")
-    assert "NotEnforced" in site.run("describe", "workload/shop/api").stdout
-    assert "type: NotEnforced\n    status: true\n" in site.status("shop/workload/api.yaml")
+    assert "NotEnforced" in sandbox.run("describe", "workload/shop/api").stdout
+    assert "type: NotEnforced\n    status: true\n" in sandbox.status("shop/workload/api.yaml")
 
 
-def test_in_vain_it_names_what_is_not_healthy_and_why(site: HostSite) -> None:
+def test_in_vain_it_names_what_is_not_healthy_and_why(sandbox: HostSandbox) -> None:
     broken = served("bad", replicas=1, command="/bin/sh", args=["-c", "exit 3"], ports=None, readinessProbe=None)
-    site.repo.commit({"shop/bad.yaml": broken})
-    result = site.run("apply", "--wait", "--timeout", "3")
+    sandbox.repo.commit({"shop/bad.yaml": broken})
+    result = sandbox.run("apply", "--wait", "--timeout", "3")
     assert result.returncode == 1
     alone, first, api, bad = result.stderr.splitlines()
     assert alone.startswith("warning: ")
@@ -68,16 +70,18 @@ def test_in_vain_it_names_what_is_not_healthy_and_why(site: HostSite) -> None:
     assert bad.startswith("  workload/shop/bad@here  1 of 1 replicas updated, 0 available; bad-")
     assert bad.endswith(": main: ended with 3 (Error)")
     message = bad.replace("  workload/shop/bad@here  ", "not healthy at here: ")
-    assert shown(site, "bad")["conditions"][0]["message"] == message
-    assert message in site.status("shop/workload/bad.yaml"), "the last round is in the status"
+    assert shown(sandbox, "bad")["conditions"][0]["message"] == message
+    assert message in sandbox.status("shop/workload/bad.yaml"), "the last round is in the status"
 
 
 @pytest.mark.parametrize("with_daemon", [False, True])
-def test_a_terminal_shows_how_far_it_is_until_it_is_over(site: HostSite, tmp_path: Path, with_daemon: bool) -> None:
-    with site.daemon() if with_daemon else nullcontext():
-        eventually(lambda: API in site.recorded() or not with_daemon, "it is applied")
-        command = [*site.command, "apply", "--wait", "--timeout", "60"]
-        with terminal(command, site.environ) as live:
+def test_a_terminal_shows_how_far_it_is_until_it_is_over(
+    sandbox: HostSandbox, tmp_path: Path, with_daemon: bool
+) -> None:
+    with sandbox.daemon() if with_daemon else nullcontext():
+        eventually(lambda: API in sandbox.recorded() or not with_daemon, "it is applied")
+        command = [*sandbox.command, "apply", "--wait", "--timeout", "60"]
+        with terminal(command, sandbox.environ) as live:
             shown = live.until(lambda screen: "0 available; api-" in screen, "how far the workload is")
             assert shown.startswith(f"{API}  2 of 2 replicas updated, 0 available; ")
             assert len(shown.splitlines()) == 1
@@ -87,30 +91,30 @@ def test_a_terminal_shows_how_far_it_is_until_it_is_over(site: HostSite, tmp_pat
             assert len(left) == 1, "what it showed is gone"
             assert left[0].startswith("main: unchanged at " if with_daemon else "main: applied at ")
             assert live.written.count("\x1b[?25l") == live.written.count("\x1b[?25h") == 1
-        assert site.healthy(API)
+        assert sandbox.healthy(API)
 
 
-def test_waiting_for_long_makes_few_runs(site: HostSite) -> None:
-    with site.daemon() as daemon:
-        eventually(lambda: API in site.recorded(), "it is applied")
-        assert site.run("apply", "--wait", "--timeout", "2").returncode == 1
+def test_waiting_for_long_makes_few_runs(sandbox: HostSandbox) -> None:
+    with sandbox.daemon() as daemon:
+        eventually(lambda: API in sandbox.recorded(), "it is applied")
+        assert sandbox.run("apply", "--wait", "--timeout", "2").returncode == 1
         assert 2 <= len(daemon.logged("reconciled", reason="apply")) < 20
 
 
 def test_without_a_daemon_a_run_starts_what_it_has_made(tmp_path: Path) -> None:
     plain: dict[str, Any] = {"command": "sleep", "args": ["100000"], "ports": None, "readinessProbe": None}
     files = {f"shop/{name}.yaml": served(name, **plain) for name in ("ant", "bee", "cat")}
-    with host_site(tmp_path / "site", files) as site:
-        done = site.run("apply")
+    with host_sandbox(tmp_path / "site", files) as sandbox:
+        done = sandbox.run("apply")
         assert (done.returncode, done.stderr) == (0, f"warning: 6 of 6 replicas run; {ALONE}\n")
-        assert len(site.programs()) == 6
-        site.repo.commit({"shop/db.yaml": served("db", replicas=3, type="stateful", **plain)})
-        done = site.run("apply")
+        assert len(sandbox.programs()) == 6
+        sandbox.repo.commit({"shop/db.yaml": served("db", replicas=3, type="stateful", **plain)})
+        done = sandbox.run("apply")
         others = "there is no daemon to start the others, or to probe, restart or scale them: reconciler run"
         assert (done.returncode, done.stderr) == (1, f"warning: 7 of 9 replicas run; {others}\n")
-        done = site.run("apply", "--wait", "--timeout", "60")
+        done = sandbox.run("apply", "--wait", "--timeout", "60")
         assert (done.returncode, done.stderr) == (0, f"warning: 9 of 9 replicas run; {ALONE}\n")
-        assert len(site.programs()) == 9
+        assert len(sandbox.programs()) == 9
 
 
 def dependent(name: str, on: str) -> str:
@@ -119,32 +123,32 @@ def dependent(name: str, on: str) -> str:
     return json.dumps(body | {"tags": {"reconciler/depends-on": f"workload/{on}"}})
 
 
-def test_all_that_was_done_for_a_commit_is_summed_up_over_several_runs(site: HostSite, tmp_path: Path) -> None:
+def test_all_that_was_done_for_a_commit_is_summed_up_over_several_runs(sandbox: HostSandbox, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
-    commit = site.repo.commit({"shop/web.yaml": dependent("web", "api"), "shop/last.yaml": dependent("last", "web")})
-    result = site.run("apply", "--wait", "--timeout", "60")
+    commit = sandbox.repo.commit({"shop/web.yaml": dependent("web", "api"), "shop/last.yaml": dependent("last", "web")})
+    result = sandbox.run("apply", "--wait", "--timeout", "60")
     assert (result.returncode, result.stdout) == (0, f"main: applied at main@sha1:{commit}: 4 created\n")
 
 
-def test_apply_sums_up_what_the_daemon_did_for_the_commit(site: HostSite, tmp_path: Path) -> None:
+def test_apply_sums_up_what_the_daemon_did_for_the_commit(sandbox: HostSandbox, tmp_path: Path) -> None:
     (tmp_path / "gate").touch()
-    with site.daemon():
-        eventually(lambda: site.healthy(API), "the first commit is applied")
+    with sandbox.daemon():
+        eventually(lambda: sandbox.healthy(API), "the first commit is applied")
         (tmp_path / "gate").unlink()
         newer = gated(tmp_path / "gate").replace("none:1", "none:2")
         files = {"shop/api.yaml": newer, "shop/web.yaml": dependent("web", "api"), "shop/z.yaml": dependent("z", "web")}
-        commit = site.repo.commit(files)
-        eventually(lambda: site.applied(commit), "the daemon has begun with it")
+        commit = sandbox.repo.commit(files)
+        eventually(lambda: sandbox.applied(commit), "the daemon has begun with it")
         (tmp_path / "gate").touch()
         counts = "2 created, 1 updated"
-        result = site.run("apply", "--wait", "--timeout", "60")
+        result = sandbox.run("apply", "--wait", "--timeout", "60")
         assert (result.returncode, result.stderr) == (0, "")
         assert re.fullmatch(
             rf"main: (applied at main@sha1:{commit}: {counts}|"
             rf"unchanged at main@sha1:{commit}: nothing to do; it was applied at \S+Z: {counts})\n",
             result.stdout,
         ), result.stdout
-        result = site.run("apply")
+        result = sandbox.run("apply")
         assert re.fullmatch(rf"main: unchanged at .*: nothing to do; it was applied at \S+Z: {counts}\n", result.stdout)
 
 
@@ -157,12 +161,12 @@ def test_it_waits_for_a_delete_as_for_the_rest(tmp_path: Path) -> None:
         readinessProbe=None,
         args=["-c", "trap 'sleep 1; exit 0' TERM; while :; do sleep 0.1; done"],
     )
-    with host_site(tmp_path / "site", {"shop/slow.yaml": slow}) as site:
-        assert site.run("apply", "--wait", "--timeout", "60").returncode == 0
-        assert site.programs()
-        site.repo.commit({"shop/slow.yaml": None})
-        result = site.run("apply", "--wait", "--timeout", "60")
+    with host_sandbox(tmp_path / "site", {"shop/slow.yaml": slow}) as sandbox:
+        assert sandbox.run("apply", "--wait", "--timeout", "60").returncode == 0
+        assert sandbox.programs()
+        sandbox.repo.commit({"shop/slow.yaml": None})
+        result = sandbox.run("apply", "--wait", "--timeout", "60")
         assert (result.returncode, result.stderr) == (0, "")
         assert result.stdout.endswith(": 1 deleted\n")
-        assert not site.programs()
-        assert "workload/shop/slow@here" not in site.recorded()
+        assert not sandbox.programs()
+        assert "workload/shop/slow@here" not in sandbox.recorded()

@@ -68,14 +68,14 @@ def broken(text: str, seed: int) -> bytes:
 def everything(path: Path) -> str:
     """Every form of what is found in the files at ``path``, one after the other."""
     checked = check_folder(path, DIALECT, AROUND)
-    found = checked.findings
-    documents = [findings_document(found, checked.documents, checked.resources), build_sarif_run(found)]
+    findings = checked.findings
+    documents = [findings_document(findings, checked.documents, checked.resources), build_sarif_run(findings)]
     return "\n".join(
         [
-            findings_text(found, Excerpts(checked.read)),
-            findings_text(found, Excerpts(checked.read), colour=True),
-            markdown_findings(found, "Refused"),
-            workflow_commands(found),
+            findings_text(findings, Excerpts(checked.read)),
+            findings_text(findings, Excerpts(checked.read), colour=True),
+            markdown_findings(findings, "Refused"),
+            workflow_commands(findings),
             *(msgspec.json.encode(document).decode() for document in documents),
         ]
     )

@@ -13,7 +13,7 @@ import pytest
 from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.commands import NewCommand
-from tests.support.desk import SHOP, CommandResult, Desk, golden
+from tests.support.command_sandbox import SHOP, CommandResult, CommandSandbox, golden
 from tests.support.terminal import terminal
 
 DATA, JOB = "volumeset/shop/data", "workload/shop/job"
@@ -61,12 +61,12 @@ COMMANDS = (
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A desk whose shop is applied, with a cron workload."""
-    desk = Desk(tmp_path, {**SHOP, "shop/job.yaml": CRON})
-    desk.applied()
+def sandbox(tmp_path: Path) -> CommandSandbox:
+    """A sandbox whose shop is applied, with a cron workload."""
+    sandbox = CommandSandbox(tmp_path, {**SHOP, "shop/job.yaml": CRON})
+    sandbox.applied()
     (tmp_path / "spec.yaml").write_text(json.dumps(OVERRIDES))
-    return desk
+    return sandbox
 
 
 def shown(words: tuple[str, ...], result: CommandResult) -> str:
@@ -81,22 +81,22 @@ def shown(words: tuple[str, ...], result: CommandResult) -> str:
 OPERATOR = "root"
 
 
-def test_commands_are_checked_wait_for_a_run_and_are_listed(desk: Desk) -> None:
-    results = [desk.run(*words, SUDO_USER=OPERATOR) for words in COMMANDS]
+def test_commands_are_checked_wait_for_a_run_and_are_listed(sandbox: CommandSandbox) -> None:
+    results = [sandbox.run(*words, SUDO_USER=OPERATOR) for words in COMMANDS]
     golden("command.txt", "".join(map(shown, COMMANDS, results)))
     assert SECRET not in str(results)
-    with closing(Records.open(desk.state / FILE, read_only=True)) as records:
+    with closing(Records.open(sandbox.state / FILE, read_only=True)) as records:
         states = {each.location: each.state.decode() for each in records.applied.get(Key.parse(DATA))}
     assert '"name":"1.10"' in states["here"]
     assert '"name"' not in states["there"].replace('"name":"there"', "")
 
 
-def test_a_command_is_shown_in_the_form_of_the_api_and_can_be_cancelled(desk: Desk) -> None:
-    asked = desk.run("command", JOB, "runCronWorkload", "location=there", "--spec", "spec.yaml", "-o", "json")
+def test_a_command_is_shown_in_the_form_of_the_api_and_can_be_cancelled(sandbox: CommandSandbox) -> None:
+    asked = sandbox.run("command", JOB, "runCronWorkload", "location=there", "--spec", "spec.yaml", "-o", "json")
     assert asked.err == "no daemon runs; the next `reconciler apply` performs it\n"
-    [made] = asked.json["items"]
-    assert made == {
-        "id": made["id"],
+    [command] = asked.json["items"]
+    assert command == {
+        "id": command["id"],
         "type": "runCronWorkload",
         "lifecycleStage": "pending",
         "spec": {
@@ -104,37 +104,37 @@ def test_a_command_is_shown_in_the_form_of_the_api_and_can_be_cancelled(desk: De
             "containerOverrides": [{"name": "main", "env": [{"name": "TOKEN", "value": "***"}]}],
         },
         "status": {"messages": []},
-        "created": made["created"],
+        "created": command["created"],
     }
-    assert re.fullmatch(r"20\S+Z", made["created"])
-    other = desk.run("command", DATA, "--cancel", made["id"])
+    assert re.fullmatch(r"20\S+Z", command["created"])
+    other = sandbox.run("command", DATA, "--cancel", command["id"])
     assert (other.code, other.err) == (
         1,
-        f"error: {DATA} has no command {made['id']}; see: reconciler command {DATA}\n",
+        f"error: {DATA} has no command {command['id']}; see: reconciler command {DATA}\n",
     )
-    assert desk.run("command", JOB, "--cancel", made["id"]).out == f"the command {made['id']} is cancelled\n"
-    assert desk.run("command", JOB, "--cancel", made["id"]).err == (
-        f"error: the command {made['id']} is cancelled; only a pending one can be cancelled\n"
+    assert sandbox.run("command", JOB, "--cancel", command["id"]).out == f"the command {command['id']} is cancelled\n"
+    assert sandbox.run("command", JOB, "--cancel", command["id"]).err == (
+        f"error: the command {command['id']} is cancelled; only a pending one can be cancelled\n"
     )
-    desk.applied()
-    assert [each["lifecycleStage"] for each in desk.run("command", JOB, "-o", "json").json["items"]] == ["cancelled"]
-    assert "CommandCancelled" in desk.run("events", JOB).out
+    sandbox.applied()
+    assert [each["lifecycleStage"] for each in sandbox.run("command", JOB, "-o", "json").json["items"]] == ["cancelled"]
+    assert "CommandCancelled" in sandbox.run("events", JOB).out
 
 
-def test_commands_that_no_daemon_performs_have_a_limit(desk: Desk) -> None:
-    with closing(Records.open(desk.state / FILE)) as records:
+def test_commands_that_no_daemon_performs_have_a_limit(sandbox: CommandSandbox) -> None:
+    with closing(Records.open(sandbox.state / FILE)) as records:
         for _ in range(100):
             records.commands.add(NewCommand(JOB, "here", "runCronWorkload", {"location": "here"}, "ann"))
-    refused = desk.run("command", JOB, "runCronWorkload")
+    refused = sandbox.run("command", JOB, "runCronWorkload")
     assert refused.err == f"error: 100 commands on {JOB} are still to be performed; wait for them\n"
 
 
 @pytest.mark.parametrize(("answer", "stage"), [(b"y\n", ["pending"]), (b"n\n", [])])
-def test_a_terminal_asks_before_data_is_destroyed(desk: Desk, answer: bytes, stage: list[str]) -> None:
+def test_a_terminal_asks_before_data_is_destroyed(sandbox: CommandSandbox, answer: bytes, stage: list[str]) -> None:
     words = [sys.executable, "-m", "reconciler.cli", "command", DATA, "deleteVolume", *HERE]
-    with terminal(words, desk.environ) as screen:
+    with terminal(words, sandbox.environ) as screen:
         screen.type(answer)
         screen.ended()
         assert screen.process.stderr is not None
         assert b"destroys the data of volume 0 of volumeset/shop/data at here. Go on?" in screen.process.stderr.read()
-    assert [each["lifecycleStage"] for each in desk.run("command", DATA, "-o", "json").json["items"]] == stage
+    assert [each["lifecycleStage"] for each in sandbox.run("command", DATA, "-o", "json").json["items"]] == stage

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.support.desk import CommandResult, here
+from tests.support.command_sandbox import CommandResult, here
 
 CONFIG = """apiVersion: v1
 kind: ConfigMap
@@ -61,8 +61,13 @@ def test_files_and_directories_are_read(tmp_path: Path) -> None:
 def test_standard_input_is_a_file_too(command: str, text: str, tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "reconciler.cli", command, "-"],
-        input=text.replace("NAME", "piped"), capture_output=True, text=True, cwd=tmp_path, check=True, timeout=30,
-    )  # fmt: skip
+        input=text.replace("NAME", "piped"),
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+        timeout=30,
+    )
     assert yaml.safe_load(ran.stdout)["name"] == "piped"
 
 
@@ -193,14 +198,17 @@ def test_a_destination_is_read_beside_its_file(deployment: Path, names: list[str
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["config/deploy.yml", "--destination", "other"], 1,
-         "config/deploy.other.yml, the file of the destination, cannot be read: no such file or directory"),
+        (
+            ["config/deploy.yml", "--destination", "other"],
+            1,
+            "config/deploy.other.yml, the file of the destination, cannot be read: no such file or directory",
+        ),
         (["config/deploy.yml", "--destination", "../other"], 2, "--destination ../other: a name is"),
         (["config/deploy.staging.yml", "--destination", "staging"], 2, "no FILE is one"),
         (["config"], 1, "config/deploy.staging.yml is a destination of Kamal"),
         (["-", "--destination", "staging"], 2, "standard input has no destination beside it"),
     ],
-)  # fmt: skip
+)
 def test_a_destination_that_is_none_is_an_error(
     deployment: Path, words: list[str], code: int, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,14 +233,14 @@ def test_drop_ins_beside_a_unit_are_read_and_links_are_not(tmp_path: Path) -> No
         assert "kanarienvogel" not in result.out + result.err
 
 
-@pytest.mark.parametrize("place", ["../outside/web.env", "./link", "/OUTSIDE/web.env"])
-def test_an_env_file_outside_of_a_unit_is_read_only_on_demand(tmp_path: Path, place: str) -> None:
+@pytest.mark.parametrize("env_file", ["../outside/web.env", "./link", "/OUTSIDE/web.env"])
+def test_an_env_file_outside_of_a_unit_is_read_only_on_demand(tmp_path: Path, env_file: str) -> None:
     (tmp_path / "units").mkdir()
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside/web.env").write_text("TOKEN=kanarienvogel\n")
     (tmp_path / "units/link").symlink_to(tmp_path / "outside/web.env")
-    place = place.replace("/OUTSIDE", str(tmp_path / "outside"))
-    (tmp_path / "units/web.container").write_text(f"[Container]\nImage=web:1\nEnvironmentFile={place}\n")
+    env_file = env_file.replace("/OUTSIDE", str(tmp_path / "outside"))
+    (tmp_path / "units/web.container").write_text(f"[Container]\nImage=web:1\nEnvironmentFile={env_file}\n")
     refused = here("convert", "units/web.container", cwd=tmp_path)
     assert "kanarienvogel" not in refused.out + refused.err
     assert "--allow-outside" in refused.err

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.records.store import FILE
-from tests.support.desk import Desk
+from tests.support.command_sandbox import CommandSandbox
 
 KEY = "../../etc/passwd"
 
@@ -54,16 +54,16 @@ COMMANDS = [
 
 
 @pytest.fixture(scope="module")
-def applied(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    """A desk of which everything is applied, and the newest commit is not."""
-    desk = Desk(tmp_path_factory.mktemp("desk"))
-    desk.applied()
-    shutil.copy(desk.state / FILE, desk.path / "sound")
-    return desk
+def applied(tmp_path_factory: pytest.TempPathFactory) -> CommandSandbox:
+    """A sandbox of which everything is applied, and the newest commit is not."""
+    sandbox = CommandSandbox(tmp_path_factory.mktemp("desk"))
+    sandbox.applied()
+    shutil.copy(sandbox.state / FILE, sandbox.path / "sound")
+    return sandbox
 
 
 @pytest.mark.parametrize("row", [*KEYS, *VALUES])
-def test_every_command_names_the_corrupt_table(applied: Desk, row: str) -> None:
+def test_every_command_names_the_corrupt_table(applied: CommandSandbox, row: str) -> None:
     for ending in ("", "-wal", "-shm"):
         Path(f"{applied.state / FILE}{ending}").unlink(missing_ok=True)
     shutil.copy(applied.path / "sound", applied.state / FILE)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_plan import CHANGED
-from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, golden, here, workload
+from tests.support.command_sandbox import GVC, SETTINGS, SHOP, CommandResult, golden, here, workload
 from tests.support.git import File, GitRepo, git
 
 
@@ -69,9 +69,12 @@ def test_a_clone_without_settings_is_enough_for_a_whole_process(tmp_path: Path) 
     clone.diff("HEAD", "HEAD")
     ended = subprocess.run(
         [sys.executable, "-m", "reconciler.cli", "diff", "origin/main~1", "origin/main"],
-        cwd=clone.path, env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}, capture_output=True, text=True,
+        cwd=clone.path,
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+        capture_output=True,
+        text=True,
         check=True,
-    )  # fmt: skip
+    )
     assert "~ workload/shop/web  at here, there" in ended.stdout
     assert git(clone.path, "status", "--porcelain") == "", "nothing is left behind"
 

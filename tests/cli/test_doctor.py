@@ -34,7 +34,7 @@ from reconciler.reasons import ConditionType, Reason
 from reconciler.records.store import FILE, Records
 from reconciler.sops.encrypt import EncryptionRules, encrypt_secrets
 from tests.support.certificates import issue
-from tests.support.desk import SECRET, SETTINGS, Desk, workload
+from tests.support.command_sandbox import SECRET, SETTINGS, CommandSandbox, workload
 from tests.support.git import HttpsServer
 from tests.support.keys import Keys
 from tests.support.programs import only_root
@@ -49,25 +49,25 @@ POLICY = ("---" + SECRET.partition("---")[2]).encode()
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    """A desk whose shop is applied."""
-    desk = Desk(tmp_path)
-    desk.applied()
-    return desk
+def sandbox(tmp_path: Path) -> CommandSandbox:
+    """A sandbox whose shop is applied."""
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    return sandbox
 
 
 @pytest.fixture
 def open_place() -> Iterator[Path]:
     """A directory that every user may enter, unlike those of pytest."""
-    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
-    place.chmod(0o755)
-    yield place
-    shutil.rmtree(place)
+    path = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
 
 
-def examined(desk: Desk, **environ: str) -> list[dict[str, str]]:
+def examined(sandbox: CommandSandbox, **environ: str) -> list[dict[str, str]]:
     """All checks; the exit code fits them."""
-    result = desk.run("doctor", "--format", "json", **environ)
+    result = sandbox.run("doctor", "--format", "json", **environ)
     assert result.err == ""
     assert result.code == (1 if result.json["problems"] else 0)
     checks: list[dict[str, str]] = result.json["checks"]
@@ -77,22 +77,24 @@ def examined(desk: Desk, **environ: str) -> list[dict[str, str]]:
     return checks
 
 
-def reported(desk: Desk, about: str, verdict: str, **environ: str) -> str:
+def reported(sandbox: CommandSandbox, about: str, verdict: str, **environ: str) -> str:
     """The messages about ``about`` with this verdict, in one text."""
-    found = [each for each in examined(desk, **environ) if (each["about"], each["verdict"]) == (about, verdict)]
+    found = [each for each in examined(sandbox, **environ) if (each["about"], each["verdict"]) == (about, verdict)]
     return "\n".join(f"{each['message']} -> {each.get('advice', '')}" for each in found)
 
 
-def configure(desk: Desk, **source: Any) -> None:
-    """Give the source of the desk more settings."""
+def configure(sandbox: CommandSandbox, **source: Any) -> None:
+    """Give the source of the sandbox more settings."""
     plain = {"name": "main", "url": "./manifests", "branch": "main"} | source
     locations = {"here": {"engine": "recorded"}, "there": {"engine": "recorded"}}
-    desk.settings.write_text(json.dumps({"org": "acme", "state": "state", "sources": [plain], "locations": locations}))
+    sandbox.settings.write_text(
+        json.dumps({"org": "acme", "state": "state", "sources": [plain], "locations": locations})
+    )
 
 
-def test_a_healthy_host_has_no_problem(desk: Desk) -> None:
-    with StateLock(desk.state):
-        checks = examined(desk)
+def test_a_healthy_host_has_no_problem(sandbox: CommandSandbox) -> None:
+    with StateLock(sandbox.state):
+        checks = examined(sandbox)
     assert {each["about"] for each in checks if each["verdict"] == "problem"} == set()
     assert {each["about"] for each in checks if each["verdict"] == "warning"} <= {"clock", "disk"}
     ok = {each["about"]: each["message"] for each in checks if each["verdict"] == "ok"}
@@ -102,38 +104,38 @@ def test_a_healthy_host_has_no_problem(desk: Desk) -> None:
     assert "ago (main: applied)" in ok["daemon"]
 
 
-def test_text_shows_verdict_message_and_advice_and_ends_with_a_count(desk: Desk) -> None:
-    lines = desk.run("doctor").out.splitlines()
+def test_text_shows_verdict_message_and_advice_and_ends_with_a_count(sandbox: CommandSandbox) -> None:
+    lines = sandbox.run("doctor").out.splitlines()
     assert lines[0].startswith("ok       settings: ")
     at = next(number for number, line in enumerate(lines) if line.startswith("warning  daemon: no daemon runs; "))
     assert lines[at + 1] == "         start it: systemctl start reconciler"
     assert lines[-1].endswith("0 problems")
 
 
-def hosted(desk: Desk, dataplane: str = "builtin", **host: Any) -> None:
-    """Let the location of the desk be this machine."""
-    configure(desk)
+def hosted(sandbox: CommandSandbox, dataplane: str = "builtin", **host: Any) -> None:
+    """Let the location of the sandbox be this machine."""
+    configure(sandbox)
     bound = {
         "locations": {"here": {"engine": "host", "dataplane": dataplane}, "there": {"engine": "recorded"}},
         "host": host,
     }
-    desk.settings.write_text(json.dumps(json.loads(desk.settings.read_text()) | bound))
+    sandbox.settings.write_text(json.dumps(json.loads(sandbox.settings.read_text()) | bound))
 
 
-def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(desk: Desk) -> None:
-    assert not [each for each in examined(desk) if each["about"] == "host engine"]
-    hosted(desk)
-    assert reported(desk, "host engine", "problem") == ""
-    hosted(desk, firstPort=40_000, lastPort=41_000)
-    assert "are taken for outgoing connections too -> set host.firstPort" in reported(desk, "host engine", "warning")
+def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(sandbox: CommandSandbox) -> None:
+    assert not [each for each in examined(sandbox) if each["about"] == "host engine"]
+    hosted(sandbox)
+    assert reported(sandbox, "host engine", "problem") == ""
+    hosted(sandbox, firstPort=40_000, lastPort=41_000)
+    assert "are taken for outgoing connections too -> set host.firstPort" in reported(sandbox, "host engine", "warning")
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         port = listener.getsockname()[1]
-        hosted(desk, firstPort=port, lastPort=port, firstServicePort=port, lastServicePort=port)
-        warnings = reported(desk, "host engine", "warning")
-        hosted(desk, firstPort=port, lastPort=port, metrics={"address": f"127.0.0.1:{port}"})
-        of_metrics = reported(desk, "host engine", "warning")
+        hosted(sandbox, firstPort=port, lastPort=port, firstServicePort=port, lastServicePort=port)
+        warnings = reported(sandbox, "host engine", "warning")
+        hosted(sandbox, firstPort=port, lastPort=port, metrics={"address": f"127.0.0.1:{port}"})
+        of_metrics = reported(sandbox, "host engine", "warning")
     assert f"another program listens at port {port} of host.metrics.address -> end it" in of_metrics
     assert f"the port of host.metrics.address, {port}, is among those for replicas" in of_metrics
     assert "1 of the 1 ports for replicas are in use -> move host.firstPort" in warnings
@@ -142,56 +144,62 @@ def test_doctor_reports_what_the_host_engine_lacks_where_it_is_used(desk: Desk) 
     assert f"the ports {port} to {port} for endpoints are among those for replicas -> set host.firstServ" in warnings
 
 
-def test_doctor_names_each_location_whose_volumes_may_outgrow_their_disk_once(desk: Desk) -> None:
+def test_doctor_names_each_location_whose_volumes_may_outgrow_their_disk_once(sandbox: CommandSandbox) -> None:
     space = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"}
     names = ("extra", "more")
-    desk.commit({f"{name}.yaml": json.dumps({"kind": "volumeset", "name": name, "gvc": "shop", "spec": space}).encode()
-                 for name in names})  # fmt: skip
-    desk.applied()
-    assert reported(desk, "volumes", "warning") == ""
+    sandbox.commit(
+        {
+            f"{name}.yaml": json.dumps({"kind": "volumeset", "name": name, "gvc": "shop", "spec": space}).encode()
+            for name in names
+        }
+    )
+    sandbox.applied()
+    assert reported(sandbox, "volumes", "warning") == ""
     kind, reason = ConditionType.DISK_OVERCOMMITTED, Reason.DISK_OVERCOMMITTED
     state = with_condition(b"{}", DeploymentCondition(kind, "True", reason, "the volumes may grow to 20 GB"))
-    with closing(Records.open(desk.state / FILE)) as records:
+    with closing(Records.open(sandbox.state / FILE)) as records:
         for name in names:
             records.applied.update_seen(Key.parse(f"volumeset/shop/{name}"), "here", Health.HEALTHY, state)
-    assert reported(desk, "volumes", "warning") == (
+    assert reported(sandbox, "volumes", "warning") == (
         "at here, the volumes may grow to 20 GB -> use a larger disk, or fewer or smaller volumes; alert on the free "
         "space of it"
     )
 
 
 def test_doctor_names_what_the_export_of_snapshots_lacks(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sandbox: CommandSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosted(desk)
+    hosted(sandbox)
     password = tmp_path / "restic-password"
     export = {"restic": {"repository": "sftp:nas:/volumes", "passwordFile": str(password)}}
-    desk.settings.write_text(json.dumps(json.loads(desk.settings.read_text()) | {"snapshots": {"export": export}}))
+    sandbox.settings.write_text(
+        json.dumps(json.loads(sandbox.settings.read_text()) | {"snapshots": {"export": export}})
+    )
     monkeypatch.setenv("PATH", str(tmp_path))
-    found = reported(desk, "host engine", "problem")
+    found = reported(sandbox, "host engine", "problem")
     assert "restic is not installed, so no snapshot is exported -> apt-get install restic" in found
     assert str(password) in found
     (tmp_path / "restic").touch(0o755)
     password.write_text("secret")
-    assert "restic" not in reported(desk, "host engine", "problem")
+    assert "restic" not in reported(sandbox, "host engine", "problem")
 
 
-def test_doctor_names_certificates_that_expire_and_orders_that_failed(desk: Desk, tmp_path: Path) -> None:
+def test_doctor_names_certificates_that_expire_and_orders_that_failed(sandbox: CommandSandbox, tmp_path: Path) -> None:
     folder = tmp_path / "certificates"
     folder.mkdir()
     acme = {"directory": "https://acme.example/dir", "email": "ops@shop.example"}
     ingress = {"certificates": str(folder), "acme": acme}
-    hosted(desk)
+    hosted(sandbox)
     bound = {"locations": {"here": {"engine": "host", "dataplane": "haproxy", "ingress": ingress}}}
-    desk.settings.write_text(json.dumps(json.loads(desk.settings.read_text()) | bound))
+    sandbox.settings.write_text(json.dumps(json.loads(sandbox.settings.read_text()) | bound))
     (folder / "old.pem").write_bytes(issue("new.example", end=3.0).pem)
     (folder / "new.pem").write_bytes(issue("new.example", end=80.0).pem)
-    assert reported(desk, "certificates", "warning") == ""
+    assert reported(sandbox, "certificates", "warning") == ""
     (folder / "soon.pem").write_bytes(issue("soon.example", start=-77.0, end=13.0).pem)
     (folder / "gone.pem").write_bytes(issue("gone.example", start=-9.0, end=-1.0).pem)
     (folder / "short.pem").write_bytes(issue("short.example", end=6.0).pem)
     (folder / "broken.pem").write_text("nothing")
-    orders = desk.state / "host" / "here" / "dataplane" / "acme"
+    orders = sandbox.state / "host" / "here" / "dataplane" / "acme"
     (orders / "certificates").mkdir(parents=True)
     (orders / "certificates" / "a.example.pem").write_bytes(issue("a.example", end=40.0).pem)
     failures = {
@@ -199,7 +207,7 @@ def test_doctor_names_certificates_that_expire_and_orders_that_failed(desk: Desk
         "unwanted.example": {"count": 1, "at": time.time() - 90_000.0, "message": "refused"},
     }
     (orders / "state.json").write_text(json.dumps({"failures": failures}))
-    found = reported(desk, "certificates", "warning").splitlines()
+    found = reported(sandbox, "certificates", "warning").splitlines()
     assert [re.split(" (?:at|until) 20", each)[0] for each in found] == [
         f"{folder}/broken.pem is not served: it has no certificate in PEM form, or a damaged one -> replace it, or let "
         "the user of the daemon read it",
@@ -228,49 +236,54 @@ spec:
 """
 
 
-def test_doctor_reads_the_certificates_in_secrets_of_domains(desk: Desk) -> None:
+def test_doctor_reads_the_certificates_in_secrets_of_domains(sandbox: CommandSandbox) -> None:
     identity, recipient = fresh()
-    private(desk.path / "host" / "age.txt", identity)
+    private(sandbox.path / "host" / "age.txt", identity)
     secrets = "secrets: {identity: host/age.txt, directory: host}\n"
-    desk.settings.write_text(SETTINGS + secrets)
+    sandbox.settings.write_text(SETTINGS + secrets)
     files: dict[str, bytes] = {}
     for name, end in (("soon", 13.0), ("late", 80.0), ("sealed", 5.0), ("broken", 80.0)):
-        found = issue(f"{name}.example", start=-77.0, end=end)
-        cert = found.chain_pem.decode().replace("MII", "AII") if name == "broken" else found.chain_pem.decode()
-        secret = TLS_SECRET.format(name=name, cert=json.dumps(cert), key=json.dumps(found.key_pem.decode())).encode()
+        certificate = issue(f"{name}.example", start=-77.0, end=end)
+        cert = (
+            certificate.chain_pem.decode().replace("MII", "AII") if name == "broken" else certificate.chain_pem.decode()
+        )
+        secret = TLS_SECRET.format(
+            name=name, cert=json.dumps(cert), key=json.dumps(certificate.key_pem.decode())
+        ).encode()
         sealed = encrypt_secrets(secret, [recipient], EncryptionRules(), MOMENT) if name == "sealed" else secret
         files[f"{name}.yaml"] = sealed + TLS_DOMAIN.format(name=name).encode()
-    desk.commit(files)
-    desk.applied()
-    assert reported(desk, "certificates", "warning") == "", "nothing is served here"
+    sandbox.commit(files)
+    sandbox.applied()
+    assert reported(sandbox, "certificates", "warning") == "", "nothing is served here"
     ingress = "{engine: host, dataplane: haproxy, ingress: {}}"
-    desk.settings.write_text(SETTINGS.replace("  here: {engine: recorded}", f"  here: {ingress}") + secrets)
-    warnings = reported(desk, "certificates", "warning")
+    sandbox.settings.write_text(SETTINGS.replace("  here: {engine: recorded}", f"  here: {ingress}") + secrets)
+    warnings = reported(sandbox, "certificates", "warning")
     assert [re.split(" at 20", each)[0] for each in warnings.splitlines()] == [
         "secret/broken is not served for broken.example: it has no certificate in PEM form, or a damaged one -> "
         "correct the secret; the daemon reads it when it is applied",
         "secret/sealed: the certificate for sealed.example expires",
         "secret/soon: the certificate for soon.example expires",
     ]
-    with closing(Records.open(desk.state / FILE)) as records:
+    with closing(Records.open(sandbox.state / FILE)) as records:
         missing = DomainCondition(ConditionType.CERTIFICATE_MISSING, Reason.CERTIFICATE_MISSING, "none is issued yet")
         state = update_domain_state(b"{}", [DomainReport("here", conditions=(missing,))], ())
         records.applied.update_seen(Key.parse("domain/late.example"), "", Health.UNHEALTHY, state)
-    (desk.path / "host" / "age.txt").write_text(fresh()[0])
-    found = reported(desk, "certificates", "warning")
-    assert "domain/late.example has the condition CertificateMissing at here: none is issued yet" in found
+    (sandbox.path / "host" / "age.txt").write_text(fresh()[0])
+    certificate = reported(sandbox, "certificates", "warning")
+    assert "domain/late.example has the condition CertificateMissing at here: none is issued yet" in certificate
     assert (
-        "secret/sealed is not served for sealed.example: secret/sealed can no longer be opened (sealed.yaml:1)" in found
+        "secret/sealed is not served for sealed.example: secret/sealed can no longer be opened (sealed.yaml:1)"
+        in certificate
     )
-    assert "PRIVATE KEY" not in desk.run("doctor").out
+    assert "PRIVATE KEY" not in sandbox.run("doctor").out
 
 
 def test_doctor_names_the_haproxy_of_a_location_or_what_it_lacks(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sandbox: CommandSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     program = tmp_path / "haproxy"
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    hosted(desk, dataplane="haproxy")
+    hosted(sandbox, dataplane="haproxy")
     for version, verdict, expected in (
         ("HAProxy version 3.0.1 2024\nBuilt with Lua\n", "ok", "; HAProxy 3.0.1 serves the endpoints of here"),
         (
@@ -287,65 +300,69 @@ def test_doctor_names_the_haproxy_of_a_location_or_what_it_lacks(
     ):
         program.write_text(f"#!/bin/sh\nprintf '{version}'\n")
         program.chmod(0o755)
-        assert expected in reported(desk, "host engine", verdict)
-    hosted(desk, dataplane="auto")
+        assert expected in reported(sandbox, "host engine", verdict)
+    hosted(sandbox, dataplane="auto")
     passed_over = f"HAProxy of an unknown version is installed and not used: `{program} -vv` printed no version"
-    assert passed_over in reported(desk, "host engine", "warning")
-    config = desk.state / "host" / "here" / "dataplane" / "haproxy" / "haproxy.cfg"
+    assert passed_over in reported(sandbox, "host engine", "warning")
+    config = sandbox.state / "host" / "here" / "dataplane" / "haproxy" / "haproxy.cfg"
     config.parent.mkdir(parents=True)
     config.touch()
-    assert "the endpoints of here stay as they are" in reported(desk, "host engine", "problem")
+    assert "the endpoints of here stay as they are" in reported(sandbox, "host engine", "problem")
     config.unlink()
     monkeypatch.setenv("PATH", str(tmp_path / "none"))
     monkeypatch.setattr("reconciler.engines.host.dataplane.haproxy.program.SEARCH", "")
-    assert reported(desk, "host engine", "problem") == ""
-    hosted(desk, dataplane="haproxy")
+    assert reported(sandbox, "host engine", "problem") == ""
+    hosted(sandbox, dataplane="haproxy")
     missing = "HAProxy is not installed, and the endpoints of here need 2.6 or newer -> apt-get install haproxy"
-    assert missing in reported(desk, "host engine", "problem")
+    assert missing in reported(sandbox, "host engine", "problem")
 
 
-def test_doctor_checks_the_limits_of_the_daemon(desk: Desk) -> None:
-    hosted(desk)
-    with StateLock(desk.state):
+def test_doctor_checks_the_limits_of_the_daemon(sandbox: CommandSandbox) -> None:
+    hosted(sandbox)
+    with StateLock(sandbox.state):
         before = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (800, before[1]))
         try:
-            assert "the daemon may have only 800 open files -> raise it" in reported(desk, "host engine", "warning")
+            assert "the daemon may have only 800 open files -> raise it" in reported(sandbox, "host engine", "warning")
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_a_run_that_a_crash_cut_off_is_called_unfinished(desk: Desk) -> None:
-    records = Records.open(desk.state / FILE)
+def test_a_run_that_a_crash_cut_off_is_called_unfinished(sandbox: CommandSandbox) -> None:
+    records = Records.open(sandbox.state / FILE)
     records.runs.start("main", "main@sha1:" + "1" * 40, "start")
     records.close()
-    assert " ago: unfinished" in reported(desk, "source main", "ok")
+    assert " ago: unfinished" in reported(sandbox, "source main", "ok")
 
 
-def test_faulty_settings_are_a_problem_with_a_place(desk: Desk) -> None:
-    desk.settings.write_text(SETTINGS.replace("state: state", "staet: state"))
-    assert f"{desk.settings}:2:1: " in reported(desk, "settings", "problem")
+def test_faulty_settings_are_a_problem_with_a_place(sandbox: CommandSandbox) -> None:
+    sandbox.settings.write_text(SETTINGS.replace("state: state", "staet: state"))
+    assert f"{sandbox.settings}:2:1: " in reported(sandbox, "settings", "problem")
 
 
-def test_settings_that_every_user_can_write_are_a_problem(desk: Desk) -> None:
-    desk.settings.chmod(0o666)
-    assert "every user of this host may change" in reported(desk, "settings", "problem")
+def test_settings_that_every_user_can_write_are_a_problem(sandbox: CommandSandbox) -> None:
+    sandbox.settings.chmod(0o666)
+    assert "every user of this host may change" in reported(sandbox, "settings", "problem")
 
 
-def test_a_state_directory_that_is_open_to_others_is_a_problem(desk: Desk) -> None:
-    desk.state.chmod(0o755)
-    assert f"(mode 755) -> chmod 700 {desk.state}" in reported(desk, "state directory", "problem")
-    desk.state.chmod(0o700)
-    (desk.state / FILE).chmod(0o644)
-    assert "contains secrets, is open to others" in reported(desk, "state directory", "problem")
+def test_a_state_directory_that_is_open_to_others_is_a_problem(sandbox: CommandSandbox) -> None:
+    sandbox.state.chmod(0o755)
+    assert f"(mode 755) -> chmod 700 {sandbox.state}" in reported(sandbox, "state directory", "problem")
+    sandbox.state.chmod(0o700)
+    (sandbox.state / FILE).chmod(0o644)
+    assert "contains secrets, is open to others" in reported(sandbox, "state directory", "problem")
 
 
 @only_root("only root can give files away")
 def test_a_file_or_socket_that_every_user_can_write_to_is_a_problem(open_place: Path) -> None:
-    desk = Desk(open_place)
-    directory = desk.state / "host" / "here" / "dataplane"
+    sandbox = CommandSandbox(open_place)
+    directory = sandbox.state / "host" / "here" / "dataplane"
     directory.mkdir(parents=True, exist_ok=True)
-    for folder in (desk.state, *(parent for parent in directory.parents if desk.state in parent.parents), directory):
+    for folder in (
+        sandbox.state,
+        *(parent for parent in directory.parents if sandbox.state in parent.parents),
+        directory,
+    ):
         folder.chmod(0o711)
     link, closed = directory / "log.sock", directory / "closed"
     closed.mkdir(mode=0o700)
@@ -354,238 +371,240 @@ def test_a_file_or_socket_that_every_user_can_write_to_is_a_problem(open_place: 
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(link))
         link.chmod(0o600)
-        assert reported(desk, "state directory", "problem") == ""
+        assert reported(sandbox, "state directory", "problem") == ""
         link.chmod(0o666)
     expected = f"every user of this host may write to {link} (mode 666) -> chmod o-w {link}"
-    assert reported(desk, "state directory", "problem") == expected
+    assert reported(sandbox, "state directory", "problem") == expected
 
 
 def test_missing_permissions_of_the_daemon_user_are_a_problem(open_place: Path) -> None:
-    desk = Desk(open_place)
-    desk.applied()
-    desk.run = partial(desk.run, real=True)  # type: ignore[method-assign]
-    os.chown(desk.state, STRANGER, STRANGER)
-    assert f"belongs to root, not to uid {STRANGER}" in reported(desk, "state directory", "problem")
-    os.chown(desk.state / FILE, STRANGER, STRANGER)
-    assert reported(desk, "state directory", "problem") == ""
+    sandbox = CommandSandbox(open_place)
+    sandbox.applied()
+    sandbox.run = partial(sandbox.run, real=True)  # type: ignore[method-assign]
+    os.chown(sandbox.state, STRANGER, STRANGER)
+    assert f"belongs to root, not to uid {STRANGER}" in reported(sandbox, "state directory", "problem")
+    os.chown(sandbox.state / FILE, STRANGER, STRANGER)
+    assert reported(sandbox, "state directory", "problem") == ""
     assert f"reconciler/status cannot be written: uid {STRANGER} may not write to" in reported(
-        desk, "source main", "problem"
+        sandbox, "source main", "problem"
     )
-    for folder, _, files in os.walk(desk.repo.path):
+    for folder, _, files in os.walk(sandbox.repo.path):
         for name in (".", *files):
             os.chown(Path(folder, name), STRANGER, STRANGER)
-    token = desk.path / "token"
+    token = sandbox.path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    configure(desk, credentials={"tokenFile": str(token)})
-    assert f"uid {STRANGER} may not read {token}" in reported(desk, "source main", "problem")
+    configure(sandbox, credentials={"tokenFile": str(token)})
+    assert f"uid {STRANGER} may not read {token}" in reported(sandbox, "source main", "problem")
     os.chown(token, STRANGER, STRANGER)
-    assert reported(desk, "source main", "problem") == ""
+    assert reported(sandbox, "source main", "problem") == ""
 
 
-def test_files_with_secrets_are_there_and_closed(desk: Desk) -> None:
-    token = desk.path / "token"
-    configure(desk, credentials={"tokenFile": "token", "keyFile": "key", "knownHosts": "hosts"})
-    output = reported(desk, "source main", "problem")
-    assert all(f"{desk.path / name}: No such file" in output for name in ("token", "key", "hosts"))
+def test_files_with_secrets_are_there_and_closed(sandbox: CommandSandbox) -> None:
+    token = sandbox.path / "token"
+    configure(sandbox, credentials={"tokenFile": "token", "keyFile": "key", "knownHosts": "hosts"})
+    output = reported(sandbox, "source main", "problem")
+    assert all(f"{sandbox.path / name}: No such file" in output for name in ("token", "key", "hosts"))
     for name in ("token", "key", "hosts"):
-        (desk.path / name).write_text(TOKEN)
-        (desk.path / name).chmod(0o644)
-    output = reported(desk, "source main", "problem")
+        (sandbox.path / name).write_text(TOKEN)
+        (sandbox.path / name).chmod(0o644)
+    output = reported(sandbox, "source main", "problem")
     assert f"every user of this host may read {token} (mode 644) -> chmod o= {token}" in output
     assert "hosts" not in output
     for name in ("token", "key"):
-        (desk.path / name).chmod(0o640)
-    output = reported(desk, "source main", "problem")
-    assert output == f"ssh does not use {desk.path / 'key'}: its mode is 640 -> chmod 600 {desk.path / 'key'}"
-    (desk.path / "key").chmod(0o600)
+        (sandbox.path / name).chmod(0o640)
+    output = reported(sandbox, "source main", "problem")
+    assert output == f"ssh does not use {sandbox.path / 'key'}: its mode is 640 -> chmod 600 {sandbox.path / 'key'}"
+    (sandbox.path / "key").chmod(0o600)
     token.write_text("")
-    assert f"{token} is empty" in reported(desk, "source main", "problem")
-    assert TOKEN not in desk.run("doctor").out
+    assert f"{token} is empty" in reported(sandbox, "source main", "problem")
+    assert TOKEN not in sandbox.run("doctor").out
 
 
-def test_doctor_reports_an_identity_that_opens_no_secret(desk: Desk) -> None:
+def test_doctor_reports_an_identity_that_opens_no_secret(sandbox: CommandSandbox) -> None:
     identity, recipient = fresh()
-    file = private(desk.path / "host" / "age.txt", identity)
-    desk.settings.write_text(f"{SETTINGS}secrets: {{identity: host/age.txt, directory: host}}\n")
-    assert f"{file} decrypts what is encrypted for {recipient}" in reported(desk, "secrets", "ok")
+    file = private(sandbox.path / "host" / "age.txt", identity)
+    sandbox.settings.write_text(f"{SETTINGS}secrets: {{identity: host/age.txt, directory: host}}\n")
+    assert f"{file} decrypts what is encrypted for {recipient}" in reported(sandbox, "secrets", "ok")
     secret = SECRET.format(password="hidden").partition("---")[0]
-    desk.commit({"secrets.yaml": encrypt_secrets(secret.encode(), [recipient], EncryptionRules(), MOMENT) + POLICY})
-    desk.applied()
-    assert "1 that is encrypted or on this host can be opened" in reported(desk, "secrets", "ok")
+    sandbox.commit({"secrets.yaml": encrypt_secrets(secret.encode(), [recipient], EncryptionRules(), MOMENT) + POLICY})
+    sandbox.applied()
+    assert "1 that is encrypted or on this host can be opened" in reported(sandbox, "secrets", "ok")
     file.chmod(0o644)
-    assert f"others (mode 644), so it is not used -> chgrp root {file}" in reported(desk, "secrets", "problem")
+    assert f"others (mode 644), so it is not used -> chgrp root {file}" in reported(sandbox, "secrets", "problem")
     file.chmod(0o600)
     file.write_text("AGE-SECRET-KEY-1NONE")
-    assert "line 1 is not an identity" in reported(desk, "secrets", "problem")
-    assert "1NONE" not in desk.run("doctor").out
+    assert "line 1 is not an identity" in reported(sandbox, "secrets", "problem")
+    assert "1NONE" not in sandbox.run("doctor").out
     file.write_text(fresh()[0])
-    assert "secret/db can no longer be opened (secrets.yaml:1)" in reported(desk, "secrets", "problem")
+    assert "secret/db can no longer be opened (secrets.yaml:1)" in reported(sandbox, "secrets", "problem")
     file.unlink()
-    assert "No such file" in reported(desk, "secrets", "problem")
+    assert "No such file" in reported(sandbox, "secrets", "problem")
 
 
-def test_a_branch_or_repository_that_is_not_there_is_a_problem(desk: Desk) -> None:
-    configure(desk, branch="mian")
-    assert "did you mean 'main'? -> restore it" in reported(desk, "source main", "problem")
-    configure(desk, url="./nowhere")
-    assert "no Git repository can be read" in reported(desk, "source main", "problem")
-    configure(desk, path="nowhere")
-    assert "has no directory 'nowhere'" in reported(desk, "source main", "problem")
+def test_a_branch_or_repository_that_is_not_there_is_a_problem(sandbox: CommandSandbox) -> None:
+    configure(sandbox, branch="mian")
+    assert "did you mean 'main'? -> restore it" in reported(sandbox, "source main", "problem")
+    configure(sandbox, url="./nowhere")
+    assert "no Git repository can be read" in reported(sandbox, "source main", "problem")
+    configure(sandbox, path="nowhere")
+    assert "has no directory 'nowhere'" in reported(sandbox, "source main", "problem")
 
 
 def test_a_remote_is_asked_for_its_branch_and_for_leave_to_push(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sandbox: CommandSandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("no_proxy", "NO_PROXY"):
         monkeypatch.setenv(name, "127.0.0.1")
-    token = desk.path / "token"
+    token = sandbox.path / "token"
     token.write_text(TOKEN)
     token.chmod(0o600)
-    with HttpsServer(desk.path, tmp_path, TOKEN) as server:
+    with HttpsServer(sandbox.path, tmp_path, TOKEN) as server:
         trusts = {"GIT_SSL_CAINFO": str(server.certificate)}
         remote: dict[str, Any] = {
             "url": server.url("manifests"),
             "credentials": {"tokenFile": "token"},
             "timeout": "5s",
         }
-        desk.repo.git("config", "http.receivepack", "true")
-        configure(desk, **remote)
-        assert "the remote answers and has refs/heads/main" in reported(desk, "source main", "ok", **trusts)
-        assert not (desk.state / "mirrors").exists(), "a check creates nothing"
-        append(desk, "/one", "/two")
-        desk.repo.commit({"shop/new.yaml": workload("new")})
-        assert desk.run("apply", **trusts).code == 0
-        assert f"the hashes in 1 commit of {BRANCH} of main fit" in reported(desk, "audit log", "ok", **trusts)
-        before = desk.repo.git("for-each-ref")
-        assert "reconciler/status can be pushed" in reported(desk, "source main", "ok", **trusts)
-        assert desk.repo.git("for-each-ref") == before
-        desk.repo.git("config", "http.receivepack", "false")
-        assert "reconciler/status cannot be pushed" in reported(desk, "source main", "problem", **trusts)
-        configure(desk, **remote, readOnly=True)
-        assert reported(desk, "source main", "problem", **trusts) == ""
-        configure(desk, **remote | {"branch": "nowhere"})
-        assert "the remote answers and has no refs/heads/nowhere" in reported(desk, "source main", "problem", **trusts)
+        sandbox.repo.git("config", "http.receivepack", "true")
+        configure(sandbox, **remote)
+        assert "the remote answers and has refs/heads/main" in reported(sandbox, "source main", "ok", **trusts)
+        assert not (sandbox.state / "mirrors").exists(), "a check creates nothing"
+        append(sandbox, "/one", "/two")
+        sandbox.repo.commit({"shop/new.yaml": workload("new")})
+        assert sandbox.run("apply", **trusts).code == 0
+        assert f"the hashes in 1 commit of {BRANCH} of main fit" in reported(sandbox, "audit log", "ok", **trusts)
+        before = sandbox.repo.git("for-each-ref")
+        assert "reconciler/status can be pushed" in reported(sandbox, "source main", "ok", **trusts)
+        assert sandbox.repo.git("for-each-ref") == before
+        sandbox.repo.git("config", "http.receivepack", "false")
+        assert "reconciler/status cannot be pushed" in reported(sandbox, "source main", "problem", **trusts)
+        configure(sandbox, **remote, readOnly=True)
+        assert reported(sandbox, "source main", "problem", **trusts) == ""
+        configure(sandbox, **remote | {"branch": "nowhere"})
+        assert "the remote answers and has no refs/heads/nowhere" in reported(
+            sandbox, "source main", "problem", **trusts
+        )
         token.write_text("wr0ng-t0ken")
-        output = reported(desk, "source main", "problem", **trusts)
+        output = reported(sandbox, "source main", "problem", **trusts)
         assert "Authentication failed" in output
         assert "wr0ng" not in output
-    configure(desk, **remote)
-    assert "check the network" in reported(desk, "source main", "problem", **trusts)
+    configure(sandbox, **remote)
+    assert "check the network" in reported(sandbox, "source main", "problem", **trusts)
 
 
-def test_a_token_that_crosses_the_network_as_plain_text_is_a_problem(desk: Desk) -> None:
-    (desk.path / "token").write_text(TOKEN)
-    configure(desk, url="http://127.0.0.1:9/manifests", credentials={"tokenFile": "token"}, timeout="1s")
+def test_a_token_that_crosses_the_network_as_plain_text_is_a_problem(sandbox: CommandSandbox) -> None:
+    (sandbox.path / "token").write_text(TOKEN)
+    configure(sandbox, url="http://127.0.0.1:9/manifests", credentials={"tokenFile": "token"}, timeout="1s")
     assert "cross the network as plain text; use https://, or set credentials" in reported(
-        desk, "source main", "problem"
+        sandbox, "source main", "problem"
     )
     leave = {"tokenFile": "token", "allowInsecure": True}
-    configure(desk, url="http://127.0.0.1:9/manifests", credentials=leave, timeout="1s")
-    assert "as plain text -> use https://" in reported(desk, "source main", "warning")
+    configure(sandbox, url="http://127.0.0.1:9/manifests", credentials=leave, timeout="1s")
+    assert "as plain text -> use https://" in reported(sandbox, "source main", "warning")
 
 
-def test_signatures_are_checked_and_who_may_change_whom_they_trust(desk: Desk, tmp_path: Path) -> None:
+def test_signatures_are_checked_and_who_may_change_whom_they_trust(sandbox: CommandSandbox, tmp_path: Path) -> None:
     keys = Keys(tmp_path / "keys")
     keys.ssh("ada")
-    configure(desk, verify={"allowedSigners": str(keys.signers)})
-    assert "it is not signed; nothing of it is read -> sign it" in reported(desk, "source main", "problem")
-    keys.commit(desk.repo, "shop/web.yaml", workload("web"), "ada")
-    assert "signed by a trusted key" in reported(desk, "source main", "ok")
+    configure(sandbox, verify={"allowedSigners": str(keys.signers)})
+    assert "it is not signed; nothing of it is read -> sign it" in reported(sandbox, "source main", "problem")
+    keys.commit(sandbox.repo, "shop/web.yaml", workload("web"), "ada")
+    assert "signed by a trusted key" in reported(sandbox, "source main", "ok")
     keys.signers.chmod(0o646)
-    assert f"every user of this host may change {keys.signers}" in reported(desk, "source main", "problem")
+    assert f"every user of this host may change {keys.signers}" in reported(sandbox, "source main", "problem")
 
 
-def test_a_repository_that_is_never_packed_is_a_warning(desk: Desk) -> None:
-    assert reported(desk, "source main", "warning") == ""
-    seventeenth = desk.repo.path / "objects" / "17"
+def test_a_repository_that_is_never_packed_is_a_warning(sandbox: CommandSandbox) -> None:
+    assert reported(sandbox, "source main", "warning") == ""
+    seventeenth = sandbox.repo.path / "objects" / "17"
     seventeenth.mkdir(exist_ok=True)
     for number in range(27):
         (seventeenth / f"{number:038x}").touch()
-    found = reported(desk, "source main", "warning")
+    found = reported(sandbox, "source main", "warning")
     assert "objects in files of their own" in found
     assert "run `git gc` there" in found
 
 
-def test_clocks_that_do_not_agree_are_a_warning(desk: Desk, tmp_path: Path) -> None:
+def test_clocks_that_do_not_agree_are_a_warning(sandbox: CommandSandbox, tmp_path: Path) -> None:
     soon = int(time.time()) + 10_800
     keys = Keys(tmp_path / "keys")
-    keys.commit(desk.repo, "shop/web.yaml", workload("web"), time=soon)
-    assert "was committed 3 h from now" in reported(desk, "source main", "warning")
-    records = Records.open(desk.state / FILE, clock_now=lambda: float(soon))
+    keys.commit(sandbox.repo, "shop/web.yaml", workload("web"), time=soon)
+    assert "was committed 3 h from now" in reported(sandbox, "source main", "warning")
+    records = Records.open(sandbox.state / FILE, clock_now=lambda: float(soon))
     records.runs.start("main", "main@sha1:1", "poll")
     records.close()
-    assert "the clock was set back" in reported(desk, "clock", "warning")
+    assert "the clock was set back" in reported(sandbox, "clock", "warning")
 
 
-def test_doctor_reports_unbound_and_unused_locations(desk: Desk) -> None:
-    desk.settings.write_text(SETTINGS.replace("  there:", "  nowhere:"))
-    assert "shop uses there, and the settings bind no engine to it" in reported(desk, "locations", "warning")
-    assert "here in use; no applied GVC uses nowhere" in reported(desk, "locations", "ok")
-    desk.settings.write_text(SETTINGS.partition("locations:")[0])
-    assert "shop uses here" in reported(desk, "locations", "warning")
+def test_doctor_reports_unbound_and_unused_locations(sandbox: CommandSandbox) -> None:
+    sandbox.settings.write_text(SETTINGS.replace("  there:", "  nowhere:"))
+    assert "shop uses there, and the settings bind no engine to it" in reported(sandbox, "locations", "warning")
+    assert "here in use; no applied GVC uses nowhere" in reported(sandbox, "locations", "ok")
+    sandbox.settings.write_text(SETTINGS.partition("locations:")[0])
+    assert "shop uses here" in reported(sandbox, "locations", "warning")
 
 
-def test_doctor_reports_a_refused_revision_and_a_suspension(desk: Desk) -> None:
-    desk.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")})
-    assert desk.run("apply").code == 1
-    assert "InvalidRevision for " in reported(desk, "source main", "problem")
-    desk.run("suspend", "main", "--reason", "holidays")
-    desk.run("apply")
-    assert "holidays -> to end that: reconciler resume main" in reported(desk, "source main", "warning")
+def test_doctor_reports_a_refused_revision_and_a_suspension(sandbox: CommandSandbox) -> None:
+    sandbox.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")})
+    assert sandbox.run("apply").code == 1
+    assert "InvalidRevision for " in reported(sandbox, "source main", "problem")
+    sandbox.run("suspend", "main", "--reason", "holidays")
+    sandbox.run("apply")
+    assert "holidays -> to end that: reconciler resume main" in reported(sandbox, "source main", "warning")
 
 
-def test_doctor_reports_a_suspended_resource(desk: Desk) -> None:
-    desk.run("suspend", "workload/shop/web", "--reason", "a look inside")
+def test_doctor_reports_a_suspended_resource(sandbox: CommandSandbox) -> None:
+    sandbox.run("suspend", "workload/shop/web", "--reason", "a look inside")
     advice = "a look inside -> to end that: reconciler resume workload/shop/web"
-    assert advice in reported(desk, "workload/shop/web", "warning")
+    assert advice in reported(sandbox, "workload/shop/web", "warning")
 
 
-def test_doctor_reports_a_daemon_that_does_not_answer(desk: Desk) -> None:
-    records = Records.open(desk.state / FILE, clock_now=lambda: time.time() - 600)
+def test_doctor_reports_a_daemon_that_does_not_answer(sandbox: CommandSandbox) -> None:
+    records = Records.open(sandbox.state / FILE, clock_now=lambda: time.time() - 600)
     records.requests.add("apply", {}, "ann")
     records.close()
-    assert "has not answered" not in reported(desk, "daemon", "warning")
-    with StateLock(desk.state):
-        assert "it has not answered `apply` of ann for 10 min" in reported(desk, "daemon", "warning")
+    assert "has not answered" not in reported(sandbox, "daemon", "warning")
+    with StateLock(sandbox.state):
+        assert "it has not answered `apply` of ann for 10 min" in reported(sandbox, "daemon", "warning")
 
 
-def test_records_that_cannot_be_read_are_a_problem(desk: Desk) -> None:
+def test_records_that_cannot_be_read_are_a_problem(sandbox: CommandSandbox) -> None:
     for ending in ("-wal", "-shm"):
-        (desk.state / f"{FILE}{ending}").unlink(missing_ok=True)
-    (desk.state / FILE).write_bytes(b"not a database" * 1000)
-    assert "is not a database of the reconciler" in reported(desk, "records", "problem")
+        (sandbox.state / f"{FILE}{ending}").unlink(missing_ok=True)
+    (sandbox.state / FILE).write_bytes(b"not a database" * 1000)
+    assert "is not a database of the reconciler" in reported(sandbox, "records", "problem")
 
 
-def test_an_audit_log_that_was_changed_is_a_problem(desk: Desk) -> None:
+def test_an_audit_log_that_was_changed_is_a_problem(sandbox: CommandSandbox) -> None:
     entry = AuditEntry(0, "user/ann", "key 1", "", "DELETE", "/org/acme/gvc/shop", "id", 200)
     record = AuditRecord(0, "user/ann", "key 1", "", "id", "deployed", "", "", {})
-    with closing(AccessStore.open(desk.state, SystemClock())) as store:
+    with closing(AccessStore.open(sandbox.state, SystemClock())) as store:
         store.append_audit([entry] * 8)
         for _ in range(2):
             store.audit_records.append("trail", record)
         last = store.audit(7)[0].hash
     whole = f"every entry follows from the one before; the last is 8, with the hash {last[:12]}"
-    assert reported(desk, "audit log", "ok") == f"{whole} -> "
-    with closing(sqlite3.connect(desk.state / ACCESS_FILE)) as file:
+    assert reported(sandbox, "audit log", "ok") == f"{whole} -> "
+    with closing(sqlite3.connect(sandbox.state / ACCESS_FILE)) as file:
         file.execute("UPDATE audit SET entry = replace(entry, 'ann', 'bob') WHERE number != 3")
         file.execute("DELETE FROM audit_records WHERE number = 1")
         file.commit()
-    assert "an entry was changed or removed at 1, 2, 4, 5, 6 and more ->" in reported(desk, "audit log", "problem")
-    assert "changed or removed at 2 ->" in reported(desk, "audit context trail", "problem")
-    (desk.state / ACCESS_FILE).write_bytes(b"not a database" * 1000)
-    assert "is not a database of the reconciler" in reported(desk, "audit log", "problem")
+    assert "an entry was changed or removed at 1, 2, 4, 5, 6 and more ->" in reported(sandbox, "audit log", "problem")
+    assert "changed or removed at 2 ->" in reported(sandbox, "audit context trail", "problem")
+    (sandbox.state / ACCESS_FILE).write_bytes(b"not a database" * 1000)
+    assert "is not a database of the reconciler" in reported(sandbox, "audit log", "problem")
 
 
-def append(desk: Desk, *targets: str) -> None:
+def append(sandbox: CommandSandbox, *targets: str) -> None:
     """Append entries to the audit log."""
-    with closing(AccessStore.open(desk.state, SystemClock())) as store:
+    with closing(AccessStore.open(sandbox.state, SystemClock())) as store:
         store.append_audit([AuditEntry(0, "user/ann", "key 1", "", "DELETE", each, "id", 200) for each in targets])
 
 
-def recompute(desk: Desk, old: str, new: str) -> None:
+def recompute(sandbox: CommandSandbox, old: str, new: str) -> None:
     """Change entries of the audit log, and compute the hashes of all again, as who writes the file can."""
-    with closing(sqlite3.connect(desk.state / ACCESS_FILE)) as file:
+    with closing(sqlite3.connect(sandbox.state / ACCESS_FILE)) as file:
         last = START
         for number, entry in file.execute("SELECT number, entry FROM audit ORDER BY number").fetchall():
             changed = entry.replace(old, new)
@@ -594,47 +613,47 @@ def recompute(desk: Desk, old: str, new: str) -> None:
         file.commit()
 
 
-def test_a_recomputed_audit_log_does_not_fit_the_commits_of_the_status_branch(desk: Desk) -> None:
+def test_a_recomputed_audit_log_does_not_fit_the_commits_of_the_status_branch(sandbox: CommandSandbox) -> None:
     for number in range(3):
-        append(desk, f"/first/{number}", f"/second/{number}")
-        desk.repo.commit({f"shop/new-{number}.yaml": workload(f"new-{number}")})
-        assert desk.run("apply").code in (0, 3)
-    commits = desk.repo.git("log", "--format=%h %(trailers:key=Audit-Log,valueonly,separator=%x2C)", BRANCH)
+        append(sandbox, f"/first/{number}", f"/second/{number}")
+        sandbox.repo.commit({f"shop/new-{number}.yaml": workload(f"new-{number}")})
+        assert sandbox.run("apply").code in (0, 3)
+    commits = sandbox.repo.git("log", "--format=%h %(trailers:key=Audit-Log,valueonly,separator=%x2C)", BRANCH)
     anchors = [line.split() for line in commits.splitlines() if len(line.split()) == 3]
     assert [number for _, number, _ in anchors] == ["6", "4", "2"]
     fits = f"the hashes in 3 commits of {BRANCH} of main fit, up to entry 6"
-    assert fits in reported(desk, "audit log", "ok")
-    append(desk, "/later")
-    assert fits in reported(desk, "audit log", "ok"), "what is newer than the last commit of the status fits"
-    whole = (desk.state / ACCESS_FILE).read_bytes()
-    recompute(desk, "/second/1", "/nothing")
-    assert "every entry follows from the one before" in reported(desk, "audit log", "ok")
-    found = reported(desk, "audit log", "problem")
+    assert fits in reported(sandbox, "audit log", "ok")
+    append(sandbox, "/later")
+    assert fits in reported(sandbox, "audit log", "ok"), "what is newer than the last commit of the status fits"
+    whole = (sandbox.state / ACCESS_FILE).read_bytes()
+    recompute(sandbox, "/second/1", "/nothing")
+    assert "every entry follows from the one before" in reported(sandbox, "audit log", "ok")
+    found = reported(sandbox, "audit log", "problem")
     assert f"entry 4 has another hash: commit {anchors[1][0]}" in found
     assert "it is the first that does not fit, after entry 2" in found
-    (desk.state / ACCESS_FILE).write_bytes(whole)
-    with closing(sqlite3.connect(desk.state / ACCESS_FILE)) as file:
+    (sandbox.state / ACCESS_FILE).write_bytes(whole)
+    with closing(sqlite3.connect(sandbox.state / ACCESS_FILE)) as file:
         file.execute("DELETE FROM audit WHERE number > 5")
         file.commit()
-    assert f"entry 6 is missing: commit {anchors[0][0]}" in reported(desk, "audit log", "problem")
+    assert f"entry 6 is missing: commit {anchors[0][0]}" in reported(sandbox, "audit log", "problem")
 
 
 def test_before_the_first_start_there_is_nothing_to_complain_of(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    checks = examined(desk)
+    sandbox = CommandSandbox(tmp_path)
+    checks = examined(sandbox)
     assert [each for each in checks if each["verdict"] == "problem"] == []
-    assert "nothing is recorded yet" in reported(desk, "daemon", "warning")
-    assert not desk.state.exists()
+    assert "nothing is recorded yet" in reported(sandbox, "daemon", "warning")
+    assert not sandbox.state.exists()
 
 
-def test_programs_that_are_missing_are_a_problem(desk: Desk) -> None:
-    bare = desk.path / "bin"
+def test_programs_that_are_missing_are_a_problem(sandbox: CommandSandbox) -> None:
+    bare = sandbox.path / "bin"
     bare.mkdir()
-    assert "git cannot be run -> install git" in reported(desk, "git", "problem", PATH=str(bare))
+    assert "git cannot be run -> install git" in reported(sandbox, "git", "problem", PATH=str(bare))
     (bare / "git").write_text(f"#!{sys.executable}\nprint('git version 2.20.1')\n")
     (bare / "git").chmod(0o755)
-    assert "git version 2.20.1 -> install git 2.29 or newer" in reported(desk, "git", "problem", PATH=str(bare))
-    configure(desk, verify={"allowedSigners": "signers", "gpgKeyring": "ring"})
-    assert "install git 2.35 or newer to verify signatures" in reported(desk, "git", "problem", PATH=str(bare))
-    assert "which is not installed -> install gpg" in reported(desk, "gpg", "problem", PATH=str(bare))
-    assert "install ssh-keygen" in reported(desk, "ssh-keygen", "problem", PATH=str(bare))
+    assert "git version 2.20.1 -> install git 2.29 or newer" in reported(sandbox, "git", "problem", PATH=str(bare))
+    configure(sandbox, verify={"allowedSigners": "signers", "gpgKeyring": "ring"})
+    assert "install git 2.35 or newer to verify signatures" in reported(sandbox, "git", "problem", PATH=str(bare))
+    assert "which is not installed -> install gpg" in reported(sandbox, "gpg", "problem", PATH=str(bare))
+    assert "install ssh-keygen" in reported(sandbox, "ssh-keygen", "problem", PATH=str(bare))

@@ -13,7 +13,7 @@ from reconciler.cli.options import Duration
 from reconciler.errors import UsageError
 from reconciler.platform_cli.durations import parse_length
 from reconciler.times import DURATIONS
-from tests.support.desk import Desk, here
+from tests.support.command_sandbox import CommandSandbox, here
 
 FORMS = "is not a duration such as 500ms, 20s or 1.5h, or a number of seconds"
 TIMED = (
@@ -36,10 +36,10 @@ def options(command: click.Command, name: str) -> Iterator[tuple[str, click.Para
 
 
 def test_no_option_is_a_bare_number_with_a_fraction() -> None:
-    found = dict(options(cli, "reconciler"))
+    parameters = dict(options(cli, "reconciler"))
     fractions = (click.types.FloatParamType, click.FloatRange)
-    assert [name for name, each in found.items() if isinstance(each.type, fractions)] == []
-    assert sum(isinstance(each.type, Duration) for each in found.values()) == len(TIMED)
+    assert [name for name, each in parameters.items() if isinstance(each.type, fractions)] == []
+    assert sum(isinstance(each.type, Duration) for each in parameters.values()) == len(TIMED)
 
 
 @pytest.mark.parametrize("words", TIMED, ids=" ".join)
@@ -55,7 +55,7 @@ def test_a_text_that_is_no_duration_is_refused_with_the_forms(
 
 @pytest.mark.parametrize("text", ["20s", "20", "1.5h", "500ms"])
 def test_an_apply_waits_for_a_duration_or_for_seconds(tmp_path: Path, text: str) -> None:
-    assert Desk(tmp_path).run("apply", "--timeout", text).code == 0
+    assert CommandSandbox(tmp_path).run("apply", "--timeout", text).code == 0
 
 
 def test_a_refresh_is_not_more_frequent_than_ten_a_second(tmp_path: Path) -> None:

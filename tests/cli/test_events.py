@@ -20,9 +20,7 @@ def test_events_are_listed_oldest_first_one_a_line(tmp_path: Path) -> None:
     result = reconciler("events", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     first, second, third = result.stdout.splitlines()
-    assert first.split() == [
-        "2027-01-15T08:00:00Z", "Normal", "Created", "workload/shop/api@aws-us-west-2:", "created",
-    ]  # fmt: skip
+    assert first.split() == ["2027-01-15T08:00:00Z", "Normal", "Created", "workload/shop/api@aws-us-west-2:", "created"]
     assert "Warning ProgramNotFound" in second
     assert third.endswith("image changed")
 
@@ -32,9 +30,15 @@ def test_events_of_one_resource_and_the_last_of_them(tmp_path: Path) -> None:
     result = reconciler("events", "workload/shop/api", "--last", "1", "-o", "json", cwd=tmp_path)
     (event,) = map(json.loads, result.stdout.splitlines())
     assert event == {
-        "time": "2027-01-15T08:00:02Z", "run": 2, "key": "workload/shop/api", "location": "aws-us-west-2",
-        "type": "Normal", "reason": "Updated", "message": "image changed", "id": 3,
-    }  # fmt: skip
+        "time": "2027-01-15T08:00:02Z",
+        "run": 2,
+        "key": "workload/shop/api",
+        "location": "aws-us-west-2",
+        "type": "Normal",
+        "reason": "Updated",
+        "message": "image changed",
+        "id": 3,
+    }
 
 
 def test_following_shows_what_another_process_records(tmp_path: Path) -> None:

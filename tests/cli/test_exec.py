@@ -21,9 +21,9 @@ from reconciler.engines.host.decisions.replica import Phase, Replica, ReplicaCon
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Key
 from reconciler.records.store import FILE, Records
-from tests.engines.host.processes.kit import KEY, launch, marked, opened
+from tests.engines.host.runtimes.process.kit import KEY, launch, marked, opened
 from tests.support import processes
-from tests.support.desk import SETTINGS, golden, here
+from tests.support.command_sandbox import SETTINGS, golden, here
 from tests.support.programs import only_root
 from tests.support.records import record
 from tests.support.sandbox import eventually
@@ -56,7 +56,7 @@ def replica(name: str, *containers: ReplicaContainer, key: Key = KEY, ready: boo
     return Replica(name, key, 1, "", 0.0, containers, ready_since=1.0 if ready else None)
 
 
-class Place:
+class ExecHarness:
     """A state directory with a container that runs, of a runtime that nothing watches meanwhile."""
 
     def __init__(self, path: Path) -> None:
@@ -80,7 +80,7 @@ class Place:
         asyncio.run_coroutine_threadsafe(self._host.runtime.signal(of, signal.SIGKILL), self._loop).result(30)
 
     @contextmanager
-    def working(self) -> Iterator[Place]:
+    def working(self) -> Iterator[ExecHarness]:
         """Its containers run, in another thread, for the block."""
         begun, over = threading.Event(), threading.Event()
 
@@ -105,36 +105,36 @@ class Place:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    with Place(tmp_path).working() as working:
+def harness(tmp_path: Path) -> Iterator[ExecHarness]:
+    with ExecHarness(tmp_path).working() as working:
         yield working
 
 
 @contextmanager
-def on_terminal(place: Place, *words: str) -> Iterator[Terminal]:
+def on_terminal(harness: ExecHarness, *words: str) -> Iterator[Terminal]:
     """A command on a terminal of 24 lines and 100 columns."""
-    with terminal([*place.command, *words], {}) as opened:
+    with terminal([*harness.command, *words], {}) as opened:
         yield opened
 
 
-def test_streams_arguments_and_exit_codes_pass_unchanged(place: Place) -> None:
+def test_streams_arguments_and_exit_codes_pass_unchanged(harness: ExecHarness) -> None:
     content = os.urandom(MEBIBYTE)
-    found = place.run("--", "tee", "/dev/stderr", content=content)
-    assert (found.returncode, found.stdout == content, found.stderr == content) == (0, True, True)
-    found = place.run("--container", "side", "--", "sh", "-c", 'pwd; echo "$WHERE"; exit 255')
-    assert (found.returncode, found.stdout) == (255, f"{place.path}\nside\n".encode())
-    assert place.run("--", "no-such-program").returncode == 127
+    result = harness.run("--", "tee", "/dev/stderr", content=content)
+    assert (result.returncode, result.stdout == content, result.stderr == content) == (0, True, True)
+    result = harness.run("--container", "side", "--", "sh", "-c", 'pwd; echo "$WHERE"; exit 255')
+    assert (result.returncode, result.stdout) == (255, f"{harness.path}\nside\n".encode())
+    assert harness.run("--", "no-such-program").returncode == 127
 
 
-def test_a_slow_reader_gets_all_output_and_may_end_first(place: Place) -> None:
-    shell = f"{' '.join(place.command)} -- yes | head -c 3; echo ${{PIPESTATUS[0]}}"
+def test_a_slow_reader_gets_all_output_and_may_end_first(harness: ExecHarness) -> None:
+    shell = f"{' '.join(harness.command)} -- yes | head -c 3; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout, done.stderr) == ("y\ny1\n", "")
-    eventually(lambda: len(marked(place.root)) == 4, "the end of the program", 30)
+    eventually(lambda: len(marked(harness.root)) == 4, "the end of the program", 30)
 
 
-def test_a_shell_on_a_terminal(place: Place) -> None:
-    with on_terminal(place, "--", "sh", "-i") as shell:
+def test_a_shell_on_a_terminal(harness: ExecHarness) -> None:
+    with on_terminal(harness, "--", "sh", "-i") as shell:
         shell.until(lambda screen: screen.endswith("inside> "), "a prompt")
         assert not shell.echoes()
         shell.type(b"stty size; echo in-$WHERE\r")
@@ -152,23 +152,23 @@ def test_a_shell_on_a_terminal(place: Place) -> None:
         assert shell.echoes()
 
 
-def test_a_size_that_changes_while_the_program_starts_is_passed_on(place: Place) -> None:
+def test_a_size_that_changes_while_the_program_starts_is_passed_on(harness: ExecHarness) -> None:
     waiting = "until stty size | grep '40 120$'; do sleep 0.05; done"
-    words = [*place.command[place.command.index("exec") :], "--", "sh", "-c", waiting]
+    words = [*harness.command[harness.command.index("exec") :], "--", "sh", "-c", waiting]
     with terminal([sys.executable, "-c", RESIZED_AT_THE_START, *words], {}) as shell:
         assert shell.ended() == "40 120"
         assert shell.process.returncode == 0
 
 
-def test_a_shell_is_what_runs_where_nothing_is_named(place: Place) -> None:
-    found = place.run(content=b"echo in-$WHERE; exit 3\n")
+def test_a_shell_is_what_runs_where_nothing_is_named(harness: ExecHarness) -> None:
+    found = harness.run(content=b"echo in-$WHERE; exit 3\n")
     assert (found.returncode, found.stdout) == (3, b"in-main\n")
 
 
-def test_a_container_that_ends_ends_its_shells_with_an_error(place: Place) -> None:
-    with on_terminal(place, "--", "sh", "-c", "echo ready; sleep 1000") as shell:
+def test_a_container_that_ends_ends_its_shells_with_an_error(harness: ExecHarness) -> None:
+    with on_terminal(harness, "--", "sh", "-c", "echo ready; sleep 1000") as shell:
         shell.until(lambda screen: "ready" in screen, "the program")
-        place.kill(ContainerId(KEY, "r", "main"))
+        harness.kill(ContainerId(KEY, "r", "main"))
         shell.ended()
         assert shell.process.stderr is not None
         error = shell.process.stderr.read().decode()
@@ -179,20 +179,20 @@ def test_a_container_that_ends_ends_its_shells_with_an_error(place: Place) -> No
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_command_that_is_ended_restores_the_terminal_and_ends_its_program(
-    place: Place, number: int, code: int
+    harness: ExecHarness, number: int, code: int
 ) -> None:
-    with on_terminal(place, "--", "sh", "-c", "echo ready; sleep 1000") as shell:
+    with on_terminal(harness, "--", "sh", "-c", "echo ready; sleep 1000") as shell:
         shell.until(lambda screen: "ready" in screen, "the program")
         shell.process.send_signal(number)
         shell.ended()
         assert (shell.process.returncode, shell.echoes()) == (code, True)
-        eventually(lambda: len(marked(place.root)) == 4, "the end of the program", 30)
+        eventually(lambda: len(marked(harness.root)) == 4, "the end of the program", 30)
 
 
-def test_options_decide_whether_exec_allocates_a_terminal(place: Place) -> None:
-    with on_terminal(place, "--no-tty", "--", "sh", "-c", "tty; echo over") as shell:
+def test_options_decide_whether_exec_allocates_a_terminal(harness: ExecHarness) -> None:
+    with on_terminal(harness, "--no-tty", "--", "sh", "-c", "tty; echo over") as shell:
         assert shell.ended() == "not a tty\nover"
-    found = place.run("--tty", "--", "sh", "-c", "stty size", content=b"")
+    found = harness.run("--tty", "--", "sh", "-c", "stty size", content=b"")
     assert (found.returncode, found.stdout.replace(b"^D\x08\x08", b"")) == (0, b"24 80\r\n")
 
 
@@ -212,12 +212,12 @@ WORDS = (
 
 
 def test_exec_explains_why_it_cannot_enter_a_container(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-    place.save(replica("api-1", ReplicaContainer("main", RUNNING), ReplicaContainer("side", RUNNING)))
-    place.save(replica("api-2", ReplicaContainer("main", Phase.WAITING, failures=1), ready=False))
+    harness = ExecHarness(tmp_path)
+    harness.save(replica("api-1", ReplicaContainer("main", RUNNING), ReplicaContainer("side", RUNNING)))
+    harness.save(replica("api-2", ReplicaContainer("main", Phase.WAITING, failures=1), ready=False))
     web = Key.parse("workload/shop/web")
-    place.save(replica("web-1", ReplicaContainer("main", Phase.WAITING, failures=1), key=web, ready=False))
-    place.save(replica("web-2", ReplicaContainer("main", RUNNING), key=web, ready=False))
+    harness.save(replica("web-1", ReplicaContainer("main", Phase.WAITING, failures=1), key=web, ready=False))
+    harness.save(replica("web-2", ReplicaContainer("main", RUNNING), key=web, ready=False))
     records = Records.open(tmp_path / "state" / FILE)
     body = {"spec": {"type": "standard", "containers": [{"name": "main", "image": "none"}]}}
     for name, engine in (("api", "host"), ("idle", "host"), ("moved", "recorded")):
@@ -232,7 +232,7 @@ def test_exec_explains_why_it_cannot_enter_a_container(tmp_path: Path) -> None:
 
 @only_root("only root can become another user")
 def test_another_user_is_refused(tmp_path: Path) -> None:
-    Place(tmp_path)
+    ExecHarness(tmp_path)
     below_tmp = tmp_path.relative_to(tempfile.gettempdir()).parts
     for folder in (tmp_path, *tmp_path.parents[: len(below_tmp) - 1]):
         folder.chmod(0o755)

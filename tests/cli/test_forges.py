@@ -15,7 +15,7 @@ from reconciler.render.gitlab import build_report
 from reconciler.render.sarif import build_sarif_run
 from reconciler.rulebook import load_rulebook
 from tests.cli.test_validate import FAULTY, lay
-from tests.support.desk import SETTINGS, CommandResult, Desk, here, workload
+from tests.support.command_sandbox import SETTINGS, CommandResult, CommandSandbox, here, workload
 from tests.support.rule_cases import Case, case_files, found_in
 
 SCHEMA = json.loads((Path(__file__).parents[1] / "data" / "sarif-schema-2.1.0.json").read_bytes())
@@ -77,19 +77,21 @@ def test_paths_begin_at_the_root_of_the_repository(tmp_path: Path, form: str) ->
 
 
 def test_paths_of_a_source_begin_at_the_root_of_its_repository(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, {"deploy/a.yaml": workload()}, SETTINGS.replace("branch: main", "branch: main, path: deploy"))
-    assert uris(desk.run("validate", "--format", "sarif")) == {"deploy/a.yaml"}
+    sandbox = CommandSandbox(
+        tmp_path, {"deploy/a.yaml": workload()}, SETTINGS.replace("branch: main", "branch: main, path: deploy")
+    )
+    assert uris(sandbox.run("validate", "--format", "sarif")) == {"deploy/a.yaml"}
 
 
 def test_sarif_lists_the_rules_that_are_broken(tmp_path: Path) -> None:
     lay(tmp_path / "m", FAULTY)
     result = validate(tmp_path, "sarif", "m")
     assert result.code == 1
-    found = results(result)
+    broken = results(result)
     rules = result.json["runs"][0]["tool"]["driver"]["rules"]
-    assert [rules[each["ruleIndex"]]["id"] for each in found] == [each["ruleId"] for each in found]
-    assert {rule["id"] for rule in rules} == {each["ruleId"] for each in found}
-    assert {(each["ruleId"], each["level"]) for each in found} >= {("syntax", "error"), ("server-owned-field", "note")}
+    assert [rules[each["ruleIndex"]]["id"] for each in broken] == [each["ruleId"] for each in broken]
+    assert {rule["id"] for rule in rules} == {each["ruleId"] for each in broken}
+    assert {(each["ruleId"], each["level"]) for each in broken} >= {("syntax", "error"), ("server-owned-field", "note")}
     assert all("reconciler explain" in rule["help"]["text"] for rule in rules)
 
 
@@ -100,12 +102,12 @@ def test_sarif_of_sound_files_has_no_results(tmp_path: Path) -> None:
 
 
 def test_sarif_of_every_rule_fits_its_schema(tmp_path: Path) -> None:
-    found = []
+    findings = []
     for number, path in enumerate(path for path in case_files() if path.name == "fails.yaml"):
         folder = tmp_path / str(number)
         folder.mkdir()
-        found += found_in(Case.load(path), folder).findings
-    document = build_sarif_run(found)
+        findings += found_in(Case.load(path), folder).findings
+    document = build_sarif_run(findings)
     SARIF.validate(document)
     assert {rule["id"] for rule in document["runs"][0]["tool"]["driver"]["rules"]} == load_rulebook().keys()
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from reconciler.records.store import FILE
-from tests.support.desk import alone, here
+from tests.support.command_sandbox import alone, here
 from tests.support.pace import on_quiet_machine
 from tests.support.records import REVISION, cpu_seconds, record, shop
 
@@ -143,8 +143,13 @@ def test_describe_shows_all_that_is_known(tmp_path: Path) -> None:
     assert result.code == 0, result.err
     sections = result.out.split("\n\n")
     assert [section.splitlines()[0] for section in sections] == [
-        "workload/shop/web", "Conditions", "Locations", "Failures", "Fields", "Events",
-    ]  # fmt: skip
+        "workload/shop/web",
+        "Conditions",
+        "Locations",
+        "Failures",
+        "Fields",
+        "Events",
+    ]
     assert "main (workload/shop/web.yaml)" in sections[0]
     assert "ProgramNotFound" in sections[1]
     assert "gcp-us-east1" in sections[2]
@@ -156,11 +161,11 @@ def test_describe_shows_all_that_is_known(tmp_path: Path) -> None:
 
 def test_describe_shows_replicas_and_where_they_answer(tmp_path: Path) -> None:
     records = shop(tmp_path)
-    known = {"version": 2, "ready": True, "ports": {"8080": 29624, "9000": 29625}, "message": "", "restarts": 1}
+    common = {"version": 2, "ready": True, "ports": {"8080": 29624, "9000": 29625}, "message": "", "restarts": 1}
     ending = {"version": 1, "ready": False, "ports": {}, "message": "ending: Replaced"}
     lacks = {"type": "NotEnforced", "status": "True", "reason": "NotEnforced", "message": "No a:1.2 here. And no b."}
     state = {
-        "status": {"conditions": [lacks], "replicas": [known | {"name": "api-4bpw8"}, ending | {"name": "api-snqg6"}]}
+        "status": {"conditions": [lacks], "replicas": [common | {"name": "api-4bpw8"}, ending | {"name": "api-snqg6"}]}
     }
     with records.transaction():
         records.applied.put(record("workload/shop/api", {}, "aws-us-west-2", state=json.dumps(state).encode()))

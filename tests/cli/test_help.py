@@ -14,8 +14,8 @@ import reconciler.cli.commands
 from reconciler import __version__
 from reconciler.cli import ORDER, read_commands
 from reconciler.overviews.table import OVERVIEWS
-from tests.support.desk import Desk
-from tests.support.desk import here as run
+from tests.support.command_sandbox import CommandSandbox
+from tests.support.command_sandbox import here as run
 from tests.support.pace import on_quiet_machine
 from tests.support.records import cpu_seconds
 
@@ -99,10 +99,10 @@ HEAVY = {"apscheduler", "httpx", "jsonschema", "referencing", "structlog", "watc
     ],
 )
 def test_a_command_imports_only_what_it_needs(tmp_path: Path, words: str, unwanted: set[str]) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
     command = [sys.executable, "-X", "importtime", "-m", "reconciler.cli", *words.split()]
-    environ = {**os.environ, "RECONCILER_SETTINGS": str(desk.settings)}
+    environ = {**os.environ, "RECONCILER_SETTINGS": str(sandbox.settings)}
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True, env=environ)
     imported = {line.rpartition("|")[2].strip() for line in result.stderr.splitlines()}
     assert "click" in imported
@@ -140,8 +140,12 @@ def test_errors_are_red_on_a_terminal_unless_it_wants_no_colour(tmp_path: Path) 
     def on_a_terminal(environment: str) -> str:
         ran = subprocess.run(
             ["script", "--quiet", "--command", f"env {environment} {script}", "/dev/null"],
-            cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
         return ran.stdout
 
     assert "\x1b[31merror: " in on_a_terminal("-u NO_COLOR")

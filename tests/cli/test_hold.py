@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.records.store import FILE, Records
 from tests.cli.test_restart import API, workload
-from tests.support.desk import SETTINGS, Desk, golden, here
+from tests.support.command_sandbox import SETTINGS, CommandSandbox, golden, here
 
 WEB = "workload/shop/web"
 REFUSED = (
@@ -34,8 +34,8 @@ SERVING: list[dict[str, Any]] = [{"name": "main", "image": "none", "ports": [{"n
 def records(tmp_path: Path) -> Records:
     """Records of workloads on this host, with settings beside them."""
     (tmp_path / "settings.yaml").write_text(SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}"))
-    made = Records.open(tmp_path / "state" / FILE)
-    made.applied.put_many(
+    opened = Records.open(tmp_path / "state" / FILE)
+    opened.applied.put_many(
         [
             workload("api", "here", engine="host", containers=SERVING),
             workload("cron", "here", engine="host", type="cron"),
@@ -44,7 +44,7 @@ def records(tmp_path: Path) -> Records:
             workload("silent", "here", engine="host"),
         ]
     )
-    return made
+    return opened
 
 
 def test_only_a_workload_that_serves_on_this_host_has_requests_to_hold(tmp_path: Path, records: Records) -> None:
@@ -75,26 +75,26 @@ def test_a_hold_lasts_as_long_as_was_asked_and_can_be_released(tmp_path: Path, r
         assert events[1].message == hold.by
 
 
-def put(desk: Desk, until: float) -> None:
-    """Hold the requests of the workload that the desk has applied."""
-    with closing(Records.open(desk.state / FILE)) as records:
+def put(sandbox: CommandSandbox, until: float) -> None:
+    """Hold the requests of the workload that the sandbox has applied."""
+    with closing(Records.open(sandbox.state / FILE)) as records:
         records.traffic_holds.put(WEB, "a migration", "ada", until)
         records.status_queue.add_many("main", [WEB])
 
 
 def test_a_hold_is_shown_with_author_and_reason_until_its_time_is_over(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    put(desk, 4e9)
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    put(sandbox, 4e9)
     shown = r"ada holds its requests until 2096-\S+Z: a migration"
-    assert re.search(rf"HoldingRequests +True +HoldingRequests +{shown}", desk.run("describe", WEB).out)
-    desk.applied()
-    assert re.search(shown, desk.status("shop/workload/web.yaml"))
-    put(desk, 1.0)
-    assert "HoldingRequests" not in desk.run("describe", WEB).out, "no run is needed to end it"
-    desk.applied()
-    assert "HoldingRequests" not in desk.status("shop/workload/web.yaml")
-    with closing(Records.open(desk.state / FILE)) as records:
+    assert re.search(rf"HoldingRequests +True +HoldingRequests +{shown}", sandbox.run("describe", WEB).out)
+    sandbox.applied()
+    assert re.search(shown, sandbox.status("shop/workload/web.yaml"))
+    put(sandbox, 1.0)
+    assert "HoldingRequests" not in sandbox.run("describe", WEB).out, "no run is needed to end it"
+    sandbox.applied()
+    assert "HoldingRequests" not in sandbox.status("shop/workload/web.yaml")
+    with closing(Records.open(sandbox.state / FILE)) as records:
         released = [each for each in records.events.list(WEB) if each.reason == "RequestsReleased"]
         assert [each.message for each in released] == [
             "its time is over: ada holds its requests until 1970-01-01T00:00:01Z: a migration"

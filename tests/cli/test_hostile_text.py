@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from reconciler.printable import UNSAFE
-from tests.support.desk import Desk, workload
+from tests.support.command_sandbox import CommandSandbox, workload
 
 BAD = re.compile(rf"[\x00-\x08\x0b-\x1f{UNSAFE}]")
 VALUE = "a\x9b2Jb\u202ec\u2066d\re"
@@ -19,18 +19,18 @@ BRANCH = "x`<img/src=q>@octocat"
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> CommandSandbox:
     """A shop with a workload whose values hold what must not be shown."""
-    desk = Desk(tmp_path_factory.mktemp("hostile"))
-    desk.applied()
-    desk.commit({"shop/web.yaml": HOSTILE})
-    desk.repo.git("branch", BRANCH, "main")
-    return desk
+    sandbox = CommandSandbox(tmp_path_factory.mktemp("hostile"))
+    sandbox.applied()
+    sandbox.commit({"shop/web.yaml": HOSTILE})
+    sandbox.repo.git("branch", BRANCH, "main")
+    return sandbox
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
-def test_a_plan_shows_nothing_that_hides_or_steers(desk: Desk, form: str) -> None:
-    result = desk.run("plan", "--format", form, "--revision", BRANCH)
+def test_a_plan_shows_nothing_that_hides_or_steers(sandbox: CommandSandbox, form: str) -> None:
+    result = sandbox.run("plan", "--format", form, "--revision", BRANCH)
     assert result.code == 0, result
     assert "\\u009b2J" in result.out
     assert not BAD.search(result.out + result.err)
@@ -38,19 +38,19 @@ def test_a_plan_shows_nothing_that_hides_or_steers(desk: Desk, form: str) -> Non
         assert f"`` {BRANCH}@" in result.out
 
 
-def test_applied_text_is_escaped_in_output_and_keeps_its_bytes(desk: Desk) -> None:
-    desk.applied()
+def test_applied_text_is_escaped_in_output_and_keeps_its_bytes(sandbox: CommandSandbox) -> None:
+    sandbox.applied()
     for words in (("describe", "workload/shop/web"), ("get",), ("events",), ("history",)):
-        result = desk.run(*words)
+        result = sandbox.run(*words)
         assert not BAD.search(result.out + result.err), words
-    found = {}
+    items = {}
     for form in ("json", "yaml"):
-        result = desk.run("get", "workload", "web", "--gvc", "shop", "-o", form)
+        result = sandbox.run("get", "workload", "web", "--gvc", "shop", "-o", form)
         assert not BAD.search(result.out)
-        (found[form],) = yaml.safe_load(result.out)["items"]
-    assert found["json"] == found["yaml"]
-    assert found["json"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": VALUE}]
-    assert not BAD.search(desk.status("README.md") + desk.status("shop/workload/web.yaml"))
+        (items[form],) = yaml.safe_load(result.out)["items"]
+    assert items["json"] == items["yaml"]
+    assert items["json"]["spec"]["containers"][0]["env"] == [{"name": "A", "value": VALUE}]
+    assert not BAD.search(sandbox.status("README.md") + sandbox.status("shop/workload/web.yaml"))
 
 
 NAMES = {
@@ -68,9 +68,9 @@ NAMES = {
 @pytest.mark.parametrize("named", [".", "./", ""], ids=["directory", "with ./", "without ./"])
 def test_the_name_of_a_file_is_no_command_of_a_job(name: str, form: str, named: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("kind: nothing\n")
-    desk = Desk(tmp_path)
+    sandbox = CommandSandbox(tmp_path)
     path = named if named == "." else f"{named}{name}"
-    result = desk.run("validate", path, "--format", form, cwd=tmp_path, GITHUB_ACTIONS="true")
+    result = sandbox.run("validate", path, "--format", form, cwd=tmp_path, GITHUB_ACTIONS="true")
     assert result.code == 1
     assert not BAD.search(result.out + result.err)
     assert not re.search(r"^\s*::(?!error file=)|##\[", result.out, re.MULTILINE)

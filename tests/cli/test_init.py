@@ -40,8 +40,13 @@ def test_every_document_names_the_schema_that_lies_beside_it_and_is_valid(tmp_pa
 
 
 def test_a_user_whom_git_does_not_know_can_begin_too(tmp_path: Path) -> None:
-    unknown = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "GIT_CONFIG_COUNT": "1",
-               "GIT_CONFIG_KEY_0": "user.useConfigOnly", "GIT_CONFIG_VALUE_0": "true"}  # fmt: skip
+    unknown = {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": "user.useConfigOnly",
+        "GIT_CONFIG_VALUE_0": "true",
+    }
     assert reconciler("init", "manifests", cwd=tmp_path, **unknown).returncode == 0
     assert git(tmp_path / "manifests", "log", "--format=%an") == "reconciler"
 

@@ -11,22 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.test_readers import STRANGER, becoming_another, member, ready, site
-from tests.engines.host.logs.kit import Location, place
+from tests.cli.test_readers import STRANGER, becoming_another, member, ready, sandbox
+from tests.engines.host.logs.kit import LogHarness, place
 from tests.support import processes
-from tests.support.desk import Desk, golden, here
+from tests.support.command_sandbox import CommandSandbox, golden, here
 from tests.support.records import SETTINGS, reconciler
-from tests.support.sandbox import Site
+from tests.support.sandbox import DaemonSandbox
 from tests.support.terminal import heed_interrupts
 
-__all__ = ["site"]
+__all__ = ["sandbox"]
 
 
 @pytest.fixture
-def location(tmp_path: Path) -> Location:
+def location(tmp_path: Path) -> LogHarness:
     """Two workloads in one GVC and one in another, in the minutes after 2026-01-01T00:00:00Z."""
     (tmp_path / "settings.yaml").write_text(SETTINGS)
-    location = Location(tmp_path)
+    location = LogHarness(tmp_path)
     location.taken("listening on 8080\n", place("web"))
     location.wait(1.25)
     location.taken("connected\nerror: no such table\n", place("api", "api-2", "main"))
@@ -39,7 +39,7 @@ def location(tmp_path: Path) -> Location:
 REPLICAS = ("api-2", "web-1")
 
 
-def test_lines_of_one_gvc(location: Location, tmp_path: Path) -> None:
+def test_lines_of_one_gvc(location: LogHarness, tmp_path: Path) -> None:
     result = here("logs", '{gvc="shop"}', cwd=tmp_path)
     assert (result.code, result.err) == (0, "")
     golden("logs.txt", result.out)
@@ -68,19 +68,24 @@ def test_lines_of_one_gvc(location: Location, tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_logs_shows_the_lines_that_a_query_selects(
-    location: Location, tmp_path: Path, words: list[str], lines: list[str]
+    location: LogHarness, tmp_path: Path, words: list[str], lines: list[str]
 ) -> None:
     result = here("logs", *words, cwd=tmp_path)
     assert result.code == 0, result.err
     assert [line.partition(" | ")[2] for line in result.out.splitlines()] == lines
 
 
-def test_programs_get_objects(location: Location, tmp_path: Path) -> None:
+def test_programs_get_objects(location: LogHarness, tmp_path: Path) -> None:
     result = here("logs", "workload/shop/api", "--limit", "1", "-o", "json", cwd=tmp_path)
     assert result.json == {
-        "time": "2026-01-01T00:00:01.250Z", "gvc": "shop", "workload": "api", "replica": "api-2", "container": "main",
-        "location": "here", "line": "error: no such table",
-    }  # fmt: skip
+        "time": "2026-01-01T00:00:01.250Z",
+        "gvc": "shop",
+        "workload": "api",
+        "replica": "api-2",
+        "container": "main",
+        "location": "here",
+        "line": "error: no such table",
+    }
 
 
 @pytest.mark.parametrize(
@@ -103,7 +108,7 @@ def test_a_wrong_query_is_refused_with_its_place(tmp_path: Path, words: list[str
     assert why in result.err
 
 
-def test_a_query_without_a_match_names_the_logs_that_exist(location: Location, tmp_path: Path) -> None:
+def test_a_query_without_a_match_names_the_logs_that_exist(location: LogHarness, tmp_path: Path) -> None:
     result = here("logs", "workload/shop/wbe", cwd=tmp_path)
     there = "the query selects no logs; there are logs of blog/web, shop/api, shop/web\n"
     missing = "error: there is no workload/shop/wbe, neither in Git nor in the records"
@@ -131,7 +136,7 @@ def test_the_help_shows_the_forms_of_queries(tmp_path: Path) -> None:
 WRITTEN = b"\x1b[31mred\x1b[0m\ttab \xff \xc3\xbc \xe2\x80\xae \x07\n"
 
 
-def test_a_pipe_gets_what_was_written_and_json_all_of_it(location: Location, tmp_path: Path) -> None:
+def test_a_pipe_gets_what_was_written_and_json_all_of_it(location: LogHarness, tmp_path: Path) -> None:
     location.taken(WRITTEN, place("odd"))
     result = here("logs", "workload/shop/odd", cwd=tmp_path)
     assert result.out.endswith(" | \x1b[31mred\x1b[0m\ttab \\xff ü \u202e \x07\n")
@@ -141,19 +146,23 @@ def test_a_pipe_gets_what_was_written_and_json_all_of_it(location: Location, tmp
 
 
 @pytest.mark.parametrize("environ", ["-u NO_COLOR", "NO_COLOR=1"])
-def test_a_terminal_gets_colours_of_ours_and_obeys_no_line(location: Location, tmp_path: Path, environ: str) -> None:
+def test_a_terminal_gets_colours_of_ours_and_obeys_no_line(location: LogHarness, tmp_path: Path, environ: str) -> None:
     location.taken(WRITTEN, place("odd"))
     command = f"env {environ} {sys.executable} -m reconciler.cli logs workload/shop/odd"
     ran = subprocess.run(
-        ["script", "--quiet", "--command", command, "/dev/null"], cwd=tmp_path, capture_output=True, check=False,
-        stdin=subprocess.DEVNULL, env={**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")},
-    )  # fmt: skip
+        ["script", "--quiet", "--command", command, "/dev/null"],
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")},
+    )
     head, _, line = ran.stdout.decode().partition(" | ")
     assert line == "\\x1b[31mred\\x1b[0m\ttab \\\\xff ü \\u202e \\x07\r\n".replace("\\\\", "\\")
     assert ("\x1b[" in head) is (environ != "NO_COLOR=1")
 
 
-def test_following_shows_new_lines_and_ends_on_a_signal(location: Location, tmp_path: Path) -> None:
+def test_following_shows_new_lines_and_ends_on_a_signal(location: LogHarness, tmp_path: Path) -> None:
     words = ["-m", "reconciler.cli", "logs", '{gvc="shop"} != "noise"', "--follow", "--limit", "1", "-o", "json"]
     environ = {**os.environ, "RECONCILER_SETTINGS": str(tmp_path / "settings.yaml")}
     following = subprocess.Popen(
@@ -177,7 +186,7 @@ def test_following_shows_new_lines_and_ends_on_a_signal(location: Location, tmp_
     assert "Traceback" not in complaint
 
 
-def test_an_expression_that_takes_for_ever_is_cancelled(location: Location, tmp_path: Path) -> None:
+def test_an_expression_that_takes_for_ever_is_cancelled(location: LogHarness, tmp_path: Path) -> None:
     location.taken("a" * 60 + "!\n", place("web"))
     result = reconciler("logs", '{gvc="shop"} |~ "(a|aa)+$"', cwd=tmp_path)
     assert (result.returncode, result.stdout) == (1, "")
@@ -197,26 +206,26 @@ def test_a_user_without_permission_gets_an_error(tmp_path: Path) -> None:
 
 
 @becoming_another
-def test_members_of_the_readers_see_them_through_the_daemon(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site, daemon)
-        location = Location(site.path)
-        assert location.state == site.state
+def test_members_of_the_readers_see_them_through_the_daemon(sandbox: DaemonSandbox) -> None:
+    with sandbox.daemon() as daemon:
+        ready(sandbox, daemon)
+        location = LogHarness(sandbox.path)
+        assert location.state == sandbox.state
         location.taken(WRITTEN + b"fine\n")
-        asked = member(site, "logs", '{gvc="shop"} |= "fine"')
+        asked = member(sandbox, "logs", '{gvc="shop"} |= "fine"')
         assert (asked.returncode, asked.stderr) == (0, "")
         assert asked.stdout.endswith(" shop/web/web-1/main@here | fine\n")
-        root = processes.reconciler("logs", "workload/shop/web", environ=site.environ)
+        root = processes.reconciler("logs", "workload/shop/web", environ=sandbox.environ)
         assert "\x1b" in root.stdout, "a pipe gets the lines as they were written"
-        assert member(site, "logs", "workload/shop/web").stdout == root.stdout
-        assert "become a member of the group" in member(site, "logs", "gvc/shop", groups=[]).stderr
+        assert member(sandbox, "logs", "workload/shop/web").stdout == root.stdout
+        assert "become a member of the group" in member(sandbox, "logs", "gvc/shop", groups=[]).stderr
 
 
 def test_a_large_store_is_searched_from_its_end(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    location = Location(tmp_path)
+    sandbox = CommandSandbox(tmp_path)
+    location = LogHarness(tmp_path)
     for number in range(40):
         location.taken(os.urandom(500_000).hex() + "\n" + f"{number}\n")
     assert sum(path.stat().st_size for path in location.segments()) > 15_000_000
-    result = desk.run("logs", '{gvc="shop"} |~ "^[0-9]{1,2}$"', "--limit", "2")
+    result = sandbox.run("logs", '{gvc="shop"} |~ "^[0-9]{1,2}$"', "--limit", "2")
     assert [line[-4:] for line in result.out.splitlines()] == ["| 38", "| 39"]

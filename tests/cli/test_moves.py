@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import DB, SETTINGS, SHOP, Desk, workload
+from tests.support.command_sandbox import DB, SETTINGS, SHOP, CommandSandbox, workload
 from tests.support.git import GitRepo
 
 WEB = "workload/shop/web"
@@ -16,113 +16,116 @@ TWO = SETTINGS.replace("locations:", "  - {name: side, url: ./side, branch: main
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
+def sandbox(tmp_path: Path) -> CommandSandbox:
     """Two sources: the shop itself in one, two more workloads of it in the other; both applied."""
-    desk = Desk(tmp_path, SHOP, TWO)
+    sandbox = CommandSandbox(tmp_path, SHOP, TWO)
     GitRepo.create(tmp_path / "side", {"shop/a.yaml": _member("a"), "shop/b.yaml": _member("b")})
-    desk.applied()
-    return desk
+    sandbox.applied()
+    return sandbox
 
 
 def _member(name: str) -> str:
     return workload(name, more="gvc: shop\n")
 
 
-def _side_is_gone(desk: Desk) -> None:
-    desk.settings.write_text(SETTINGS)
-    desk.applied()
+def _side_is_gone(sandbox: CommandSandbox) -> None:
+    sandbox.settings.write_text(SETTINGS)
+    sandbox.applied()
 
 
 def test_a_resource_that_moves_to_another_file_is_the_same_one(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    desk.commit({"shop/web.yaml": None, "shop/front/web.yaml": f"gvc: shop\n{workload('web')}"})
-    assert desk.plan()["steps"] == []
-    desk.applied()
-    assert "path: shop/front/web.yaml" in desk.status("shop/workload/web.yaml")
-    assert "version: 1" in desk.status("shop/workload/web.yaml")
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    sandbox.commit({"shop/web.yaml": None, "shop/front/web.yaml": f"gvc: shop\n{workload('web')}"})
+    assert sandbox.plan()["steps"] == []
+    sandbox.applied()
+    assert "path: shop/front/web.yaml" in sandbox.status("shop/workload/web.yaml")
+    assert "version: 1" in sandbox.status("shop/workload/web.yaml")
 
 
 def test_a_volume_set_is_let_go_by_one_workload_before_another_has_it(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    desk.commit({"shop/db.yaml": DB.replace("name: db\n", "name: store\n")})
-    steps = desk.plan()["steps"]
-    place = {(step["action"], step["key"], step["location"]): number for number, step in enumerate(steps)}
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    sandbox.commit({"shop/db.yaml": DB.replace("name: db\n", "name: store\n")})
+    steps = sandbox.plan()["steps"]
+    position = {(step["action"], step["key"], step["location"]): number for number, step in enumerate(steps)}
     for location in ("here", "there"):
         gone, new = ("delete", "workload/shop/db", location), ("create", "workload/shop/store", location)
-        assert place[gone] < place[new]
-        assert f"workload/shop/db@{location}" in steps[place[new]]["waits_for"]
+        assert position[gone] < position[new]
+        assert f"workload/shop/db@{location}" in steps[position[new]]["waits_for"]
     assert not any(step["key"] == "volumeset/shop/data" and step["action"] != "update" for step in steps)
 
 
-def test_resources_of_a_removed_source_are_orphaned_and_not_deleted(desk: Desk) -> None:
+def test_resources_of_a_removed_source_are_orphaned_and_not_deleted(sandbox: CommandSandbox) -> None:
     def state() -> dict[str, tuple[bool, str]]:
-        items = desk.run("get", "workload", "a", "-o", "json").json["items"]
+        items = sandbox.run("get", "workload", "a", "-o", "json").json["items"]
         return {each["type"]: (each["status"], each["reason"]) for each in items[0]["conditions"]}
 
-    desk.settings.write_text(SETTINGS)
+    sandbox.settings.write_text(SETTINGS)
     assert state() == {"Ready": (True, "Orphaned")}, "the new settings count at once"
-    desk.applied()
-    desk.applied()
+    sandbox.applied()
+    sandbox.applied()
     assert state() == {"Ready": (True, "Orphaned")}
-    output = desk.run("describe", "workload/shop/a").out
+    output = sandbox.run("describe", "workload/shop/a").out
     assert re.search(r"^  Source +side \(no longer in the settings\)$", output, re.MULTILINE)
-    assert re.search(r"^workload/shop/a +Recorded +yes, orphaned ", desk.run("get").out, re.MULTILINE)
-    [event] = [json.loads(line) for line in desk.run("events", "source/side", "-o", "json").out.splitlines()]
+    assert re.search(r"^workload/shop/a +Recorded +yes, orphaned ", sandbox.run("get").out, re.MULTILINE)
+    [event] = [json.loads(line) for line in sandbox.run("events", "source/side", "-o", "json").out.splitlines()]
     assert (event["type"], event["reason"]) == ("Normal", "Orphaned")
     assert "2 resources of it stay unchanged until: reconciler adopt --all-of side --source NAME" in event["message"]
-    assert desk.run("events", "workload/shop/a").out.count(" Orphaned ") == 1
-    assert desk.run("history", "side").code == 0, "its history stays"
-    assert desk.run("adopt", "--all-of", "side").code == 0
-    desk.applied()
-    assert "workload/shop/a" not in desk.recorded()
+    assert sandbox.run("events", "workload/shop/a").out.count(" Orphaned ") == 1
+    assert sandbox.run("history", "side").code == 0, "its history stays"
+    assert sandbox.run("adopt", "--all-of", "side").code == 0
+    sandbox.applied()
+    assert "workload/shop/a" not in sandbox.recorded()
 
 
-def test_resources_of_a_source_that_returns_are_no_orphans(desk: Desk) -> None:
-    _side_is_gone(desk)
-    desk.settings.write_text(TWO)
-    desk.applied()
-    assert "rphaned" not in desk.run("get").out + desk.run("describe", "workload/shop/a").out.partition("\nEvents")[0]
+def test_resources_of_a_source_that_returns_are_no_orphans(sandbox: CommandSandbox) -> None:
+    _side_is_gone(sandbox)
+    sandbox.settings.write_text(TWO)
+    sandbox.applied()
+    assert (
+        "rphaned"
+        not in sandbox.run("get").out + sandbox.run("describe", "workload/shop/a").out.partition("\nEvents")[0]
+    )
 
 
-def test_resources_of_a_removed_source_survive_runs_of_others(desk: Desk) -> None:
-    _side_is_gone(desk)
-    desk.commit({"shop/web.yaml": workload("web", "2")})
-    desk.applied()
-    assert {"workload/shop/a", "workload/shop/b"} <= desk.recorded()
-    assert desk.plan()["summary"]["delete"] == 0
+def test_resources_of_a_removed_source_survive_runs_of_others(sandbox: CommandSandbox) -> None:
+    _side_is_gone(sandbox)
+    sandbox.commit({"shop/web.yaml": workload("web", "2")})
+    sandbox.applied()
+    assert {"workload/shop/a", "workload/shop/b"} <= sandbox.recorded()
+    assert sandbox.plan()["summary"]["delete"] == 0
 
 
-def test_a_source_that_comes_back_owns_again_what_it_left(desk: Desk) -> None:
-    _side_is_gone(desk)
-    desk.settings.write_text(TWO)
-    desk.applied()
-    assert all(plan["steps"] == [] for plan in desk.plan())
+def test_a_source_that_comes_back_owns_again_what_it_left(sandbox: CommandSandbox) -> None:
+    _side_is_gone(sandbox)
+    sandbox.settings.write_text(TWO)
+    sandbox.applied()
+    assert all(plan["steps"] == [] for plan in sandbox.plan())
 
 
-def test_all_that_a_removed_source_left_can_be_taken_at_once(desk: Desk) -> None:
-    _side_is_gone(desk)
-    desk.settings.write_text(f"{SETTINGS}prune: {{count: 1}}\n")
-    result = desk.run("adopt", "--all-of", "side")
+def test_all_that_a_removed_source_left_can_be_taken_at_once(sandbox: CommandSandbox) -> None:
+    _side_is_gone(sandbox)
+    sandbox.settings.write_text(f"{SETTINGS}prune: {{count: 1}}\n")
+    result = sandbox.run("adopt", "--all-of", "side")
     assert result.out.splitlines()[0] == (
         "2 resources of side belong to the source main, which deletes those that are not in its Git"
     )
-    plan = desk.plan()
+    plan = sandbox.plan()
     assert {step["key"] for step in plan["steps"]} == {"workload/shop/a", "workload/shop/b"}
     assert plan["hold_digest"], "more than a run may delete by itself"
-    assert desk.run("approve", plan["hold_digest"]).code == 0
-    desk.applied()
-    assert not {"workload/shop/a", "workload/shop/b"} & desk.recorded()
+    assert sandbox.run("approve", plan["hold_digest"]).code == 0
+    sandbox.applied()
+    assert not {"workload/shop/a", "workload/shop/b"} & sandbox.recorded()
 
 
-def test_an_adopted_resource_in_git_stays_unchanged(desk: Desk) -> None:
-    _side_is_gone(desk)
-    desk.run("adopt", "--all-of", "side", "--source", "main")
-    desk.commit({"shop/a.yaml": _member("a"), "shop/b.yaml": _member("b")})
-    assert desk.plan()["steps"] == []
-    desk.applied()
-    assert "source: main" in desk.status("shop/workload/a.yaml")
+def test_an_adopted_resource_in_git_stays_unchanged(sandbox: CommandSandbox) -> None:
+    _side_is_gone(sandbox)
+    sandbox.run("adopt", "--all-of", "side", "--source", "main")
+    sandbox.commit({"shop/a.yaml": _member("a"), "shop/b.yaml": _member("b")})
+    assert sandbox.plan()["steps"] == []
+    sandbox.applied()
+    assert "source: main" in sandbox.status("shop/workload/a.yaml")
 
 
 @pytest.mark.parametrize(
@@ -136,8 +139,8 @@ def test_an_adopted_resource_in_git_stays_unchanged(desk: Desk) -> None:
         ((WEB, "--all-of", "side"), "name either the KEY to adopt"),
     ],
 )
-def test_adopt_refuses_what_it_cannot_adopt(desk: Desk, words: tuple[str, ...], complaint: str) -> None:
-    _side_is_gone(desk)
-    result = desk.run("adopt", *words)
+def test_adopt_refuses_what_it_cannot_adopt(sandbox: CommandSandbox, words: tuple[str, ...], complaint: str) -> None:
+    _side_is_gone(sandbox)
+    result = sandbox.run("adopt", *words)
     assert result.code != 0
     assert complaint in result.err

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import GVC, SECRET, SETTINGS, Desk, golden, workload
+from tests.support.command_sandbox import GVC, SECRET, SETTINGS, CommandSandbox, golden, workload
 from tests.support.git import File, GitRepo
 
 CHANGED: dict[str, File] = {
@@ -37,11 +37,11 @@ FIELDS = [
 FIELDS += ["pinned", "suspended"]
 
 
-def desk_with_changes(path: Path) -> Desk:
-    desk = Desk(path)
-    desk.applied()
-    desk.commit(CHANGED)
-    return desk
+def changed_sandbox(path: Path) -> CommandSandbox:
+    sandbox = CommandSandbox(path)
+    sandbox.applied()
+    sandbox.commit(CHANGED)
+    return sandbox
 
 
 def contents(directory: Path) -> dict[str, str]:
@@ -52,18 +52,18 @@ def contents(directory: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(("form", "ending"), [("text", "txt"), ("markdown", "md")])
 def test_a_plan_reads_well(tmp_path: Path, form: str, ending: str) -> None:
-    desk = desk_with_changes(tmp_path)
-    result = desk.run("plan", "--format", form)
+    sandbox = changed_sandbox(tmp_path)
+    result = sandbox.run("plan", "--format", form)
     assert (result.code, result.err) == (0, "")
     golden(f"plan.{ending}", result.out)
 
 
 def test_a_first_plan_creates_everything(tmp_path: Path) -> None:
-    golden("first.txt", Desk(tmp_path).run("plan", real=True).out)
+    golden("first.txt", CommandSandbox(tmp_path).run("plan", real=True).out)
 
 
 def test_the_document_has_the_shape_that_scripts_rely_on(tmp_path: Path) -> None:
-    plan = desk_with_changes(tmp_path).plan()
+    plan = changed_sandbox(tmp_path).plan()
     assert list(plan) == FIELDS
     steps = {(step["action"], step["key"], step["location"]): step for step in plan["steps"]}
     web = steps["update", "workload/shop/web", "here"]
@@ -73,10 +73,14 @@ def test_the_document_has_the_shape_that_scripts_rely_on(tmp_path: Path) -> None
         ("Ada", "shop/web.yaml", 3),
     ]
     assert web["changes"] == [
-        {"path": "spec.containers[main].image", "before": "/org/acme/image/web:1", "after": "/org/acme/image/web:2",
-         "class": "new-version"},
+        {
+            "path": "spec.containers[main].image",
+            "before": "/org/acme/image/web:1",
+            "after": "/org/acme/image/web:2",
+            "class": "new-version",
+        },
         {"path": "tags.tier", "before": None, "after": "front", "class": "in-place"},
-    ]  # fmt: skip
+    ]
     report = steps["create", "workload/shop/report", "here"]
     assert report["waits_for"] == ["gvc/shop"]
     assert {change["path"]: change["before"] for change in report["changes"]} == {
@@ -92,92 +96,92 @@ def test_the_document_has_the_shape_that_scripts_rely_on(tmp_path: Path) -> None
 
 
 def test_a_plan_changes_nothing(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    before = desk.repo.git("for-each-ref")
+    sandbox = CommandSandbox(tmp_path)
+    before = sandbox.repo.git("for-each-ref")
     for form in ("text", "json", "markdown"):
-        assert desk.run("plan", "--format", form).code == 0
-    assert not desk.state.exists(), "where nothing is recorded nothing is made"
-    assert desk.repo.git("for-each-ref") == before
-    desk.applied()
-    desk.commit(CHANGED)
-    before, state = desk.repo.git("for-each-ref"), contents(desk.state)
-    assert desk.run("plan", real=True).code == 0
-    assert (desk.repo.git("for-each-ref"), contents(desk.state)) == (before, state)
+        assert sandbox.run("plan", "--format", form).code == 0
+    assert not sandbox.state.exists(), "where nothing is recorded nothing is made"
+    assert sandbox.repo.git("for-each-ref") == before
+    sandbox.applied()
+    sandbox.commit(CHANGED)
+    before, state = sandbox.repo.git("for-each-ref"), contents(sandbox.state)
+    assert sandbox.run("plan", real=True).code == 0
+    assert (sandbox.repo.git("for-each-ref"), contents(sandbox.state)) == (before, state)
 
 
 def test_a_plan_is_the_same_bytes_whenever_it_is_made(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    first = {desk.run("plan", "--format", "json", real=True, PYTHONHASHSEED=seed).out for seed in "12"}
-    desk.applied()
-    desk.commit(CHANGED)
-    second = {desk.run("plan", "--format", "json", real=True, PYTHONHASHSEED=seed).out for seed in "34"}
+    sandbox = CommandSandbox(tmp_path)
+    first = {sandbox.run("plan", "--format", "json", real=True, PYTHONHASHSEED=seed).out for seed in "12"}
+    sandbox.applied()
+    sandbox.commit(CHANGED)
+    second = {sandbox.run("plan", "--format", "json", real=True, PYTHONHASHSEED=seed).out for seed in "34"}
     assert len(first) == len(second) == 1
 
 
 def test_another_revision_can_be_planned(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    tip = desk.commit(CHANGED, branch="feature", parent=desk.repo.git("rev-parse", "main"))
-    planned = desk.plan("--revision", "feature")
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    tip = sandbox.commit(CHANGED, branch="feature", parent=sandbox.repo.git("rev-parse", "main"))
+    planned = sandbox.plan("--revision", "feature")
     assert planned["revision"] == f"feature@sha1:{tip}"
     assert planned["steps"]
-    assert desk.plan()["steps"] == []
-    result = desk.run("plan", "--revision", "featur")
+    assert sandbox.plan()["steps"] == []
+    result = sandbox.run("plan", "--revision", "featur")
     assert result.code == 1
     assert result.err == "error: source main: revision 'featur' is not in the repository\n"
 
 
 def test_an_option_makes_the_exit_code_report_changes(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert desk.run("plan").code == 0
-    assert desk.run("plan", "--detailed-exitcode", real=True).code == 3
-    desk.applied()
-    assert desk.run("plan", "--detailed-exitcode").code == 0
-    desk.commit({"shop/bad.yaml": "kind: workload\n"})
-    assert desk.run("plan", "--detailed-exitcode").code == 1
+    sandbox = CommandSandbox(tmp_path)
+    assert sandbox.run("plan").code == 0
+    assert sandbox.run("plan", "--detailed-exitcode", real=True).code == 3
+    sandbox.applied()
+    assert sandbox.run("plan", "--detailed-exitcode").code == 0
+    sandbox.commit({"shop/bad.yaml": "kind: workload\n"})
+    assert sandbox.run("plan", "--detailed-exitcode").code == 1
 
 
 def test_a_plan_after_an_apply_is_empty(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    assert desk.plan()["steps"] == []
-    golden("nothing.txt", desk.run("plan").out)
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    assert sandbox.plan()["steps"] == []
+    golden("nothing.txt", sandbox.run("plan").out)
 
 
 def test_the_plan_can_be_saved_to_a_file(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    result = desk.run("plan", "--out", "plan.json")
-    assert (result.code, result.out) == (0, desk.run("plan").out)
-    assert json.loads((tmp_path / "plan.json").read_text()) == desk.plan()
+    sandbox = CommandSandbox(tmp_path)
+    result = sandbox.run("plan", "--out", "plan.json")
+    assert (result.code, result.out) == (0, sandbox.run("plan").out)
+    assert json.loads((tmp_path / "plan.json").read_text()) == sandbox.plan()
     (tmp_path / "folder").mkdir()
-    for place in ("folder", "nowhere/plan.json"):
-        result = desk.run("plan", "--out", place)
+    for target in ("folder", "nowhere/plan.json"):
+        result = sandbox.run("plan", "--out", target)
         assert (result.code, result.out) == (2, "")
-        assert result.err.startswith(f"error: the plan cannot be written to {place}: ")
+        assert result.err.startswith(f"error: the plan cannot be written to {target}: ")
 
 
 def test_every_form_shows_a_refused_revision(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.commit({"shop/bad.yaml": "kind: workload\nname: bad | `odd`\n"})
-    result = desk.run("plan", "--format", "json", "--out", "plan.json")
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.commit({"shop/bad.yaml": "kind: workload\nname: bad | `odd`\n"})
+    result = sandbox.run("plan", "--format", "json", "--out", "plan.json")
     assert result.code == 1
     assert list(result.json) == ["findings", "documents", "resources"]
     assert json.loads((tmp_path / "plan.json").read_text()) == result.json
     for form, ending in (("text", "txt"), ("markdown", "md")):
-        result = desk.run("plan", "--format", form)
+        result = sandbox.run("plan", "--format", form)
         assert result.code == 1
         golden(f"refused.{ending}", result.out)
 
 
 def test_several_sources_are_planned_together_or_one_by_one(tmp_path: Path) -> None:
     both = SETTINGS.replace("locations:", "  - {name: extra, url: ./extra, branch: main}\nlocations:")
-    desk = Desk(tmp_path, settings=both)
+    sandbox = CommandSandbox(tmp_path, settings=both)
     GitRepo.create(tmp_path / "extra", {"gvc.yaml": GVC.replace("shop", "ops")})
-    documents = desk.plan()
+    documents = sandbox.plan()
     assert [(document["source"], list(document)) for document in documents] == [("main", FIELDS), ("extra", FIELDS)]
-    assert desk.plan("--source", "extra") == documents[1]
-    assert desk.run("plan").out.count("\nPlan: ") == 2
-    result = desk.run("plan", "--source", "extro")
+    assert sandbox.plan("--source", "extra") == documents[1]
+    assert sandbox.run("plan").out.count("\nPlan: ") == 2
+    result = sandbox.run("plan", "--source", "extro")
     assert (result.code, result.err) == (1, "error: there is no source 'extro'; the settings have main, extra\n")
 
 
@@ -185,8 +189,8 @@ def test_on_a_fresh_host_a_source_knows_of_those_before_it(tmp_path: Path) -> No
     late = workload("late", "nginx").replace("kind:", "gvc: shop\nkind:")
     GitRepo.create(tmp_path / "more", {"b.yaml": late}, bare=True)
     more = "  - {name: more, url: ./more, branch: main}\nlocations:"
-    desk = Desk(tmp_path, settings=SETTINGS.replace("locations:", more))
-    plans = desk.plan()
+    sandbox = CommandSandbox(tmp_path, settings=SETTINGS.replace("locations:", more))
+    plans = sandbox.plan()
     assert [plan["source"] for plan in plans] == ["main", "more"]
     assert [(step["key"], step["location"]) for step in plans[1]["steps"]] == [
         ("workload/shop/late", "here"),
@@ -196,34 +200,34 @@ def test_on_a_fresh_host_a_source_knows_of_those_before_it(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
 def test_every_form_names_the_faulty_files_that_a_plan_skips(tmp_path: Path, form: str) -> None:
-    desk = Desk(tmp_path, settings=SETTINGS + "onInvalid: skip\n")
-    desk.applied()
-    desk.commit({"shop/web.yaml": "kind: [", "shop/report.yaml": workload("report")})
-    planned = desk.run("plan", "--format", form, "--detailed-exitcode")
+    sandbox = CommandSandbox(tmp_path, settings=SETTINGS + "onInvalid: skip\n")
+    sandbox.applied()
+    sandbox.commit({"shop/web.yaml": "kind: [", "shop/report.yaml": workload("report")})
+    planned = sandbox.run("plan", "--format", form, "--detailed-exitcode")
     assert planned.code == 1
     assert "workload/shop/report" in planned.out
     assert "shop/web.yaml:1:8" in (planned.err if form == "json" else planned.out)
     if form == "json":
         assert list(json.loads(planned.out)) == FIELDS
-    applied = desk.run("apply")
+    applied = sandbox.run("apply")
     assert applied.code == 1
     assert "Files with errors stay as they were: 1 error; the first: shop/web.yaml:1:8" in applied.out
 
 
 def test_a_plan_blames_commits_unless_an_option_prevents_it(tmp_path: Path) -> None:
-    desk = desk_with_changes(tmp_path)
-    assert "shop/web.yaml:8" in desk.run("plan").out
-    assert "shop/web.yaml" not in desk.run("plan", "--no-blame").out
-    steps = desk.plan("--no-blame")["steps"]
+    sandbox = changed_sandbox(tmp_path)
+    assert "shop/web.yaml:8" in sandbox.run("plan").out
+    assert "shop/web.yaml" not in sandbox.run("plan", "--no-blame").out
+    steps = sandbox.plan("--no-blame")["steps"]
     assert not any("blame" in change for step in steps for change in step["changes"])
 
 
 def test_a_saved_plan_is_compared_by_its_steps_and_not_by_blame(tmp_path: Path) -> None:
-    desk = desk_with_changes(tmp_path)
-    assert desk.run("plan", "--out", "plan.json").code == 0
+    sandbox = changed_sandbox(tmp_path)
+    assert sandbox.run("plan", "--out", "plan.json").code == 0
     assert '"blame":' in (tmp_path / "plan.json").read_text()
-    desk.commit({"shop/late.yaml": workload("late")})
-    moved = desk.run("apply", "--plan", "plan.json").out
+    sandbox.commit({"shop/late.yaml": workload("late")})
+    moved = sandbox.run("apply", "--plan", "plan.json").out
     assert "now also: create workload/shop/late@here" in moved
     assert "other:" not in moved
 
@@ -231,54 +235,54 @@ def test_a_saved_plan_is_compared_by_its_steps_and_not_by_blame(tmp_path: Path) 
 def test_a_plan_that_was_saved_before_formats_had_versions_is_read_and_one_of_a_newer_program_is_not(
     tmp_path: Path,
 ) -> None:
-    desk = desk_with_changes(tmp_path)
-    desk.run("plan", "--out", "plan.json")
+    sandbox = changed_sandbox(tmp_path)
+    sandbox.run("plan", "--out", "plan.json")
     saved = json.loads((tmp_path / "plan.json").read_text())
     newer = {**saved, "format_version": saved["format_version"] + 1}
     (tmp_path / "newer.json").write_text(json.dumps(newer))
-    refused = desk.run("apply", "--plan", "newer.json")
-    assert (refused.code, desk.recorded()) == (2, desk.recorded())
+    refused = sandbox.run("apply", "--plan", "newer.json")
+    assert (refused.code, sandbox.recorded()) == (2, sandbox.recorded())
     assert f"newer.json has format version {newer['format_version']}, made by a newer reconciler" in refused.err
     former = {"held": saved.pop("hold_digest"), "kept": saved.pop("retained"), **saved}
     del former["format_version"]
     (tmp_path / "former.json").write_text(json.dumps(former))
-    assert "the plan is not the one" not in desk.run("apply", "--plan", "former.json").out
+    assert "the plan is not the one" not in sandbox.run("apply", "--plan", "former.json").out
 
 
 def test_an_unreadable_source_does_not_hide_the_plan_of_another(tmp_path: Path) -> None:
     both = SETTINGS.replace("sources:\n", "sources:\n  - {name: first, url: ./first, branch: main}\n")
-    desk = Desk(tmp_path, settings=both)
-    result = desk.run("plan")
+    sandbox = CommandSandbox(tmp_path, settings=both)
+    result = sandbox.run("plan")
     assert (result.code, result.err.count("\n")) == (1, 1)
     assert result.err.startswith("error: source first: no Git repository can be read at ")
     assert "+ workload/shop/web" in result.out
-    main, first = desk.run("plan", "--format", "json").json
+    main, first = sandbox.run("plan", "--format", "json").json
     assert (main["source"], list(main)) == ("main", FIELDS)
     assert (first["source"], first["error"]["reason"]) == ("first", "SourceNotFound")
-    assert "### Source `first`: no plan" in desk.run("plan", "--format", "markdown").out
-    assert desk.run("plan", "--source", "first", "--format", "json").json == first
+    assert "### Source `first`: no plan" in sandbox.run("plan", "--format", "markdown").out
+    assert sandbox.run("plan", "--source", "first", "--format", "json").json == first
     plan = str(tmp_path / "plan.json")
-    assert desk.run("plan", "--out", plan).code == 1
-    assert desk.run("apply", "--plan", plan).code == 0, "what was planned can be applied"
-    assert "workload/shop/web" in desk.recorded()
-    assert "no findings in" in desk.run("validate").out or "warning" in desk.run("validate").out
-    assert desk.run("validate").code == 1
+    assert sandbox.run("plan", "--out", plan).code == 1
+    assert sandbox.run("apply", "--plan", plan).code == 0, "what was planned can be applied"
+    assert "workload/shop/web" in sandbox.recorded()
+    assert "no findings in" in sandbox.run("validate").out or "warning" in sandbox.run("validate").out
+    assert sandbox.run("validate").code == 1
 
 
 def test_a_plan_shows_who_pinned_or_suspended_its_source_and_why(tmp_path: Path) -> None:
-    desk = desk_with_changes(tmp_path)
-    assert (desk.plan()["pinned"], desk.plan()["suspended"]) == (None, None)
-    desk.run("rollback", "main", "main~1", "--reason", "broken release")
-    desk.run("suspend", "main", "--reason", "freeze")
-    commit = desk.repo.git("rev-parse", "main~1")
-    text = desk.run("plan").out.splitlines()
+    sandbox = changed_sandbox(tmp_path)
+    assert (sandbox.plan()["pinned"], sandbox.plan()["suspended"]) == (None, None)
+    sandbox.run("rollback", "main", "main~1", "--reason", "broken release")
+    sandbox.run("suspend", "main", "--reason", "freeze")
+    commit = sandbox.repo.git("rev-parse", "main~1")
+    text = sandbox.run("plan").out.splitlines()
     assert text[0] == f"main  sha1:{commit}"
     reason = "it does not follow its branch until: reconciler resume main"
     assert re.fullmatch(r"Source main: suspended by \S+: freeze; nothing of this plan is applied until: .*", text[-2])
     assert re.fullmatch(
         rf"Source main: \S+ rolled it back to main~1 \({commit[:12]}\): broken release; {reason}", text[-1]
     )
-    assert "Source `main`: `suspended by " in desk.run("plan", "--format", "markdown").out
-    plan = desk.plan()
+    assert "Source `main`: `suspended by " in sandbox.run("plan", "--format", "markdown").out
+    plan = sandbox.plan()
     assert (plan["pinned"]["commit"], plan["pinned"]["why"]) == (commit, "broken release")
     assert plan["suspended"]["why"] == "freeze"

@@ -15,37 +15,37 @@ from reconciler.planning.plan import Action, Step
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, Settings
 from tests.engines.host.provisioning.kit import body
-from tests.support.desk import SETTINGS, Desk, workload
+from tests.support.command_sandbox import SETTINGS, CommandSandbox, workload
 from tests.support.plans import step
 
 GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}\n"
 FILES = {"shop/gvc.yaml": GVC, "shop/web.yaml": workload("web"), "shop/api.yaml": workload("api")}
 
 
-def desk_with_host(path: Path) -> Desk:
+def host_sandbox(path: Path) -> CommandSandbox:
     """``here`` is this machine, ``there`` is only recorded."""
-    desk = Desk(path, dict(FILES))
-    desk.settings.write_text(SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}"))
-    return desk
+    sandbox = CommandSandbox(path, dict(FILES))
+    sandbox.settings.write_text(SETTINGS.replace("  here: {engine: recorded}", "  here: {engine: host}"))
+    return sandbox
 
 
-def lines(desk: Desk) -> list[str]:
+def lines(sandbox: CommandSandbox) -> list[str]:
     """What the plan lists as not enforced."""
-    return [line for line in desk.run("plan").out.splitlines() if line.startswith("Not enforced")]
+    return [line for line in sandbox.run("plan").out.splitlines() if line.startswith("Not enforced")]
 
 
 def test_a_plan_lists_what_a_location_on_this_host_will_not_enforce(tmp_path: Path) -> None:
-    desk = desk_with_host(tmp_path)
-    shown = lines(desk)
+    sandbox = host_sandbox(tmp_path)
+    shown = lines(sandbox)
     both = "Not enforced at here: workload/shop/api, workload/shop/web: The firewall is not enforced: "
     assert [line for line in shown if line.startswith(both)]
     assert [line for line in shown if "workload/shop/web: Images are not used (" in line]
     assert not [line for line in shown if " at there" in line]
-    found = desk.run("plan", "--format", "json").json["not_enforced"]
+    found = sandbox.run("plan", "--format", "json").json["not_enforced"]
     firewall = next(each for each in found if "firewall" in each["message"])
     assert (firewall["location"], firewall["keys"]) == ("here", ["workload/shop/api", "workload/shop/web"])
-    assert "Not enforced at here" in desk.run("plan", "--format", "markdown").out
-    warned = desk.run("plan").out
+    assert "Not enforced at here" in sandbox.run("plan", "--format", "markdown").out
+    warned = sandbox.run("plan").out
     assert warned.count("[host-command]") == 2, "images alone start nothing here"
 
 
@@ -58,9 +58,9 @@ VOLUMES = b"""{"name": "here", "usedByWorkload": "/org/acme/gvc/shop/workload/db
 
 
 def test_a_plan_names_the_replicas_that_stop_while_their_volumes_grow(tmp_path: Path) -> None:
-    desk = desk_with_host(tmp_path)
-    desk.commit({"shop/data.yaml": DATA.replace("SIZE", "20")})
-    with closing(Records.open(desk.state / FILE)) as records:
+    sandbox = host_sandbox(tmp_path)
+    sandbox.commit({"shop/data.yaml": DATA.replace("SIZE", "20")})
+    with closing(Records.open(sandbox.state / FILE)) as records:
         key = Key.parse("volumeset/shop/data")
         spec = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd", "fileSystemType": "ext4"}
         body = json.dumps({"kind": "volumeset", "name": "data", "gvc": "shop", "spec": spec}).encode()
@@ -70,9 +70,9 @@ def test_a_plan_names_the_replicas_that_stop_while_their_volumes_grow(tmp_path: 
         "volume 0 grows from 10 to 20 GB, and its replica stops meanwhile: ext4 grows in use only with CAP_SYS_RESOURCE"
     )
     line = f"Stops at here: volumeset/shop/data: {message}"
-    assert [each for each in desk.run("plan").out.splitlines() if each.startswith("Stops")] == [line]
-    assert f"`{line}`" in desk.run("plan", "--format", "markdown").out
-    assert desk.run("plan", "--format", "json").json["stops"] == [
+    assert [each for each in sandbox.run("plan").out.splitlines() if each.startswith("Stops")] == [line]
+    assert f"`{line}`" in sandbox.run("plan", "--format", "markdown").out
+    assert sandbox.run("plan", "--format", "json").json["stops"] == [
         {"message": message, "location": "here", "key": "volumeset/shop/data"}
     ]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.records.store import FILE, Records
-from tests.support.desk import SETTINGS, golden, here
+from tests.support.command_sandbox import SETTINGS, golden, here
 from tests.support.records import record
 
 API = "workload/shop/api"

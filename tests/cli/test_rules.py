@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.rulebook import load_rulebook
-from tests.support.desk import CommandResult, golden, here
+from tests.support.command_sandbox import CommandResult, golden, here
 
 
 def run(path: Path, *words: str) -> CommandResult:

@@ -107,11 +107,17 @@ def test_rules_in_a_parent_folder_decide_recipients_and_fields(tmp_path: Path, o
 
 @pytest.mark.parametrize(
     ("rules", "why"),
-    [("", "not one mapping"), ("creation_rules: 1", "not a list"), ("creation_rules: [{}]", "no age recipient"),
-     ("creation_rules: [{path_regex: '(', age: x}]", "path_regex"), ("creation_rules: [{age: [1]}]", "`age`"),
-     ("creation_rules: [{age: x}]", "neither age1"), ("creation_rules: [{key_groups: [{}, {}]}]", "key groups"),
-     ("creation_rules: [{age: x, encrypted_regex: a, encrypted_suffix: b}]", "only sops")],
-)  # fmt: skip
+    [
+        ("", "not one mapping"),
+        ("creation_rules: 1", "not a list"),
+        ("creation_rules: [{}]", "no age recipient"),
+        ("creation_rules: [{path_regex: '(', age: x}]", "path_regex"),
+        ("creation_rules: [{age: [1]}]", "`age`"),
+        ("creation_rules: [{age: x}]", "neither age1"),
+        ("creation_rules: [{key_groups: [{}, {}]}]", "key groups"),
+        ("creation_rules: [{age: x, encrypted_regex: a, encrypted_suffix: b}]", "only sops"),
+    ],
+)
 def test_faulty_rules_are_refused(tmp_path: Path, ours: tuple[str, str], rules: str, why: str) -> None:
     (tmp_path / ".sops.yaml").write_text(rules)
     result = run("secret", "encrypt", "db.yaml", cwd=tmp_path)
@@ -157,10 +163,15 @@ path.write_text(path.read_text().replace("correct horse", "battery"))
 
 @pytest.mark.parametrize(
     ("script", "code", "message"),
-    [("", 0, "db.yaml: unchanged"), ("sys.exit(3)", 1, "code 3"), ("path.unlink()", 1, "removed the file"),
-     ("path.write_text('data: [')", 1, "line 1"), ("path.write_text('kind: secret')", 1, "nothing to encrypt"),
-     ("Path('{0}').write_text('mine')\npath.write_text(path.read_text() + '# x')", 1, "another program")],
-)  # fmt: skip
+    [
+        ("", 0, "db.yaml: unchanged"),
+        ("sys.exit(3)", 1, "code 3"),
+        ("path.unlink()", 1, "removed the file"),
+        ("path.write_text('data: [')", 1, "line 1"),
+        ("path.write_text('kind: secret')", 1, "nothing to encrypt"),
+        ("Path('{0}').write_text('mine')\npath.write_text(path.read_text() + '# x')", 1, "another program"),
+    ],
+)
 def test_an_edit_that_comes_to_nothing_leaves_the_file(
     tmp_path: Path, ours: tuple[str, str], script: str, code: int, message: str
 ) -> None:

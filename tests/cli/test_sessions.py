@@ -18,8 +18,8 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from tests.cli.test_convert import CONFIG, EXPORTED
 from tests.support.cases import CASES
-from tests.support.desk import DB, SETTINGS, SHOP, Desk, golden, here, workload
-from tests.support.sandbox import Site, eventually
+from tests.support.command_sandbox import DB, SETTINGS, SHOP, CommandSandbox, golden, here, workload
+from tests.support.sandbox import DaemonSandbox, eventually
 from tests.support.sops import fresh
 
 WEB = "workload/shop/web"
@@ -50,21 +50,19 @@ def without_variation(path: Path, text: str) -> str:
     return text
 
 
-def session(desk: Desk, *lines: Sequence[str]) -> str:
+def session(sandbox: CommandSandbox, *lines: Sequence[str]) -> str:
     """Each command with its output: standard output first, then standard error."""
-    results = ((words, desk.run(*words, SUDO_USER="ada")) for words in lines)
-    return "".join(
-        f"$ reconciler {without_variation(desk.path, ' '.join(words))}\n{without_variation(desk.path, a.out + a.err)}"
-        for words, a in results
-    )
+    results = ((words, sandbox.run(*words, SUDO_USER="ada")) for words in lines)
+    texts = (f"$ reconciler {' '.join(words)}\n{result.out}{result.err}" for words, result in results)
+    return "".join(without_variation(sandbox.path, text) for text in texts)
 
 
 def test_from_nothing_to_a_shop_that_is_applied(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, {**SHOP, "shop/web.yaml": f"{workload('web')}---\n{workload('job')}"})
+    sandbox = CommandSandbox(tmp_path, {**SHOP, "shop/web.yaml": f"{workload('web')}---\n{workload('job')}"})
     golden(
         "begin.txt",
         session(
-            desk,
+            sandbox,
             ["init", "example"],
             ["validate"],
             ["validate", "example"],
@@ -89,19 +87,21 @@ def test_from_nothing_to_a_shop_that_is_applied(tmp_path: Path) -> None:
 
 
 def test_a_session_with_refusals_holds_and_approvals(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    desk.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")}, message="Break it")
-    refused = session(desk, ["plan"], ["diff", "main~1", "main"], ["apply"], ["events", "--last", "1"], ["doctor"])
-    desk.commit({"shop/web.yaml": workload("web"), "shop/db.yaml": DB.partition("---\n")[2].partition("      vol")[0]})
-    transcript = session(desk, ["plan"], ["apply"], ["get", "volumeset"], ["describe", "volumeset/shop/data"])
-    digest = desk.plan()["hold_digest"]
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    sandbox.commit({"shop/web.yaml": workload("web").replace("type: standard", "type: odd")}, message="Break it")
+    refused = session(sandbox, ["plan"], ["diff", "main~1", "main"], ["apply"], ["events", "--last", "1"], ["doctor"])
+    sandbox.commit(
+        {"shop/web.yaml": workload("web"), "shop/db.yaml": DB.partition("---\n")[2].partition("      vol")[0]}
+    )
+    transcript = session(sandbox, ["plan"], ["apply"], ["get", "volumeset"], ["describe", "volumeset/shop/data"])
+    digest = sandbox.plan()["hold_digest"]
     golden(
         "blocked.txt",
         refused
         + transcript
         + session(
-            desk,
+            sandbox,
             ["approve", "deadbeef"],
             ["approve", digest],
             ["plan"],
@@ -114,32 +114,45 @@ def test_a_session_with_refusals_holds_and_approvals(tmp_path: Path) -> None:
 
 
 def test_a_session_of_commands_that_are_carried_out_or_refused(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    unknown = session(desk, ["suspend", "main"], ["retry", WEB], ["backup", "copy.sqlite"])
-    desk.applied()
-    records = Records.open(desk.state / FILE)
+    sandbox = CommandSandbox(tmp_path)
+    unknown = session(sandbox, ["suspend", "main"], ["retry", WEB], ["backup", "copy.sqlite"])
+    sandbox.applied()
+    records = Records.open(sandbox.state / FILE)
     records.failures.put(Failure(Key.parse(WEB), "here", Reason.PROGRAM_NOT_FOUND, "no such image", 3, 1.8e9, 1.9e9))
     records.close()
-    golden("operators.txt", unknown + session(
-        desk,
-        ["get", "workload"], ["retry", WEB], ["retry", "workload/shop/api"], ["sync"],
-        ["suspend", "nobody"], ["suspend", WEB, "--until", "2h", "--reason", "a look inside"], ["get", "workload"],
-        ["suspend", "identity/shop/api"], ["describe", "identity/shop/api"], ["adopt", WEB], ["resume", "main"],
-        ["rollback", "main", "nowhere"],
-        ["rollback", "main", "main", "--reason", "broken release"], ["get", "workload"],
-    ))  # fmt: skip
+    golden(
+        "operators.txt",
+        unknown
+        + session(
+            sandbox,
+            ["get", "workload"],
+            ["retry", WEB],
+            ["retry", "workload/shop/api"],
+            ["sync"],
+            ["suspend", "nobody"],
+            ["suspend", WEB, "--until", "2h", "--reason", "a look inside"],
+            ["get", "workload"],
+            ["suspend", "identity/shop/api"],
+            ["describe", "identity/shop/api"],
+            ["adopt", WEB],
+            ["resume", "main"],
+            ["rollback", "main", "nowhere"],
+            ["rollback", "main", "main", "--reason", "broken release"],
+            ["get", "workload"],
+        ),
+    )
 
 
 def test_the_host_and_its_records(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    before = session(desk, ["doctor"])
-    desk.applied()
-    desk.settings.write_text(f"{SETTINGS}readers: nobody-there\nsecrets: {{identity: age.txt}}\n")
+    sandbox = CommandSandbox(tmp_path)
+    before = session(sandbox, ["doctor"])
+    sandbox.applied()
+    sandbox.settings.write_text(f"{SETTINGS}readers: nobody-there\nsecrets: {{identity: age.txt}}\n")
     golden(
         "host.txt",
         before
         + session(
-            desk,
+            sandbox,
             ["doctor"],
             ["backup", "copy.sqlite"],
             ["restore", "copy.sqlite"],
@@ -150,7 +163,7 @@ def test_the_host_and_its_records(tmp_path: Path) -> None:
 
 
 def test_secrets_and_what_is_brought_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(tmp_path)
+    sandbox = CommandSandbox(tmp_path)
     identity, recipient = fresh()
     (tmp_path / "identity.txt").write_text(identity)
     (tmp_path / "db.yaml").write_text("kind: secret\nname: db\ntype: dictionary\ndata: {password: correct-horse}\n")
@@ -162,36 +175,41 @@ def test_secrets_and_what_is_brought_along(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("SOPS_AGE_KEY_FILE", str(tmp_path / "identity.txt"))
     monkeypatch.setenv("SOPS_EDITOR", f"{sys.executable} {tmp_path / 'editor.py'}")
     text = session(
-        desk,
+        sandbox,
         ["secret", "encrypt", "db.yaml", "--in-place"],
         ["secret", "encrypt", "db.yaml", "--recipient", recipient, "--in-place"],
         ["secret", "encrypt", "db.yaml", "--recipient", recipient, "--in-place"],
-        ["secret", "edit", "db.yaml"], ["secret", "rotate", "db.yaml", "--add", fresh()[1]],
-        ["secret", "rotate", "db.yaml", "--remove", recipient], ["secret", "edit", "db.yaml"],
-        ["convert", "config.yaml"], ["import", "export.yaml"],
-    )  # fmt: skip
+        ["secret", "edit", "db.yaml"],
+        ["secret", "rotate", "db.yaml", "--add", fresh()[1]],
+        ["secret", "rotate", "db.yaml", "--remove", recipient],
+        ["secret", "edit", "db.yaml"],
+        ["convert", "config.yaml"],
+        ["import", "export.yaml"],
+    )
     assert "correct-" not in text
     golden("brought.txt", text)
 
 
 def test_a_daemon_and_who_asks_it(tmp_path: Path) -> None:
-    site = Site(tmp_path, log={"format": "json", "level": "info"})
-    site.configure(sources=[site.source(interval="1h")])
+    sandbox = DaemonSandbox(tmp_path, log={"format": "json", "level": "info"})
+    sandbox.configure(sources=[sandbox.source(interval="1h")])
     lines = (["run"], ["restore", "copy.sqlite"], ["sync"], ["apply"])
-    with site.daemon() as daemon:
-        eventually(lambda: site.applied(site.repo.git("rev-parse", "main")), "the first commit is applied")
+    with sandbox.daemon() as daemon:
+        eventually(lambda: sandbox.applied(sandbox.repo.git("rev-parse", "main")), "the first commit is applied")
         eventually(lambda: daemon.logged("reconciled"), "and logged")
         text = ""
         for words in lines:
-            result = site.run(*words)
+            result = sandbox.run(*words)
             text += f"$ reconciler {' '.join(words)}\n{without_variation(tmp_path, result.stdout + result.stderr)}"
         daemon.signal(signal.SIGTERM)
         daemon.process.wait(10)
     entries = [
-        each for each in daemon.log() if each["event"] in ("started", "stopped") or each.get("reason") == "start"
+        mapping
+        for mapping in daemon.log()
+        if mapping["event"] in ("started", "stopped") or mapping.get("reason") == "start"
     ]
     log = "".join(
-        f"{' '.join(f'{name}={value}' for name, value in each.items() if name != 'seconds')}\n" for each in entries
+        f"{' '.join(f'{name}={value}' for name, value in entry.items() if name != 'seconds')}\n" for entry in entries
     )
     golden("daemon.txt", f"{text}the daemon's log\n{without_variation(tmp_path, log)}")
 

@@ -15,7 +15,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.records.store import FILE, Records
 from reconciler.times import format_iso_time
 from tests.support.clock import FakeClock
-from tests.support.desk import SETTINGS, CommandResult, golden, here
+from tests.support.command_sandbox import SETTINGS, CommandResult, golden, here
 from tests.support.records import record
 
 DAY = 86_400.0

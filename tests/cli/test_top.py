@@ -17,8 +17,8 @@ from reconciler.engines.host.controllers.replica_store import ReplicaStore
 from reconciler.engines.host.decisions.replica import Ended, Phase, Replica, ReplicaContainer
 from reconciler.model.key import Key
 from tests.cli.test_readers import GROUP, becoming_another, member
-from tests.support.desk import SETTINGS, golden, here
-from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.command_sandbox import SETTINGS, golden, here
+from tests.support.host_sandbox import HostSandbox, host_sandbox, served
 from tests.support.sandbox import eventually
 from tests.support.terminal import terminal
 
@@ -71,11 +71,11 @@ def test_every_replica_is_a_line_in_order_of_its_workload(place: Path) -> None:
 
 
 def test_json_shows_the_same_as_text(place: Path) -> None:
-    found = here("top", "-o", "json", "--gvc", "shop", cwd=place).json["replicas"]
-    assert [each["replica"] for each in found] == ["api-b", "api-c", "api-d", "api-e", "api-f", "api-a", "web-a"]
-    age = found[1].pop("ageSeconds")
+    rows = here("top", "-o", "json", "--gvc", "shop", cwd=place).json["replicas"]
+    assert [each["replica"] for each in rows] == ["api-b", "api-c", "api-d", "api-e", "api-f", "api-a", "web-a"]
+    age = rows[1].pop("ageSeconds")
     assert 330 <= age < 400
-    assert found[1] == {
+    assert rows[1] == {
         "workload": "workload/shop/api",
         "location": "here",
         "replica": "api-c",
@@ -102,19 +102,19 @@ def test_top_reports_a_host_without_replicas(tmp_path: Path) -> None:
 
 def test_top_shows_the_use_of_processes_and_redraws_in_place(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served("web", replicas=1), "shop/busy.yaml": busy()}
-    with host_site(tmp_path, files) as site, site.daemon():
-        eventually(lambda: site.healthy() and site.healthy("workload/shop/busy@here"), "all is well", LONG)
-        found = {each["workload"]: each for each in _replicas(site)}
+    with host_sandbox(tmp_path, files) as sandbox, sandbox.daemon():
+        eventually(lambda: sandbox.healthy() and sandbox.healthy("workload/shop/busy@here"), "all is well", LONG)
+        found = {each["workload"]: each for each in _replicas(sandbox)}
         loop, web = found["workload/shop/busy"], found["workload/shop/web"]
         assert loop["cpuMillicores"] > 2 * web["cpuMillicores"]
         assert web["memoryBytes"] > 2**20
         assert (web["state"], list(web["ports"])) == ("Ready", ["8080"])
-        _, port = site.ready("web")[0].split(":")
-        with terminal([*site.command, "top", "--interval", "0.1"], site.environ) as live:
+        _, port = sandbox.ready("web")[0].split(":")
+        with terminal([*sandbox.command, "top", "--interval", "0.1"], sandbox.environ) as live:
             first = live.until(lambda screen: f"{port}->8080" in screen, "the table")
             assert len(first.splitlines()) == 3
-            site.repo.commit({"shop/busy.yaml": None})
-            eventually(lambda: not site.replicas("busy"), "it is gone", LONG)
+            sandbox.repo.commit({"shop/busy.yaml": None})
+            eventually(lambda: not sandbox.replicas("busy"), "it is gone", LONG)
             live.until(lambda screen: "shop/busy" not in screen, "the table without it")
             live.process.send_signal(signal.SIGINT)
             assert [line.split()[0] for line in live.ended().splitlines()] == ["WORKLOAD", "shop/web"]
@@ -123,39 +123,42 @@ def test_top_shows_the_use_of_processes_and_redraws_in_place(tmp_path: Path) -> 
 
 
 def test_top_shows_replicas_to_a_reader_with_another_boot_id(tmp_path: Path) -> None:
-    with host_site(tmp_path, {"shop/web.yaml": served("web", replicas=1)}) as site:
-        with site.daemon():
-            eventually(site.healthy, "all is well", LONG)
-        [begun] = (site.state / "host/here/run").rglob("record.json")
-        former = begun.rename(site.path / "former")
-        [found] = _replicas(site)
-        assert (found["state"], found["memoryBytes"]) == ("Unknown", None), "nothing shows that it lives"
+    with host_sandbox(tmp_path, {"shop/web.yaml": served("web", replicas=1)}) as sandbox:
+        with sandbox.daemon():
+            eventually(sandbox.healthy, "all is well", LONG)
+        [begun] = (sandbox.state / "host/here/run").rglob("record.json")
+        former = begun.rename(sandbox.path / "former")
+        [row] = _replicas(sandbox)
+        assert (row["state"], row["memoryBytes"]) == ("Unknown", None), "nothing shows that it lives"
         former.rename(begun)
         here = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        written = [path for path in (site.state / "host").rglob("*.json") if here in path.read_text()]
+        written = [path for path in (sandbox.state / "host").rglob("*.json") if here in path.read_text()]
         assert {path.name == "record.json" for path in written} == {True, False}
         for path in written:
             path.write_text(path.read_text().replace(here, "another"))
-        [found] = _replicas(site)
-        assert (found["state"], found["memoryBytes"] > 2**20) == ("Ready", True)
+        [row] = _replicas(sandbox)
+        assert (row["state"], row["memoryBytes"] > 2**20) == ("Ready", True)
 
 
 @becoming_another
 def test_readers_are_shown_the_same() -> None:
-    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
-    place.chmod(0o755)
+    path = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    path.chmod(0o755)
     try:
-        with host_site(place, {"shop/web.yaml": served("web", replicas=1)}, readers=GROUP) as site, site.daemon():
-            site.settings_file.chmod(0o644)
-            eventually(site.healthy, "all is well", LONG)
-            asked = member(site, "top", "-o", "json")
+        with (
+            host_sandbox(path, {"shop/web.yaml": served("web", replicas=1)}, readers=GROUP) as sandbox,
+            sandbox.daemon(),
+        ):
+            sandbox.settings_file.chmod(0o644)
+            eventually(sandbox.healthy, "all is well", LONG)
+            asked = member(sandbox, "top", "-o", "json")
             assert (asked.returncode, asked.stderr) == (0, ""), asked.stderr
             [found] = json.loads(asked.stdout)["replicas"]
             assert (found["state"], found["memoryBytes"] > 0) == ("Ready", True)
-            refused = member(site, "top", groups=[grp.getgrnam("nogroup").gr_gid])
+            refused = member(sandbox, "top", groups=[grp.getgrnam("nogroup").gr_gid])
             assert (refused.returncode, f"member of the group {GROUP}" in refused.stderr) == (1, True)
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(path)
 
 
 def busy() -> str:
@@ -164,6 +167,6 @@ def busy() -> str:
     return served("busy", replicas=1, command="/bin/sh", args=script, ports=None, readinessProbe=None)
 
 
-def _replicas(site: HostSite) -> list[dict[str, int]]:
-    result: subprocess.CompletedProcess[str] = site.run("top", "-o", "json")
+def _replicas(sandbox: HostSandbox) -> list[dict[str, int]]:
+    result: subprocess.CompletedProcess[str] = sandbox.run("top", "-o", "json")
     return list(json.loads(result.stdout)["replicas"])

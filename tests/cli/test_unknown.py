@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import Desk, workload
+from tests.support.command_sandbox import CommandSandbox, workload
 
 NO_KEY = "there is no workload/shop/wbe, neither in Git nor in the records; did you mean workload/shop/web?"
 NO_GVC = "there is no gvc 'shpo', neither in Git nor in the records; did you mean shop?"
@@ -14,14 +14,14 @@ NO_SOURCE = "there is no source 'mian'; the settings have main"
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    """A desk whose shop is applied, and one workload of it deleted again."""
-    desk = Desk(tmp_path_factory.mktemp("desk"))
-    desk.commit({"shop/old.yaml": workload("old")})
-    desk.applied()
-    desk.commit({"shop/old.yaml": None})
-    desk.applied()
-    return desk
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> CommandSandbox:
+    """A sandbox whose shop is applied, and one workload of it deleted again."""
+    sandbox = CommandSandbox(tmp_path_factory.mktemp("desk"))
+    sandbox.commit({"shop/old.yaml": workload("old")})
+    sandbox.applied()
+    sandbox.commit({"shop/old.yaml": None})
+    sandbox.applied()
+    return sandbox
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,10 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
         (("get", "workload", "--gvc", "shpo"), NO_GVC),
         (("get", "workload", "--gvc", "shpo", "-o", "json"), NO_GVC),
         (("top", "--gvc", "shpo"), NO_GVC),
-        (("describe", "workload/shop/data"), "there is no workload/shop/data, neither in Git nor in the records; "
-                                             "did you mean volumeset/shop/data?"),
+        (
+            ("describe", "workload/shop/data"),
+            "there is no workload/shop/data, neither in Git nor in the records; did you mean volumeset/shop/data?",
+        ),
         (("events", "source/mian"), NO_SOURCE),
         (("history", "mian"), NO_SOURCE),
         (("plan", "--source", "mian"), NO_SOURCE),
@@ -53,45 +55,45 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
         (("explain", "readines-missing"), "there is no rule 'readines-missing'; did you mean readiness-missing?"),
     ],
     ids=" ".join,
-)  # fmt: skip
-def test_an_unknown_name_is_an_error(desk: Desk, words: tuple[str, ...], why: str) -> None:
-    assert desk.run(*words) == (1, "", f"error: {why}\n")
+)
+def test_an_unknown_name_is_an_error(sandbox: CommandSandbox, words: tuple[str, ...], why: str) -> None:
+    assert sandbox.run(*words) == (1, "", f"error: {why}\n")
 
 
-def test_a_source_among_keys_is_named_with_those_that_there_are(desk: Desk) -> None:
+def test_a_source_among_keys_is_named_with_those_that_there_are(sandbox: CommandSandbox) -> None:
     for command in ("suspend", "resume"):
-        result = desk.run(command, "mian")
+        result = sandbox.run(command, "mian")
         assert (result.code, result.err.startswith(f"error: {NO_SOURCE}; and 'mian' is not a key")) == (1, True)
 
 
-def test_a_deleted_resource_has_its_history(desk: Desk) -> None:
-    result = desk.run("events", "workload/shop/old")
+def test_a_deleted_resource_has_its_history(sandbox: CommandSandbox) -> None:
+    result = sandbox.run("events", "workload/shop/old")
     assert (result.code, result.err, result.out.count("Deleted")) == (0, "", 2)
-    assert desk.run("drift", "workload/shop/old").code == 0
-    assert desk.run("logs", "workload/shop/old").code == 0
-    result = desk.run("describe", "workload/shop/old")
+    assert sandbox.run("drift", "workload/shop/old").code == 0
+    assert sandbox.run("logs", "workload/shop/old").code == 0
+    result = sandbox.run("describe", "workload/shop/old")
     deleted = "error: workload/shop/old was deleted; see: reconciler events workload/shop/old\n"
     assert (result.code, result.err) == (1, deleted)
 
 
-def test_an_empty_answer_is_no_error(desk: Desk) -> None:
+def test_an_empty_answer_is_no_error(sandbox: CommandSandbox) -> None:
     for words in (
         ("events", "source/main"),
         ("get", "agent"),
         ("get", "workload", "--gvc", "shop"),
         ("top", "--gvc", "shop"),
     ):
-        assert desk.run(*words).code == 0, words
+        assert sandbox.run(*words).code == 0, words
 
 
 def test_a_resource_that_is_only_in_git_is_known(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    desk.run("suspend", "workload/shop/web")
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    sandbox.run("suspend", "workload/shop/web")
     tags = "tags: {reconciler/depends-on: workload/web}\n"
-    desk.commit({"shop/web.yaml": workload("web", "2"), "shop/after.yaml": workload("after", more=tags)})
-    assert desk.run("apply").code == 1
-    result = desk.run("get", "workload", "after")
+    sandbox.commit({"shop/web.yaml": workload("web", "2"), "shop/after.yaml": workload("after", more=tags)})
+    assert sandbox.run("apply").code == 1
+    result = sandbox.run("get", "workload", "after")
     assert result.code == 1
     assert "workload 'after' is in Git, and not applied yet" in result.err
-    assert desk.run("events", "workload/shop/after").code == 0
+    assert sandbox.run("events", "workload/shop/after").code == 0

@@ -9,28 +9,28 @@ from pathlib import Path
 import pytest
 
 from reconciler.records.store import FILE
-from tests.support.desk import Desk, workload
+from tests.support.command_sandbox import CommandSandbox, workload
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    desk = Desk(tmp_path)
-    desk.commit({"shop/web.yaml": workload("web", "2")}, message="Serve the new page")
-    desk.state.mkdir(mode=0o700)
-    (desk.state / FILE).touch(mode=0o600)
-    return desk
+def sandbox(tmp_path: Path) -> CommandSandbox:
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.commit({"shop/web.yaml": workload("web", "2")}, message="Serve the new page")
+    sandbox.state.mkdir(mode=0o700)
+    (sandbox.state / FILE).touch(mode=0o600)
+    return sandbox
 
 
-def schema_version(desk: Desk) -> int:
+def schema_version(sandbox: CommandSandbox) -> int:
     """The version in the file."""
-    with closing(sqlite3.connect(desk.state / FILE)) as records:
+    with closing(sqlite3.connect(sandbox.state / FILE)) as records:
         return int(records.execute("PRAGMA user_version").fetchone()[0])
 
 
 @pytest.mark.parametrize("words", [["get"], ["plan"], ["approve", "10c7502c"], ["suspend", "main"]])
-def test_reading_commands_migrate_nothing_and_name_the_one_that_does(desk: Desk, words: list[str]) -> None:
-    result = desk.run(*words)
-    assert (result.code, schema_version(desk)) == (1, 0)
+def test_reading_commands_migrate_nothing_and_name_the_one_that_does(sandbox: CommandSandbox, words: list[str]) -> None:
+    result = sandbox.run(*words)
+    assert (result.code, schema_version(sandbox)) == (1, 0)
     assert "must first be brought to 1: start the daemon or run 'reconciler apply' once" in result.err
-    assert desk.applied()
-    assert schema_version(desk) == 1
+    assert sandbox.applied()
+    assert schema_version(sandbox) == 1

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reconciler.documents.schema.loader import find_shipped_path
-from tests.support.desk import GVC, SETTINGS, SHOP, CommandResult, Desk, golden, here, workload
+from tests.support.command_sandbox import GVC, SETTINGS, SHOP, CommandResult, CommandSandbox, golden, here, workload
 from tests.support.git import GitRepo
 
 FAULTY = {
@@ -209,39 +209,41 @@ def test_links_with_the_own_org_are_followed_where_the_org_is_known(tmp_path: Pa
 
 
 def test_validate_takes_the_locations_from_the_settings(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    sandbox = CommandSandbox(tmp_path)
     lay(tmp_path / "m", SHOP)
-    assert desk.run("validate", "m").code == 0
-    desk.settings.write_text(desk.settings.read_text().replace("  there: {engine: recorded}\n", ""))
-    result = desk.run("validate", "m")
+    assert sandbox.run("validate", "m").code == 0
+    sandbox.settings.write_text(sandbox.settings.read_text().replace("  there: {engine: recorded}\n", ""))
+    result = sandbox.run("validate", "m")
     assert result.code == 1
     assert "location/there, which does not exist" in result.out
 
 
 def test_without_a_path_the_revision_of_every_source_is_checked(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    assert desk.run("validate", real=True) == (0, "no findings in 8 documents, 8 resources\n", "")
-    desk.applied()
-    assert desk.run("validate").out == "no findings in 8 documents, 8 resources\n", "what is applied is checked anew"
-    desk.commit({"shop/web.yaml": FAULTY["shop/web.yaml"]}, branch="feature", parent=desk.repo.git("rev-parse", "main"))
-    result = desk.run("validate", "--revision", "feature", "--format", "json")
+    sandbox = CommandSandbox(tmp_path)
+    assert sandbox.run("validate", real=True) == (0, "no findings in 8 documents, 8 resources\n", "")
+    sandbox.applied()
+    assert sandbox.run("validate").out == "no findings in 8 documents, 8 resources\n", "what is applied is checked anew"
+    sandbox.commit(
+        {"shop/web.yaml": FAULTY["shop/web.yaml"]}, branch="feature", parent=sandbox.repo.git("rev-parse", "main")
+    )
+    result = sandbox.run("validate", "--revision", "feature", "--format", "json")
     assert result.code == 1
     assert [each["path"] for each in result.json["findings"]] == ["shop/web.yaml"]
-    assert desk.run("validate").code == 0
+    assert sandbox.run("validate").code == 0
 
 
 def test_a_resource_of_two_sources_names_both_before_anything_is_applied(tmp_path: Path) -> None:
     both = SETTINGS.replace("locations:", "  - {name: extra, url: ./extra, branch: main}\nlocations:")
-    desk = Desk(tmp_path, settings=both)
+    sandbox = CommandSandbox(tmp_path, settings=both)
     GitRepo.create(tmp_path / "extra", {"gvc.yaml": GVC})
     twice = "gvc/shop is declared twice: here and at shop/gvc.yaml:1 of source main"
     expected = f"gvc.yaml:1:1: error: {twice} [duplicate-resource]"
     for _ in range(2):
-        result = desk.run("validate")
+        result = sandbox.run("validate")
         assert result.code == 1
         assert result.out.splitlines()[::3] == [expected, "    keep one of the two"]
         assert "\n1 error in 9 documents, 8 resources\n" in result.out
-        assert desk.run("apply").code == 1
+        assert sandbox.run("apply").code == 1
 
 
 def test_the_shipped_example_is_sound(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.desk import SETTINGS, CommandResult, here
+from tests.support.command_sandbox import SETTINGS, CommandResult, here
 
 KEY = "volumeset/shop/data"
 HOSTS = SETTINGS.replace("engine: recorded", "engine: host")

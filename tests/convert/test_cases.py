@@ -19,7 +19,7 @@ from reconciler.model.finding import Severity
 from reconciler.pipeline.externals import ExternalResources
 from reconciler.review.folder import check_folder
 from tests.support.cases import CASES
-from tests.support.desk import CommandResult, here
+from tests.support.command_sandbox import CommandResult, here
 
 FOLDER = CASES / "convert"
 TOO_LARGE_FOR_A_CASE = {"convert-too-large", "convert-outside"}

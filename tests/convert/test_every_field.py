@@ -74,8 +74,12 @@ BASES = {
         metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 70}}}]}}""",
     "ServiceAccount": "{apiVersion: v1, kind: ServiceAccount, metadata: {name: default}}",
 }
-NEEDED = {"Service": ("Deployment",), "Ingress": ("Service", "Deployment"), "HorizontalPodAutoscaler": ("Deployment",),
-          "ServiceAccount": ("Deployment",)}  # fmt: skip
+NEEDED = {
+    "Service": ("Deployment",),
+    "Ingress": ("Service", "Deployment"),
+    "HorizontalPodAutoscaler": ("Deployment",),
+    "ServiceAccount": ("Deployment",),
+}
 TEMPLATES = """
 [{metadata: {name: v}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}}]
 """
@@ -106,15 +110,15 @@ NOT_MISSED = {
 
 def base(kind: str, volume: str = "secret") -> Any:
     """A plain resource of ``kind``, with a pod that mounts ``volume`` where it has pods."""
-    found = yaml.safe_load(BASES[kind])
-    spec = found.get("spec", {})
+    manifest = yaml.safe_load(BASES[kind])
+    spec = manifest.get("spec", {})
     template = spec.get("template") or spec.get("jobTemplate", {}).get("spec", {}).get("template")
     if template:
         template["spec"].update(yaml.safe_load(POD % VOLUMES[volume]))
     if kind == "StatefulSet" and volume == "claim":
-        found["spec"]["volumeClaimTemplates"] = yaml.safe_load(TEMPLATES)
+        manifest["spec"]["volumeClaimTemplates"] = yaml.safe_load(TEMPLATES)
         del template["spec"]["volumes"]
-    return found
+    return manifest
 
 
 def filled(kind: Any, above: tuple[str, ...] = ()) -> Any:
@@ -143,10 +147,10 @@ def grafted(value: Any, at: Pointer, sample: Any) -> Any:
     return None if same else changed
 
 
-def _item(found: list[Any], empty: Any) -> Any:
-    if not found:
-        found.append(empty)
-    return found[0]
+def _item(items: list[Any], empty: Any) -> Any:
+    if not items:
+        items.append(empty)
+    return items[0]
 
 
 MOST_STEPS = 20
@@ -161,11 +165,11 @@ class Search:
         self.before = self.outcome(value)[:2]
 
     def outcome(self, value: Any) -> tuple[str, frozenset[tuple[str, str]], list[ConversionNote]]:
-        made = convert_kubernetes_resources([SourceDocument("a.yaml", 0, value), *self.others])
-        remarks = [each for each in made.remarks if each.index == 0]
+        converted = convert_kubernetes_resources([SourceDocument("a.yaml", 0, value), *self.others])
+        remarks = [each for each in converted.remarks if each.index == 0]
         return (
-            render_stream(each.body for each in made.drafts),
-            frozenset((r.rule, r.message) for r in made.remarks),
+            render_stream(each.body for each in converted.drafts),
+            frozenset((r.rule, r.message) for r in converted.remarks),
             remarks,
         )
 
@@ -218,11 +222,11 @@ def test_no_field_is_dropped_in_silence(kind: str) -> None:
 def test_no_field_of_a_volume_is_dropped_in_silence(kind: str, volume: str) -> None:
     others = [yaml.safe_load(each) for each in AROUND.split("---")]
     search, pod = Search(base(kind, volume), others), ("spec", "template", "spec")
-    found = [*search.silent(["Volume"], (*pod, "volumes"))]
-    found += search.silent(["VolumeMount"], (*pod, "containers", 0, "volumeMounts"))
+    texts = [*search.silent(["Volume"], (*pod, "volumes"))]
+    texts += search.silent(["VolumeMount"], (*pod, "containers", 0, "volumeMounts"))
     if kind == "StatefulSet":
-        found += search.silent(["PersistentVolumeClaim"], ("spec", "volumeClaimTemplates"))
-    assert [form for form in found if not is_listed(form)] == []
+        texts += search.silent(["PersistentVolumeClaim"], ("spec", "volumeClaimTemplates"))
+    assert [form for form in texts if not is_listed(form)] == []
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -17,7 +17,7 @@ from reconciler.model.resource import Manifest
 from tests.convert.test_nothing_is_lost import mutated
 from tests.project.tree import ROOT
 from tests.support.cases import CASES
-from tests.support.desk import here
+from tests.support.command_sandbox import here
 
 MANIFESTS = sorted([*(ROOT / "examples/repo").rglob("*.yaml"), *(CASES / "rules").glob("*/passes.yaml")])
 KIND_CASES = sorted(

@@ -71,11 +71,11 @@ def converted(case: Mapping[str, Any]) -> ConvertedFiles:
     return convert_files(contents, ConversionOptions("shop", "", case.get("destination", ""), open_project))
 
 
-def messages(found: ConvertedFiles) -> list[str]:
+def messages(converted_files: ConvertedFiles) -> list[str]:
     return [
         f"{each.path}:{each.line}:{each.column}: {each.severity}: {each.message} [{each.rule}]"
         f"{chr(10) if each.suggestion else ''}{'    ' if each.suggestion else ''}{each.suggestion}"
-        for each in found.findings
+        for each in converted_files.findings
     ]
 
 
@@ -102,15 +102,15 @@ def test_there_are_enough_cases_and_each_has_a_sentence() -> None:
 
 def forms(node: Node, form: str = "") -> Iterator[str]:
     """The forms of the fields of deploy.yml, as its tables write them."""
-    for name, each in node.fields.items():
+    for name, child in node.fields.items():
         here = kamal_fields._find_shared_form(f"{form}.{name}" if form else name)
         yield here
         if here in ("servers", "accessories"):
             yield f"{here}.*"
-            for member in each.fields.values():
+            for member in child.fields.values():
                 yield from forms(member, f"{here}.*")
         else:
-            yield from forms(each, here)
+            yield from forms(child, here)
 
 
 def test_every_field_of_deploy_yml_is_in_a_case() -> None:
@@ -213,8 +213,23 @@ def is_a_name(word: str, text: str) -> bool:
     return any(key in line for key in NAMING)
 
 
-NAMING = ("service", "secret", "Secret=", "Volume=", "VolumeName", "volumes", "directories", "Name=", "primary_role",
-          "Mount=", "Pod=", "accessories", "servers", "local", "files")  # fmt: skip
+NAMING = (
+    "service",
+    "secret",
+    "Secret=",
+    "Volume=",
+    "VolumeName",
+    "volumes",
+    "directories",
+    "Name=",
+    "primary_role",
+    "Mount=",
+    "Pod=",
+    "accessories",
+    "servers",
+    "local",
+    "files",
+)
 """What stands on a line with a name that a remark may have."""
 
 

@@ -23,9 +23,20 @@ from tests.convert.test_cases import FILES, case_of
 INPUTS = [file for file in FILES if not case_of(file)["code"] and "input" in case_of(file)]
 
 OF_THE_USER = frozenset(
-    {"labels", "annotations", "data", "stringData", "binaryData", "selector", "matchLabels", "parameters", "metadata",
-     "status", "capacity"}
-)  # fmt: skip
+    {
+        "labels",
+        "annotations",
+        "data",
+        "stringData",
+        "binaryData",
+        "selector",
+        "matchLabels",
+        "parameters",
+        "metadata",
+        "status",
+        "capacity",
+    }
+)
 """Mappings with keys of the user's own choice, or of the cluster's."""
 ONLY_INFORM = frozenset({"PersistentVolume", "StorageClass", "List"})
 NOVEL = "novelField"
@@ -137,11 +148,11 @@ def missed(file: Any) -> Iterator[tuple[str, bool]]:
     sources = sources_of(file)
     before, remarks = outcome(sources), convert_kubernetes_resources(sources).remarks
     for number, source in enumerate(sources):
-        reported = [each.at for each in remarks if each.index == source.position and len(each.at) > 1]
+        reported = [remark.at for remark in remarks if remark.index == source.position and len(remark.at) > 1]
         for at in fields_of(source.value):
             changed = copy.deepcopy(source.value)
             del below(changed, at[:-1])[at[-1]]
-            related = any(at[: len(each)] == each for each in reported)
+            related = any(at[: len(pair)] == pair for pair in reported)
             after = outcome([*sources[:number], source._replace(value=changed), *sources[number + 1 :]])
             yield form_of(source.value["kind"], at), related or after != before
 
@@ -222,10 +233,10 @@ def test_no_document_makes_a_conversion_fail(file: Any) -> None:
     for _ in range(60):
         number = dice.randrange(len(sources))
         changed = mutated(sources[number].value, dice)
-        made = convert_kubernetes_resources(
+        converted = convert_kubernetes_resources(
             [*sources[:number], sources[number]._replace(value=changed), *sources[number + 1 :]]
         )
-        text = render_stream(draft.body for draft in made.drafts)
+        text = render_stream(draft.body for draft in converted.drafts)
         assert parse_documents(text.encode()).faults == []
 
 
@@ -239,8 +250,14 @@ def test_no_value_of_a_secret_comes_out_as_a_message() -> None:
         "e": b64encode(f"{canary}\x01".encode()).decode(),
         "f": b64encode(f"{canary}\r\n".encode()).decode(),
     }
-    kinds = ["Opaque", "kubernetes.io/dockerconfigjson", "kubernetes.io/dockercfg", "kubernetes.io/basic-auth",
-             "kubernetes.io/tls", None]  # fmt: skip
+    kinds = [
+        "Opaque",
+        "kubernetes.io/dockerconfigjson",
+        "kubernetes.io/dockercfg",
+        "kubernetes.io/basic-auth",
+        "kubernetes.io/tls",
+        None,
+    ]
     for kind in kinds:
         for field in ("data", "stringData"):
             value = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "type": kind, field: values}

@@ -23,12 +23,29 @@ NAME = re.compile("[a-z]([-a-z0-9]*[a-z0-9])?")
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("1", 1), ("0.5", Fraction(1, 2)), ("500m", Fraction(1, 2)), ("100u", Fraction(1, 10**4)), ("1.", 1),
-        ("1n", Fraction(1, 10**9)), ("2k", 2000), ("1Ki", 1024), ("1.5Gi", 1610612736), ("1e3", 1000),
-        ("2E-1", Fraction(1, 5)), ("3E", 3 * 10**18), ("", None), ("-1", None), ("lots", None), ("1 Gi", None),
-        (".5", Fraction(1, 2)), ("1gi", None), (".", None), ("m", None), ("9" * 40, None),
+        ("1", 1),
+        ("0.5", Fraction(1, 2)),
+        ("500m", Fraction(1, 2)),
+        ("100u", Fraction(1, 10**4)),
+        ("1.", 1),
+        ("1n", Fraction(1, 10**9)),
+        ("2k", 2000),
+        ("1Ki", 1024),
+        ("1.5Gi", 1610612736),
+        ("1e3", 1000),
+        ("2E-1", Fraction(1, 5)),
+        ("3E", 3 * 10**18),
+        ("", None),
+        ("-1", None),
+        ("lots", None),
+        ("1 Gi", None),
+        (".5", Fraction(1, 2)),
+        ("1gi", None),
+        (".", None),
+        ("m", None),
+        ("9" * 40, None),
     ],
-)  # fmt: skip
+)
 def test_quantities_are_read_as_kubernetes_does(text: str, number: Fraction | int | None) -> None:
     assert parse_quantity(text) == number
 

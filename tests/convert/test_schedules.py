@@ -27,18 +27,18 @@ def next_run(text: str, after: str | datetime) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_schedule_is_converted_as_its_case_expects(case: dict[str, Any]) -> None:
-    found = convert_schedule(case["schedule"])
-    assert (found.text, found.zone) == (case.get("here", case["schedule"]), case.get("zone", ""))
-    assert found.change == case.get("differs", "")
+    schedule = convert_schedule(case["schedule"])
+    assert (schedule.text, schedule.zone) == (case.get("here", case["schedule"]), case.get("zone", ""))
+    assert schedule.change == case.get("differs", "")
     if case.get("refused"):
         with pytest.raises(CronError):
-            Cron.parse(found.text)
+            Cron.parse(schedule.text)
         return
     for time in [*case.get("runs", ()), *case.get("rests", ())]:
         before = datetime.fromisoformat(time) - timedelta(minutes=1)
-        assert (next_run(found.text, before) == time) == (time in case.get("runs", ())), time
+        assert (next_run(schedule.text, before) == time) == (time in case.get("runs", ())), time
     if "after" in case:
-        assert next_run(found.text, case["after"]) == case["then"]
+        assert next_run(schedule.text, case["after"]) == case["then"]
 
 
 def read(text: str) -> list[tuple[set[int], bool]]:
@@ -81,11 +81,11 @@ TEXTS = st.tuples(*FIELD_TEXTS).map(" ".join) | st.sampled_from(sorted(SHORTHAND
 
 @given(TEXTS)
 def test_the_fields_of_any_schedule_mean_the_same(text: str) -> None:
-    found = Cron.parse(convert_schedule(text).text)
+    cron = Cron.parse(convert_schedule(text).text)
     expected = read(text)
     bits = [sum(1 << value for value in values) for values, _ in expected]
-    assert [found.minutes, found.hours, found.days, found.months, found.weekdays] == bits
-    assert found.either == (not expected[2][1] and not expected[4][1])
+    assert [cron.minutes, cron.hours, cron.days, cron.months, cron.weekdays] == bits
+    assert cron.either == (not expected[2][1] and not expected[4][1])
 
 
 @given(st.text(alphabet="0123456789*/,-? \tjanmonTZCRON_=@everyhms.", max_size=40) | st.text(max_size=20))

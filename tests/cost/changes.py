@@ -19,16 +19,16 @@ from reconciler.engines.registry import engine_makers
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.settings import LocationSettings, SecretSettings
+from tests.cost.sandbox import CostHarness
 from tests.cost.shop import FAR, NEAR, Files, gvc, identity, location, policy, reached_by_others, secret, shop, workload
-from tests.cost.site import CostSite
 from tests.support.engines import LedgerEngine
 from tests.support.rule_cases import private
 
 
-class Scene(NamedTuple):
-    """A site, how to make the change number 1, 2, 3, … to it, and how the daemon follows the change."""
+class MeasuredChange(NamedTuple):
+    """A harness, how to make the change number 1, 2, 3, … to it, and how the daemon follows the change."""
 
-    site: CostSite
+    harness: CostHarness
     change: Callable[[int], object]
     follow: Callable[[], object]
 
@@ -37,10 +37,10 @@ Change = Callable[[int], Files]
 """The files of the commit number 1, 2, 3, …"""
 
 
-def _committed(files: Callable[[int], Files], change: Change, path: Path, count: int, durable: bool) -> Scene:
+def _committed(files: Callable[[int], Files], change: Change, path: Path, count: int, durable: bool) -> MeasuredChange:
     """A change that is a commit to a source of ``files``."""
-    site = CostSite(path, {"main": files(count)}, durable=durable)
-    return Scene(site, lambda number: site.commit(change(number)), site.poll)
+    harness = CostHarness(path, {"main": files(count)}, durable=durable)
+    return MeasuredChange(harness, lambda number: harness.commit(change(number)), harness.poll)
 
 
 def _in_folders(count: int) -> Files:
@@ -67,17 +67,17 @@ def _one_workload(number: int) -> Files:
     return {"shop/3.yaml": workload(3, image=number + 1)}
 
 
-def _missing_links(path: Path, count: int, durable: bool) -> Scene:
+def _missing_links(path: Path, count: int, durable: bool) -> MeasuredChange:
     """Names that are searched for among all others, in narrow folders: the width of a folder is a change of its own."""
-    site = CostSite(path, {"main": _in_folders(count)}, durable=durable)
+    harness = CostHarness(path, {"main": _in_folders(count)}, durable=durable)
 
     def change(number: int) -> None:
         text = (
             workload(3, image=number).replace("identity/service", "identity/servce").replace("secret/db.", "secret/bd.")
         )
-        site.commit({"shop/3/3.yaml": text})
+        harness.commit({"shop/3/3.yaml": text})
 
-    return Scene(site, change, partial(site.poll, "refused"))
+    return MeasuredChange(harness, change, partial(harness.poll, "refused"))
 
 
 def _hosted(path: Path, count: int) -> Files:
@@ -88,21 +88,23 @@ def _hosted(path: Path, count: int) -> Files:
     return {f"secrets/{number}.yaml": secret(f"s{number}", f"{{file: '{number}'}}") for number in range(count)}
 
 
-def _beside_hosted_secrets(path: Path, count: int, durable: bool) -> Scene:
+def _beside_hosted_secrets(path: Path, count: int, durable: bool) -> MeasuredChange:
     files = shop(5) | _hosted(path / "secrets", count)
-    site = CostSite(path, {"main": files}, durable=durable, secrets=SecretSettings(directory=path / "secrets"))
-    return Scene(site, lambda number: site.commit(_one_workload(number)), site.poll)
+    harness = CostHarness(path, {"main": files}, durable=durable, secrets=SecretSettings(directory=path / "secrets"))
+    return MeasuredChange(harness, lambda number: harness.commit(_one_workload(number)), harness.poll)
 
 
-def _beside_other_sources(path: Path, count: int, durable: bool) -> Scene:
+def _beside_other_sources(path: Path, count: int, durable: bool) -> MeasuredChange:
     sources = {f"s{number}": shop(count // 20, name=f"shop-{number}") for number in range(20)}
     for name in sources.keys() - {"s0"}:
         del sources[name]["db.yaml"]  # one source has it for all
-    site = CostSite(path, sources, durable=durable)
-    return Scene(site, lambda number: site.commit({"shop-0/gvc.yaml": gvc("shop-0", variable=number + 1)}), site.poll)
+    harness = CostHarness(path, sources, durable=durable)
+    return MeasuredChange(
+        harness, lambda number: harness.commit({"shop-0/gvc.yaml": gvc("shop-0", variable=number + 1)}), harness.poll
+    )
 
 
-def _health_change(path: Path, count: int, durable: bool) -> Scene:
+def _health_change(path: Path, count: int, durable: bool) -> MeasuredChange:
     """An engine notices that one of five workloads has another health; all others are elsewhere."""
     files = shop(5) | shop(count, name="far", location=FAR) | _hosted(path / "secrets", count)
     engine = LedgerEngine(path / "ledger", NEAR)
@@ -110,8 +112,8 @@ def _health_change(path: Path, count: int, durable: bool) -> Scene:
         "locations": {NEAR: LocationSettings("ledger"), FAR: LocationSettings("recorded")},
         "secrets": SecretSettings(directory=path / "secrets"),
     }
-    site = CostSite(path, {"main": files}, {**engine_makers(), "ledger": lambda _: engine}, durable, **settings)
-    daemon = Daemon(site.runner, site.clock, site.clock, SystemdNotifier({}))
+    harness = CostHarness(path, {"main": files}, {**engine_makers(), "ledger": lambda _: engine}, durable, **settings)
+    daemon = Daemon(harness.runner, harness.clock, harness.clock, SystemdNotifier({}))
 
     def check(reason: str) -> None:
         asyncio.run(daemon._run_round({DRIFT: {reason}}))
@@ -122,15 +124,15 @@ def _health_change(path: Path, count: int, durable: bool) -> Scene:
         engine.meddle("workload/shop/shop-3", health=health, state=json.dumps(state))
 
     def follow() -> None:
-        site.runner.drift_monitor.notice(NEAR, frozenset({Key.parse("workload/shop/shop-3")}))
+        harness.runner.drift_monitor.notice(NEAR, frozenset({Key.parse("workload/shop/shop-3")}))
         check("noticed")
-        assert site.runner.flush("main", force=True)
+        assert harness.runner.flush("main", force=True)
 
     check("drift")
-    return Scene(site, change, follow)
+    return MeasuredChange(harness, change, follow)
 
 
-CHANGES: dict[str, Callable[[Path, int, bool], Scene]] = {
+CHANGES: dict[str, Callable[[Path, int, bool], MeasuredChange]] = {
     "one workload of a folder": partial(_committed, shop, _one_workload),
     "one workload of many folders": partial(
         _committed, _in_folders, lambda number: {"shop/0/0.yaml": workload(0, image=number + 1)}

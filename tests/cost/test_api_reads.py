@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.access.rules import Grant, policy_grants
 from reconciler.api.documents import resource_document
-from tests.support.api import ORG, ApiSite, api_site
+from tests.support.api import ORG, ApiSandbox, api_sandbox
 from tests.support.sandbox import GVC, workload
 from tests.support.work import Work, counted
 
@@ -33,8 +33,17 @@ targetKind: workload
 targetLinks: [//gvc/shop/workload/w39]
 bindings: [{permissions: [view], principalLinks: [//serviceaccount/named]}]
 """
-LAZY = {"authlib", "cryptography", "html.entities", "httpx2", "prometheus_client", "pygit2", "structlog", "websockets",
-        "yaml"}  # fmt: skip
+LAZY = {
+    "authlib",
+    "cryptography",
+    "html.entities",
+    "httpx2",
+    "prometheus_client",
+    "pygit2",
+    "structlog",
+    "websockets",
+    "yaml",
+}
 """What takes a megabyte or so, and only some requests need."""
 
 
@@ -44,68 +53,68 @@ def manifest(number: int, team: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSite]:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiSandbox]:
     """Many workloads, of which an account may view the last two by their tag, and another one by its name."""
     files = {f"shop/w{number:02}.yaml": manifest(number, "red" if number > 37 else "blue") for number in range(MANY)}
-    with api_site(tmp_path_factory.mktemp("cost"), {"shop/gvc.yaml": GVC, "access.yaml": POLICIES, **files}) as made:
+    with api_sandbox(tmp_path_factory.mktemp("cost"), {"shop/gvc.yaml": GVC, "access.yaml": POLICIES, **files}) as made:
         yield made
 
 
-def read(site: ApiSite, path: str, account: str = "") -> tuple[Work, list[str]]:
+def read(sandbox: ApiSandbox, path: str, account: str = "") -> tuple[Work, list[str]]:
     """The work of a read, by the root of this host or by ``account``, and the names of the items."""
-    headers = {"Authorization": site.api.store.add_key(account, "", "test", None)[1]} if account else {}
-    with counted(site.api.reader.records) as work:
-        found = site.client().get(f"{ORG}/{path}", headers=headers)
+    headers = {"Authorization": sandbox.api.store.add_key(account, "", "test", None)[1]} if account else {}
+    with counted(sandbox.api.reader.records) as work:
+        found = sandbox.client().get(f"{ORG}/{path}", headers=headers)
     return work, [each["name"] for each in found.get("items", ())]
 
 
-def change(site: ApiSite, file: str, content: str) -> None:
+def change(sandbox: ApiSandbox, file: str, content: str) -> None:
     """Apply a commit that changes one file."""
-    site.repo.commit({file: content})
-    done = site.run("apply")
+    sandbox.repo.commit({file: content})
+    done = sandbox.run("apply")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_read_has_as_many_statements_after_a_change_and_compiles_no_policy_again(site: ApiSite) -> None:
-    read(site, "gvc/shop/workload/w00")
-    first, _ = read(site, "gvc/shop/workload/w00")
+def test_a_read_has_as_many_statements_after_a_change_and_compiles_no_policy_again(sandbox: ApiSandbox) -> None:
+    read(sandbox, "gvc/shop/workload/w00")
+    first, _ = read(sandbox, "gvc/shop/workload/w00")
     assert first.statements <= 12
-    change(site, "shop/w01.yaml", manifest(1, "green"))
-    after, _ = read(site, "gvc/shop/workload/w00")
+    change(sandbox, "shop/w01.yaml", manifest(1, "green"))
+    after, _ = read(sandbox, "gvc/shop/workload/w00")
     assert after.calls_of(policy_grants) == 0
     assert after.statements <= first.statements + 12
-    assert read(site, "gvc/shop/workload/w00")[0].statements == first.statements
+    assert read(sandbox, "gvc/shop/workload/w00")[0].statements == first.statements
 
 
-def test_a_changed_policy_is_compiled_alone(site: ApiSite) -> None:
-    read(site, "workload")
+def test_a_changed_policy_is_compiled_alone(sandbox: ApiSandbox) -> None:
+    read(sandbox, "workload")
     other = POLICIES.replace("value: red", "value: pink")
-    change(site, "access.yaml", other)
-    work, _ = read(site, "gvc/shop/workload/w00")
+    change(sandbox, "access.yaml", other)
+    work, _ = read(sandbox, "gvc/shop/workload/w00")
     assert work.calls_of(policy_grants) <= 2  # a generator with one grant
-    assert read(site, "workload", "red")[1] == []
-    change(site, "access.yaml", other.replace("value: pink", "value: red"))
-    assert read(site, "workload", "red")[1] == ["w38", "w39"]
+    assert read(sandbox, "workload", "red")[1] == []
+    change(sandbox, "access.yaml", other.replace("value: pink", "value: red"))
+    assert read(sandbox, "workload", "red")[1] == ["w38", "w39"]
 
 
-def test_a_page_reads_what_the_caller_may_view_and_no_more(site: ApiSite) -> None:
-    assert read(site, "workload", "red")[1] == ["w38", "w39"]
-    work, names = read(site, "workload", "red")
+def test_a_page_reads_what_the_caller_may_view_and_no_more(sandbox: ApiSandbox) -> None:
+    assert read(sandbox, "workload", "red")[1] == ["w38", "w39"]
+    work, names = read(sandbox, "workload", "red")
     assert names == ["w38", "w39"]
     assert work.calls_of(resource_document) == 2
     assert work.calls_of(Grant.selects) <= 2
-    work, names = read(site, "workload", "named")
+    work, names = read(sandbox, "workload", "named")
     assert (names, work.calls_of(resource_document)) == (["w39"], 1)
 
 
-def test_a_page_follows_what_changes(site: ApiSite) -> None:
-    read(site, "workload", "red")
-    change(site, "shop/w05.yaml", manifest(5, "red"))
-    work, names = read(site, "workload", "red")
+def test_a_page_follows_what_changes(sandbox: ApiSandbox) -> None:
+    read(sandbox, "workload", "red")
+    change(sandbox, "shop/w05.yaml", manifest(5, "red"))
+    work, names = read(sandbox, "workload", "red")
     assert names == ["w05", "w38", "w39"]
     assert work.calls_of(Grant.selects) <= 4
-    change(site, "shop/w05.yaml", manifest(5, "blue"))
-    assert read(site, "workload", "red")[1] == ["w38", "w39"]
+    change(sandbox, "shop/w05.yaml", manifest(5, "blue"))
+    assert read(sandbox, "workload", "red")[1] == ["w38", "w39"]
 
 
 def test_a_server_at_rest_has_loaded_what_every_request_needs() -> None:

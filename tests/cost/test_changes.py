@@ -11,8 +11,8 @@ import pytest
 from pygit2.repository import BaseRepository
 
 from tests.cost.changes import CHANGES
+from tests.cost.sandbox import Cost, CostHarness
 from tests.cost.shop import Files, shop, workload
-from tests.cost.site import Cost, CostSite
 from tests.support.work import counted
 
 FEW, MANY = 40, 400
@@ -35,11 +35,11 @@ def test_a_change_costs_the_same_among_more_resources(tmp_path: Path, name: str)
 def cost_of(path: Path, name: str, count: int) -> Cost:
     """The cost of the second change among ``count`` resources."""
     (path / str(count)).mkdir()
-    scene = CHANGES[name](path / str(count), count, False)
-    scene.change(1)
-    scene.follow()
-    scene.change(2)
-    return scene.site.cost(scene.follow)
+    measured = CHANGES[name](path / str(count), count, False)
+    measured.change(1)
+    measured.follow()
+    measured.change(2)
+    return measured.harness.cost(measured.follow)
 
 
 def test_a_commit_of_many_workloads_reads_the_resources_around_them_in_batches(tmp_path: Path) -> None:
@@ -52,9 +52,9 @@ def test_a_commit_of_many_workloads_reads_the_resources_around_them_in_batches(t
 
     costs = []
     for count in (10, 50):
-        site = CostSite(tmp_path / str(count), {"main": shops(count, 1)})
-        site.commit(shops(count, 2))
-        costs.append(site.cost(site.poll))
+        harness = CostHarness(tmp_path / str(count), {"main": shops(count, 1)})
+        harness.commit(shops(count, 2))
+        costs.append(harness.cost(harness.poll))
     few, many = costs
     assert (few.decodes, many.decodes) == (10, 50)  # and not the secret, of which no cache has the value
     # Six of them for each workload are triggers that record its change for watches, twice for its two locations.
@@ -62,10 +62,10 @@ def test_a_commit_of_many_workloads_reads_the_resources_around_them_in_batches(t
 
 
 def test_a_poll_reads_no_object_only_to_see_that_it_exists(tmp_path: Path) -> None:
-    site = CostSite(tmp_path, {"main": shop(FEW)})
-    site.commit(shop(FEW) | {"shop/0.yaml": workload(0, image=2)})
+    harness = CostHarness(tmp_path, {"main": shop(FEW)})
+    harness.commit(shop(FEW) | {"shop/0.yaml": workload(0, image=2)})
     with counted() as work:
-        site.poll()
+        harness.poll()
     # It reads whole trees, and one of ten thousand folders takes three milliseconds.
     assert work.calls_of(BaseRepository.__contains__) == 0
 
@@ -76,9 +76,9 @@ def test_one_document_of_a_file_is_decoded_alone(tmp_path: Path) -> None:
 
     costs = []
     for count in (FEW, MANY):
-        site = CostSite(tmp_path / str(count), {"main": documents(count, 1)})
-        site.commit(documents(count, 2))
-        costs.append(site.cost(site.poll))
+        harness = CostHarness(tmp_path / str(count), {"main": documents(count, 1)})
+        harness.commit(documents(count, 2))
+        costs.append(harness.cost(harness.poll))
     few, many = costs
     assert few.decodes == many.decodes == 2  # the changed one, and the secret, of which no cache has the value
     # The other documents come from the cache and are compared: no more than that grows, and no faster than the file.

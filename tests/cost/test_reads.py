@@ -10,8 +10,8 @@ from reconciler.render.excerpt import Excerpts
 from reconciler.render.findings import findings_text
 from reconciler.review.compare import plan_between
 from reconciler.source.repository import Repository
+from tests.cost.sandbox import CostHarness
 from tests.cost.shop import shop, workload
-from tests.cost.site import CostSite
 from tests.support.work import Work, counted
 
 FEW, MANY = 15, 150
@@ -20,16 +20,16 @@ FEW, MANY = 15, 150
 def test_the_number_of_queries_of_get_does_not_follow_the_number_of_resources(tmp_path: Path) -> None:
     costs = []
     for count in (FEW, MANY):
-        site = CostSite(tmp_path / str(count), {"main": shop(count)})
-        found: list[object] = []
+        harness = CostHarness(tmp_path / str(count), {"main": shop(count)})
+        rows: list[object] = []
         costs.append(
-            site.cost(
-                lambda site=site, found=found: found.extend(
-                    find_resources(site.settings, site.records, None, None, None)
+            harness.cost(
+                lambda harness=harness, rows=rows: rows.extend(
+                    find_resources(harness.settings, harness.records, None, None, None)
                 )
             )
         )
-        assert len(found) == count + 4
+        assert len(rows) == count + 4
     few, many = costs
     assert many.statements <= few.statements
     assert many.calls <= MANY / FEW * few.calls
@@ -39,8 +39,8 @@ def test_the_number_of_queries_of_a_first_plan_does_not_follow_the_number_of_gvc
     costs = []
     for count in (FEW, MANY):
         files = {path: text for number in range(count) for path, text in shop(1, name=f"shop-{number}").items()}
-        site = CostSite(tmp_path / str(count), {"main": files})
-        costs.append(site.cost(site.runner.pipelines["main"].plan_revision))
+        harness = CostHarness(tmp_path / str(count), {"main": files})
+        costs.append(harness.cost(harness.runner.pipelines["main"].plan_revision))
     few, many = costs
     assert many.statements <= few.statements
 
@@ -50,17 +50,17 @@ def test_a_first_plan_reads_nothing_of_the_gvcs_of_other_sources(tmp_path: Path)
     for count in (FEW, MANY):
         others = {path: text for number in range(count) for path, text in shop(1, name=f"other-{number}").items()}
         del others["db.yaml"]
-        site = CostSite(tmp_path / str(count), {"main": shop(3), "other": others})
-        costs.append(site.cost(site.runner.pipelines["main"].plan_revision))
+        harness = CostHarness(tmp_path / str(count), {"main": shop(3), "other": others})
+        costs.append(harness.cost(harness.runner.pipelines["main"].plan_revision))
     few, many = costs
     assert many.statements <= few.statements
 
 
 def test_a_comparison_of_two_commits_reads_each_of_them_once(tmp_path: Path) -> None:
-    site = CostSite(tmp_path, {"main": shop(FEW)})
-    site.repos["main"].commit({f"shop/web-{number}.yaml": workload(number) for number in range(FEW, FEW + MANY)})
+    harness = CostHarness(tmp_path, {"main": shop(FEW)})
+    harness.repos["main"].commit({f"shop/web-{number}.yaml": workload(number) for number in range(FEW, FEW + MANY)})
     with counted() as work:
-        compared = plan_between(site.settings, site.settings.sources[0], "main~1", "main")
+        compared = plan_between(harness.settings, harness.settings.sources[0], "main~1", "main")
     assert compared.plan is not None
     assert len(compared.plan.steps) == MANY
     assert work.calls_of(SourcePipeline.plan_revision) == 2
@@ -68,13 +68,13 @@ def test_a_comparison_of_two_commits_reads_each_of_them_once(tmp_path: Path) -> 
 
 def findings_shown(path: Path, count: int) -> Work:
     """The work of showing one finding in each of ``count`` files of a folder."""
-    site = CostSite(path, {"main": shop(1)})
+    harness = CostHarness(path, {"main": shop(1)})
     bad = {
         f"shop/{number}.yaml": workload(number).replace("//identity/service", "//identity/servce")
         for number in range(count)
     }
-    site.commit(bad)
-    prepared = site.runner.pipelines["main"].plan_revision()
+    harness.commit(bad)
+    prepared = harness.runner.pipelines["main"].plan_revision()
     with counted() as work:
         text = findings_text(prepared.findings, Excerpts(prepared.read))
     assert "".join(text).count("^^^") >= count

@@ -121,9 +121,11 @@ def main(ledger: Path, wish: str) -> None:
     death = Death(wish)
     lay_mines(death)
 
-    def make(site: EngineContext) -> Engine:
-        inner = RecordedEngine(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
-        return LedgerEngine(ledger, inner, site.location, death)
+    def make(context: EngineContext) -> Engine:
+        inner = RecordedEngine(
+            context.tables, context.location, context.settings.org, context.settings.endpoint_domain, context.clock
+        )
+        return LedgerEngine(ledger, inner, context.location, death)
 
     asyncio.run(run_daemon(settings, {"recorded": make}))
 

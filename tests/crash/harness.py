@@ -17,12 +17,12 @@ from reconciler.records.store import FILE, Records
 from tests.crash import repository
 from tests.crash.daemon_with_ledger import POINTS
 from tests.support.git import File
-from tests.support.sandbox import STATUS, Running, Site, eventually
+from tests.support.sandbox import STATUS, DaemonProcess, DaemonSandbox, eventually
 
 PHASES: Sequence[Mapping[str, File]] = (repository.first(), repository.second(), repository.third())
 """The commits, one after another."""
 SECRET_KEY = bytes(range(32))
-"""The same for all sites, so that digests of secret data can be compared."""
+"""The same for all sandboxes, so that digests of secret data can be compared."""
 DONE = ("applied", "unchanged", "waiting")
 
 
@@ -39,16 +39,16 @@ class Ending:
     """The final state when nothing is left to do, without times."""
 
     records: dict[str, tuple[object, ...]]
-    world: dict[str, tuple[str, int]]
+    resources: dict[str, tuple[str, int]]
     performed: set[str]
     tree: str
 
 
 @dataclass
-class CrashSite:
+class CrashHarness:
     """One repository and state directory, and the ledger of all that was ever done there."""
 
-    site: Site
+    sandbox: DaemonSandbox
     ledger: Path
     kills: int = 0
     repeated: int = 0
@@ -56,19 +56,19 @@ class CrashSite:
     points: Counter[str] = field(default_factory=Counter)
 
     @classmethod
-    def create(cls, path: Path) -> CrashSite:
+    def create(cls, path: Path) -> CrashHarness:
         """A new one, with nothing committed."""
-        site = Site(path, {}, prune={"count": 1000, "percent": 100})
-        Records.open(site.state / FILE).close()
-        with closing(sqlite3.connect(site.state / FILE, isolation_level=None)) as database:
+        sandbox = DaemonSandbox(path, {}, prune={"count": 1000, "percent": 100})
+        Records.open(sandbox.state / FILE).close()
+        with closing(sqlite3.connect(sandbox.state / FILE, isolation_level=None)) as database:
             database.execute("UPDATE meta SET value = ? WHERE name = 'secret_key'", (SECRET_KEY,))
-        return cls(site, path / "ledger.jsonl")
+        return cls(sandbox, path / "ledger.jsonl")
 
     def go_through(self, kills: Sequence[Sequence[Kill]]) -> list[Ending]:
         """Commit, let daemons die, let one finish; the state after each of the PHASES."""
         endings = []
         for files, deaths in zip(PHASES, kills, strict=True):
-            self.site.repo.commit(files)
+            self.sandbox.repo.commit(files)
             for kill in deaths:
                 self.let_die(kill)
                 self.check()
@@ -90,15 +90,15 @@ class CrashSite:
 
     def check(self, *, read_only: bool = False) -> None:
         """Check the invariant: recorded steps were performed, and performed steps are recorded or journaled."""
-        records = Records.open(self.site.state / FILE, read_only=read_only)
+        records = Records.open(self.sandbox.state / FILE, read_only=read_only)
         try:
             recorded = {_place(r.key, r.location): (r.digest, r.version) for r in records.applied.items()}
             journaled = {_place(row.key, row.location) for row in records.journal.open()}
         finally:
             records.close()
-        world = self.world()
-        places = (recorded.keys() | world.keys()) - journaled
-        lost = {at: (recorded.get(at), world.get(at)) for at in places if recorded.get(at) != world.get(at)}
+        resources = self.resources()
+        places = (recorded.keys() | resources.keys()) - journaled
+        lost = {at: (recorded.get(at), resources.get(at)) for at in places if recorded.get(at) != resources.get(at)}
         assert lost == {}, f"recorded and done differ: {lost}"
 
     def finish(self) -> Ending:
@@ -111,30 +111,30 @@ class CrashSite:
             assert daemon.logged("records") == []
         return self._ending()
 
-    def is_done(self, daemon: Running) -> bool:
+    def is_done(self, daemon: DaemonProcess) -> bool:
         """Whether ``daemon`` has finished a run and written its status."""
         if not [run for run in daemon.logged("reconciled") if run["outcome"] in DONE]:
             return False
-        with self.site.records() as records:
+        with self.sandbox.records() as records:
             return records.status_queue.count("main") == 0
 
-    def world(self) -> dict[str, tuple[str, int]]:
+    def resources(self) -> dict[str, tuple[str, int]]:
         """Place to digest and version of what there is according to the ledger."""
-        found: dict[str, tuple[str, int]] = {}
+        existing: dict[str, tuple[str, int]] = {}
         for line in self._lines():
-            place = _place(line["key"], line["at"])
+            resource = _place(line["key"], line["at"])
             if line["action"] == "delete":
-                found.pop(place, None)
+                existing.pop(resource, None)
             else:
-                found[place] = (line["digest"], line["version"])
-        return found
+                existing[resource] = (line["digest"], line["version"])
+        return existing
 
     def _lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.ledger.read_text().splitlines()] if self.ledger.exists() else []
 
     def records(self) -> dict[str, tuple[object, ...]]:
         """The records without times; no step is open, and no status waits to be written."""
-        with self.site.records() as records:
+        with self.sandbox.records() as records:
             assert records.journal.open() == []
             assert records.status_queue.count("main") == 0
             return {
@@ -145,27 +145,27 @@ class CrashSite:
     def _ending(self) -> Ending:
         lines = [json.dumps(line) for line in self._lines()]
         self.repeated = len(lines) - len(set(lines))
-        tree = self.site.repo.git("rev-parse", f"{STATUS}^{{tree}}")
-        return Ending(self.records(), self.world(), set(lines), tree)
+        tree = self.sandbox.repo.git("rev-parse", f"{STATUS}^{{tree}}")
+        return Ending(self.records(), self.resources(), set(lines), tree)
 
-    def daemon(self, point: str = "") -> AbstractContextManager[Running]:
+    def daemon(self, point: str = "") -> AbstractContextManager[DaemonProcess]:
         """A daemon with a ledger that dies at ``point``."""
-        return self.site.daemon("-m", "tests.crash.daemon_with_ledger", str(self.ledger), point)
+        return self.sandbox.daemon("-m", "tests.crash.daemon_with_ledger", str(self.ledger), point)
 
 
 def assert_same(endings: list[Ending], expected: list[Ending]) -> None:
     """Equal records, equal status branch, every step performed, nothing recorded that was not."""
-    for ending, wanted in zip(endings, expected, strict=True):
+    for ending, expected_ending in zip(endings, expected, strict=True):
         different = {
-            place: (ending.records.get(place), wanted.records.get(place))
-            for place in ending.records.keys() | wanted.records.keys()
-            if ending.records.get(place) != wanted.records.get(place)
+            resource: (ending.records.get(resource), expected_ending.records.get(resource))
+            for resource in ending.records.keys() | expected_ending.records.keys()
+            if ending.records.get(resource) != expected_ending.records.get(resource)
         }
         assert different == {}, f"recorded, and expected: {different}"
-        assert {place: found[:2] for place, found in ending.records.items()} == ending.world
-        assert wanted.performed - ending.performed == set()
-        assert ending.performed - wanted.performed == set()
-        assert ending.tree == wanted.tree
+        assert {resource: found[:2] for resource, found in ending.records.items()} == ending.resources
+        assert expected_ending.performed - ending.performed == set()
+        assert ending.performed - expected_ending.performed == set()
+        assert ending.tree == expected_ending.tree
 
 
 def random_kill(chance: random.Random, seconds: float) -> Kill:

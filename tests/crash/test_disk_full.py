@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.records.store import FILE
-from tests.crash.harness import PHASES, CrashSite, Ending, assert_same
+from tests.crash.harness import PHASES, CrashHarness, Ending, assert_same
 from tests.support.programs import small_disk
 from tests.support.sandbox import eventually
 
@@ -22,7 +22,7 @@ SIZE = "size=24m"
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """The state directory of the site below ``tmp_path / "site"``."""
+    """The state directory of the sandbox below ``tmp_path / "site"``."""
     with small_disk(tmp_path / "site" / "state", SIZE) as path:
         yield path
 
@@ -30,7 +30,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Ending]:
     """The outcome on a disk with room."""
-    return CrashSite.create(tmp_path_factory.mktemp("peace")).go_through([[] for _ in PHASES])
+    return CrashHarness.create(tmp_path_factory.mktemp("peace")).go_through([[] for _ in PHASES])
 
 
 def fill(disk: Path, room: int) -> Path:
@@ -62,55 +62,55 @@ def give_back(disk: Path) -> None:
 
 @pytest.mark.parametrize("room", [300_000, 1_500_000])
 def test_a_daemon_waits_for_room_and_goes_on(tmp_path: Path, disk: Path, undisturbed: list[Ending], room: int) -> None:
-    site = CrashSite.create(tmp_path / "site")
+    harness = CrashHarness.create(tmp_path / "site")
     filler = fill(disk, room)
-    site.site.repo.commit(PHASES[0])
-    with site.daemon() as daemon:
+    harness.sandbox.repo.commit(PHASES[0])
+    with harness.daemon() as daemon:
         eventually(lambda: daemon.logged("records", reason="DiskFull"), "it logs the full disk")
-        site.check(read_only=True)
+        harness.check(read_only=True)
         assert daemon.process.poll() is None
         filler.unlink()
         daemon.signal(signal.SIGHUP)
         eventually(lambda: daemon.logged("reconciled", outcome="applied"), "it goes on")
         assert daemon.stop() == 0
-    assert_same([site.finish()], undisturbed[:1])
+    assert_same([harness.finish()], undisturbed[:1])
 
 
 def test_a_daemon_retries_by_itself_after_a_full_disk(tmp_path: Path, disk: Path, undisturbed: list[Ending]) -> None:
-    site = CrashSite.create(tmp_path / "site")
-    site.site.repo.commit(PHASES[0])
-    with site.daemon() as daemon:
-        eventually(lambda: site.is_done(daemon), "all is applied and published")
+    harness = CrashHarness.create(tmp_path / "site")
+    harness.sandbox.repo.commit(PHASES[0])
+    with harness.daemon() as daemon:
+        eventually(lambda: harness.is_done(daemon), "all is applied and published")
         give_back(disk)
         filler = fill(disk, 0)
-        site.site.repo.commit(PHASES[1])
+        harness.sandbox.repo.commit(PHASES[1])
         eventually(lambda: daemon.logged("records", reason="DiskFull"), "it logs the full disk")
         filler.unlink()
         eventually(lambda: len(daemon.logged("reconciled", outcome="applied")) == 2, "it goes on")
         assert daemon.stop() == 0
-    assert_same([site.finish()], undisturbed[1:2])
+    assert_same([harness.finish()], undisturbed[1:2])
 
 
 def test_apply_reports_a_full_disk_and_can_be_repeated(tmp_path: Path, disk: Path, undisturbed: list[Ending]) -> None:
-    site = CrashSite.create(tmp_path / "site")
-    site.site.repo.commit(PHASES[0])
+    harness = CrashHarness.create(tmp_path / "site")
+    harness.sandbox.repo.commit(PHASES[0])
     filler = fill(disk, 300_000)
-    applied = site.site.run("apply")
+    applied = harness.sandbox.run("apply")
     assert applied.returncode == 1
     assert "the disk is full" in applied.stderr
     assert "Traceback" not in applied.stderr
     filler.unlink()
-    again = site.site.run("apply")
+    again = harness.sandbox.run("apply")
     assert (again.returncode, again.stderr) == (0, "")
-    assert site.records() == undisturbed[0].records
+    assert harness.records() == undisturbed[0].records
 
 
 @pytest.mark.parametrize("command", ["apply", "run"])
 def test_a_disk_without_any_room_is_reported_at_once(tmp_path: Path, disk: Path, command: str) -> None:
-    site = CrashSite.create(tmp_path / "site")
-    site.site.repo.commit(PHASES[0])
+    harness = CrashHarness.create(tmp_path / "site")
+    harness.sandbox.repo.commit(PHASES[0])
     fill(disk, 0)
-    done = site.site.run(command)
+    done = harness.sandbox.run(command)
     assert done.returncode == 1
     assert "the disk is full" in done.stderr
     assert "Traceback" not in done.stderr

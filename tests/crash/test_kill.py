@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.daemon_with_ledger import POINTS
-from tests.crash.harness import PHASES, CrashSite, Ending, Kill, assert_same, random_kill
+from tests.crash.harness import PHASES, CrashHarness, Ending, Kill, assert_same, random_kill
 
 WORK = 0.3
 """Seconds that a phase takes, start included."""
@@ -24,20 +24,20 @@ EXACT = (
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[Ending]:
     """The outcome without kills."""
-    site = CrashSite.create(tmp_path_factory.mktemp("peace"))
-    endings = site.go_through([[] for _ in PHASES])
-    assert site.repeated == 0
+    harness = CrashHarness.create(tmp_path_factory.mktemp("peace"))
+    endings = harness.go_through([[] for _ in PHASES])
+    assert harness.repeated == 0
     assert [len(ending.records) > 200 for ending in endings] == [True] * len(PHASES)
     return endings
 
 
 def test_ten_kills_change_nothing_about_the_end(tmp_path: Path, undisturbed: list[Ending]) -> None:
-    site = CrashSite.create(tmp_path)
-    endings = site.go_through(EXACT)
+    harness = CrashHarness.create(tmp_path)
+    endings = harness.go_through(EXACT)
     assert_same(endings, undisturbed)
-    assert site.kills == 10
-    assert set(site.points) == set(POINTS)
-    assert 0 < site.repeated <= 8 * site.kills
+    assert harness.kills == 10
+    assert set(harness.points) == set(POINTS)
+    assert 0 < harness.repeated <= 8 * harness.kills
 
 
 @pytest.mark.slow
@@ -45,6 +45,6 @@ def test_ten_kills_change_nothing_about_the_end(tmp_path: Path, undisturbed: lis
 def test_a_hundred_kills_change_nothing_about_the_end(tmp_path: Path, undisturbed: list[Ending], seed: int) -> None:
     chance = random.Random(seed)
     kills = [[random_kill(chance, WORK) for _ in range(number)] for number in (4, 3, 3)]
-    site = CrashSite.create(tmp_path)
-    assert_same(site.go_through(kills), undisturbed)
-    assert site.kills == 10
+    harness = CrashHarness.create(tmp_path)
+    assert_same(harness.go_through(kills), undisturbed)
+    assert harness.kills == 10

@@ -16,7 +16,7 @@ import pytest
 from reconciler.api.service import Api
 from reconciler.settings import load_settings
 from tests.api.conftest import FILES
-from tests.support.api import ORG, ROOT_PEER, ApiClient, ApiSite, api_site
+from tests.support.api import ORG, ROOT_PEER, ApiClient, ApiSandbox, api_sandbox
 
 APPLY = f"{ORG}/-apply"
 FEW, MANY = 15, 400
@@ -42,9 +42,9 @@ class Countdown:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[ApiSite]:
-    """A site whose source is written in place."""
-    with api_site(tmp_path, FILES) as made:
+def sandbox(tmp_path: Path) -> Iterator[ApiSandbox]:
+    """A sandbox whose source is written in place."""
+    with api_sandbox(tmp_path, FILES) as made:
         yield made
 
 
@@ -61,12 +61,12 @@ def wanted(number: int) -> dict[str, Any]:
     }
 
 
-def perform(site: ApiSite, number: int, last: int = NEVER) -> int:
+def perform(sandbox: ApiSandbox, number: int, last: int = NEVER) -> int:
     """Make a change in a process that dies before its call ``last``; its number of calls, or -1 if it died."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
-        api = Api(load_settings(site.settings_file), site.clock, lambda: True)
+        api = Api(load_settings(sandbox.settings_file), sandbox.clock, lambda: True)
         countdown = Countdown(last)
         sys.setprofile(countdown)
         threading.setprofile(countdown)
@@ -84,37 +84,37 @@ def send(client: ApiClient, number: int) -> Any:
     return client.request("POST", APPLY, json=wanted(number), headers={"Idempotency-Key": f"key-{number}"})
 
 
-def commits(site: ApiSite, number: int) -> int:
+def commits(sandbox: ApiSandbox, number: int) -> int:
     """How many commits make the change."""
-    subjects = site.repo.git("log", "--format=%s", "main").splitlines()
+    subjects = sandbox.repo.git("log", "--format=%s", "main").splitlines()
     return subjects.count(f"Apply workload/shop/w{number} and 1 more")
 
 
-def kill_at(site: ApiSite, kills: int) -> None:
-    assert send(site.client(), NEVER).status_code == 200  # so that no child has to load modules first
-    total = perform(site, 0)
+def kill_at(sandbox: ApiSandbox, kills: int) -> None:
+    assert send(sandbox.client(), NEVER).status_code == 200  # so that no child has to load modules first
+    total = perform(sandbox, 0)
     assert total > 100
-    assert commits(site, 0) == 1
+    assert commits(sandbox, 0) == 1
     step = max(1, total // kills)
     died = 0
     for last in range(1 + step // 2, total + 1, step):
-        died += perform(site, last, last) == -1
-        assert commits(site, last) <= 1, f"killed before call {last} of {total}"
-        answer = send(site.client(), last)
+        died += perform(sandbox, last, last) == -1
+        assert commits(sandbox, last) <= 1, f"killed before call {last} of {total}"
+        answer = send(sandbox.client(), last)
         assert answer.status_code == 200, (last, answer.text)
-        assert commits(site, last) == 1, f"repeated after call {last} of {total}"
-        files = site.repo.git("ls-tree", "-r", "--name-only", "main").split()
+        assert commits(sandbox, last) == 1, f"repeated after call {last} of {total}"
+        files = sandbox.repo.git("ls-tree", "-r", "--name-only", "main").split()
         assert {f"shop/workload/w{last}.yaml", f"shop/identity/i{last}.yaml"} <= {*files}
-        assert send(site.client(), last).text == answer.text
+        assert send(sandbox.client(), last).text == answer.text
     assert died > kills // 2
-    site.repo.git("fsck", "--strict", "--no-dangling")
+    sandbox.repo.git("fsck", "--strict", "--no-dangling")
     print(f"{died} kills of {total} calls")
 
 
-def test_killed_at_some_calls_it_is_one_commit_or_none(site: ApiSite) -> None:
-    kill_at(site, FEW)
+def test_killed_at_some_calls_it_is_one_commit_or_none(sandbox: ApiSandbox) -> None:
+    kill_at(sandbox, FEW)
 
 
 @pytest.mark.slow
-def test_killed_at_many_calls_it_is_one_commit_or_none(site: ApiSite) -> None:
-    kill_at(site, MANY)
+def test_killed_at_many_calls_it_is_one_commit_or_none(sandbox: ApiSandbox) -> None:
+    kill_at(sandbox, MANY)

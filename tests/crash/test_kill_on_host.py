@@ -13,7 +13,7 @@ import pytest
 
 from tests.crash.daemon_on_host import POINTS
 from tests.crash.harness import Kill
-from tests.support.host_sandbox import HostSite, host_site, served, shared_folder
+from tests.support.host_sandbox import HostSandbox, host_sandbox, served, shared_folder
 from tests.support.sandbox import eventually
 
 wait = partial(eventually, patience=90.0)
@@ -76,69 +76,73 @@ ENDINGS: Sequence[Mapping[str, tuple[int, int]]] = (
 """Of each workload the version and the number of replicas, once the commit is carried out."""
 
 
-def go_through(site: HostSite, kills: Sequence[Sequence[Kill]]) -> Counter[str]:
+def go_through(sandbox: HostSandbox, kills: Sequence[Sequence[Kill]]) -> Counter[str]:
     """Commit, let daemons die, let one finish, and check the outcome; returns the points at which they died."""
     died: Counter[str] = Counter()
     for files, deaths, ending in zip(PHASES, kills, ENDINGS, strict=True):
-        site.repo.commit(files)
+        sandbox.repo.commit(files)
         for kill in deaths:
-            died[kill.point.partition(":")[0]] += let_die(site, kill, ending)
-        with site.daemon() as daemon:
-            wait(lambda wanted=ending: converged(site, wanted), "all is as wanted")
+            died[kill.point.partition(":")[0]] += let_die(sandbox, kill, ending)
+        with sandbox.daemon() as daemon:
+            wait(lambda wanted=ending: converged(sandbox, wanted), "all is as wanted")
             assert daemon.stop() == 0
-        examine(site, ending)
+        examine(sandbox, ending)
     return died
 
 
-def let_die(site: HostSite, kill: Kill, ending: Mapping[str, tuple[int, int]]) -> bool:
+def let_die(sandbox: HostSandbox, kill: Kill, ending: Mapping[str, tuple[int, int]]) -> bool:
     """Run a daemon until ``kill`` ends it, or until it has nothing left to do; whether it died by itself."""
-    with site.daemon("-m", "tests.crash.daemon_on_host", kill.point) as daemon:
+    with sandbox.daemon("-m", "tests.crash.daemon_on_host", kill.point) as daemon:
         if not kill.point:
             time.sleep(kill.after)
             return False
-        wait(lambda: daemon.process.poll() is not None or converged(site, ending), "it dies or ends its work")
+        wait(lambda: daemon.process.poll() is not None or converged(sandbox, ending), "it dies or ends its work")
         return daemon.process.poll() is not None
 
 
-def converged(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> bool:
+def converged(sandbox: HostSandbox, ending: Mapping[str, tuple[int, int]]) -> bool:
     """Whether everything is recorded, and runs, as it shall in the end."""
-    found = {key: each for key, each in site.recorded().items() if key.startswith("workload/")}
-    if {each.key.name: each.version for each in found.values()} != {name: each[0] for name, each in ending.items()}:
+    records = {key: record for key, record in sandbox.recorded().items() if key.startswith("workload/")}
+    if {record.key.name: record.version for record in records.values()} != {
+        name: pair[0] for name, pair in ending.items()
+    }:
         return False
-    replicas = [each for name in NAMES for each in site.replicas(name).values()]
-    count = Counter(each.key.name for each in replicas if each.ready and each.version == ending[each.key.name][0])
+    replicas = [replica for name in NAMES for replica in sandbox.replicas(name).values()]
+    count = Counter(
+        replica.key.name for replica in replicas if replica.ready and replica.version == ending[replica.key.name][0]
+    )
     wanted = {name: number for name, (_, number) in ending.items()}
-    return count == wanted and len(replicas) == count.total() and all(site.healthy(key) for key in found)
+    return count == wanted and len(replicas) == count.total() and all(sandbox.healthy(key) for key in records)
 
 
-def examine(site: HostSite, ending: Mapping[str, tuple[int, int]]) -> None:
+def examine(sandbox: HostSandbox, ending: Mapping[str, tuple[int, int]]) -> None:
     """Check that what runs is what is recorded, nothing started twice or anew, and nothing else is left."""
-    with site.records() as records:
+    with sandbox.records() as records:
         assert records.journal.open() == []
-    replicas = [each for name in NAMES for each in site.replicas(name).values()]
+    replicas = [replica for name in NAMES for replica in sandbox.replicas(name).values()]
     # Shows when and how the last one ended.
-    assert [(each.name, one) for each in replicas for one in each.containers if one.restarts] == []
-    assert {each.name for each in replicas if each.index >= 0} == {"db-0", "db-1"}
-    programs = [command for command in site.programs().values() if command != "sleep 0.2 "]
+    assert [(replica.name, one) for replica in replicas for one in replica.containers if one.restarts] == []
+    assert {replica.name for replica in replicas if replica.index >= 0} == {"db-0", "db-1"}
+    programs = [command for command in sandbox.programs().values() if command != "sleep 0.2 "]
     assert len(programs) == len(replicas)
-    known = {f"{each.key.name}/{each.name}" for each in replicas}
-    root = site.state / "host" / "here"
+    names = {f"{replica.key.name}/{replica.name}" for replica in replicas}
+    root = sandbox.state / "host" / "here"
     for folder in ("run", "scratch"):
-        assert {f"{each.parent.name}/{each.name}" for each in (root / folder / "shop").glob("*/*")} <= known
-    assert {each.stem for each in (root / "endpoints" / "shop").iterdir()} == {*ending}
-    assert len(site.ready("web")) == ending["web"][1]
-    assert site.greetings("web") == {f"version {ending['web'][0]}"}
+        assert {f"{path.parent.name}/{path.name}" for path in (root / folder / "shop").glob("*/*")} <= names
+    assert {path.stem for path in (root / "endpoints" / "shop").iterdir()} == {*ending}
+    assert len(sandbox.ready("web")) == ending["web"][1]
+    assert sandbox.greetings("web") == {f"version {ending['web'][0]}"}
     assert not list((root / "volumes").rglob("twice"))
-    hooks = Counter((shared_folder(site.path) / "marks").read_text().splitlines())
+    hooks = Counter((shared_folder(sandbox.path) / "marks").read_text().splitlines())
     assert [hook for hook, times in hooks.items() if times > 1] == []
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Iterator[HostSite]:
+def sandbox(tmp_path: Path) -> Iterator[HostSandbox]:
     """One with nothing committed."""
-    with host_site(tmp_path, {}, prune={"percent": 100}, host={"terminationScale": 0.01}) as site:
+    with host_sandbox(tmp_path, {}, prune={"percent": 100}, host={"terminationScale": 0.01}) as sandbox:
         shared_folder(tmp_path)
-        yield site
+        yield sandbox
 
 
 EXACT = (
@@ -148,13 +152,13 @@ EXACT = (
 )
 
 
-def test_kills_amid_rollouts_change_nothing_about_the_end(site: HostSite) -> None:
-    assert go_through(site, EXACT).total() >= 5
+def test_kills_amid_rollouts_change_nothing_about_the_end(sandbox: HostSandbox) -> None:
+    assert go_through(sandbox, EXACT).total() >= 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
-def test_kills_at_any_moment_change_nothing_about_the_end(site: HostSite, seed: int) -> None:
+def test_kills_at_any_moment_change_nothing_about_the_end(sandbox: HostSandbox, seed: int) -> None:
     chance = random.Random(seed)
 
     def kill() -> Kill:
@@ -162,4 +166,4 @@ def test_kills_at_any_moment_change_nothing_about_the_end(site: HostSite, seed: 
             return Kill(after=chance.uniform(0, 2))
         return Kill(f"{chance.choice(POINTS)}:{chance.randint(1, 12)}")
 
-    go_through(site, [[kill() for _ in range(4)] for _ in PHASES])
+    go_through(sandbox, [[kill() for _ in range(4)] for _ in PHASES])

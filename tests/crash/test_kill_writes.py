@@ -20,7 +20,7 @@ from tests.api.conftest import FILES
 from tests.api.test_writers import push_until
 from tests.support.api import ORG
 from tests.support.git import HttpsServer
-from tests.support.sandbox import Running, Site, eventually
+from tests.support.sandbox import DaemonProcess, DaemonSandbox, eventually
 
 WORKLOADS = f"{ORG}/gvc/shop/workload"
 TOKEN = "token-of-the-forge"
@@ -29,16 +29,18 @@ WAIT = 'touch "$GIT_DIR/reached"\nwhile [ ! -e "$GIT_DIR/go" ]; do sleep 0.02; d
 """A hook that waits for the test. Before the ref is updated it is ``pre-receive``, after that ``post-receive``."""
 
 
-class Served(NamedTuple):
-    """A site whose source is at a server, and its daemon."""
+class SourceHarness(NamedTuple):
+    """A sandbox whose source is at a server, and its daemon."""
 
-    site: Site
-    running: Running
+    sandbox: DaemonSandbox
+    running: DaemonProcess
 
     def create(self, name: str) -> httpx2.Response | None:
         """The response to a request with a key that creates a workload; None if the API ends before it."""
         try:
-            with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(self.site.state / SOCKET)), timeout=60) as client:
+            with httpx2.Client(
+                transport=httpx2.HTTPTransport(uds=str(self.sandbox.state / SOCKET)), timeout=60
+            ) as client:
                 headers = {"Idempotency-Key": name}
                 return client.post(f"http://api{WORKLOADS}", json={"name": name, **BODY}, headers=headers)
         except httpx2.TransportError:
@@ -53,13 +55,13 @@ class Served(NamedTuple):
 
     def created(self, name: str) -> int:
         """How many commits create a workload."""
-        return self.site.repo.git("log", "--format=%s", "main").splitlines().count(f"Create workload/shop/{name}")
+        return self.sandbox.repo.git("log", "--format=%s", "main").splitlines().count(f"Create workload/shop/{name}")
 
     def hook(self, name: str, script: str) -> None:
         """Let the remote run ``script``, "" for nothing; what it waits for is not there yet."""
         for mark in ("reached", "go"):
-            (self.site.repo.path / mark).unlink(missing_ok=True)
-        path = self.site.repo.path / "hooks" / name
+            (self.sandbox.repo.path / mark).unlink(missing_ok=True)
+        path = self.sandbox.repo.path / "hooks" / name
         path.write_text(f"#!/bin/sh\n{script}")
         path.chmod(0o755)
 
@@ -69,20 +71,27 @@ class Served(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SourceHarness]:
     """A daemon with the API, and a remote source."""
     path = tmp_path_factory.mktemp("kill")
     with HttpsServer(path / "site", path, TOKEN) as server:
         (path / "token").write_text(TOKEN)
-        source = {"name": "main", "url": server.url("main.git"), "branch": "main", "status": {"push": False},
-                  "interval": "2s", "timeout": "5s", "credentials": {"tokenFile": str(path / "token")}}  # fmt: skip
-        site = Site(path / "site", FILES, sources=[source], api={})
-        with site.daemon(GIT_SSL_CAINFO=str(server.certificate)) as running:
-            eventually(lambda: "gvc/shop" in site.recorded())
-            yield Served(site, running)
+        source = {
+            "name": "main",
+            "url": server.url("main.git"),
+            "branch": "main",
+            "status": {"push": False},
+            "interval": "2s",
+            "timeout": "5s",
+            "credentials": {"tokenFile": str(path / "token")},
+        }
+        sandbox = DaemonSandbox(path / "site", FILES, sources=[source], api={})
+        with sandbox.daemon(GIT_SSL_CAINFO=str(server.certificate)) as running:
+            eventually(lambda: "gvc/shop" in sandbox.recorded())
+            yield SourceHarness(sandbox, running)
 
 
-def _in_background(served: Served, name: str) -> tuple[threading.Thread, list[httpx2.Response | None]]:
+def _in_background(served: SourceHarness, name: str) -> tuple[threading.Thread, list[httpx2.Response | None]]:
     answers: list[httpx2.Response | None] = []
     asking = threading.Thread(target=lambda: answers.append(served.create(name)))
     asking.start()
@@ -90,26 +99,26 @@ def _in_background(served: Served, name: str) -> tuple[threading.Thread, list[ht
 
 
 @pytest.mark.parametrize("hook", ["pre-receive", "post-receive"])
-def test_a_killed_change_is_written_once(api: Served, hook: str) -> None:
+def test_a_killed_change_is_written_once(api: SourceHarness, hook: str) -> None:
     """The push goes on without the API, and ends while the request is repeated."""
     api.hook(hook, WAIT)
     asking, answers = _in_background(api, hook)
-    eventually(lambda: (api.site.repo.path / "reached").exists())
+    eventually(lambda: (api.sandbox.repo.path / "reached").exists())
     api.kill_api()
     asking.join()
     assert answers == [None]
     repeating, _ = _in_background(api, hook)
-    (api.site.repo.path / "go").touch()
+    (api.sandbox.repo.path / "go").touch()
     repeating.join()
     answer = api.repeated(hook)
     assert api.created(hook) == 1
     assert api.repeated(hook).text == answer.text
-    (api.site.repo.path / "hooks" / hook).unlink()
+    (api.sandbox.repo.path / "hooks" / hook).unlink()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kills", [False, True])
-def test_fifty_writers_for_a_minute_lose_nothing(api: Served, tmp_path: Path, kills: bool) -> None:
+def test_fifty_writers_for_a_minute_lose_nothing(api: SourceHarness, tmp_path: Path, kills: bool) -> None:
     """A person pushes as well, and the API is killed now and then; a writer without an answer repeats the request."""
     ended, accepted, codes = threading.Event(), list[str](), Counter[int]()
     tag = "killed" if kills else "steady"
@@ -128,23 +137,25 @@ def test_fifty_writers_for_a_minute_lose_nothing(api: Served, tmp_path: Path, ki
 
     notes: list[str] = []
     writers = [threading.Thread(target=write, args=(number,)) for number in range(50)]
-    person = threading.Thread(target=lambda: notes.extend(push_until(ended, api.site.repo, tmp_path / tag, pause=0.5)))
-    for each in (*writers, person):
-        each.start()
+    person = threading.Thread(
+        target=lambda: notes.extend(push_until(ended, api.sandbox.repo, tmp_path / tag, pause=0.5))
+    )
+    for thread in (*writers, person):
+        thread.start()
     for _ in range(4):
         ended.wait(random.uniform(12, 18))
         if kills:
             api.kill_api()
     ended.set()
-    for each in (*writers, person):
-        each.join()
-    subjects = Counter(api.site.repo.git("log", "--format=%s", "main").splitlines())
+    for thread in (*writers, person):
+        thread.join()
+    subjects = Counter(api.sandbox.repo.git("log", "--format=%s", "main").splitlines())
     assert {name: subjects[f"Create workload/shop/{name}"] for name in accepted} == dict.fromkeys(accepted, 1)
-    files = {*api.site.repo.git("ls-tree", "-r", "--name-only", "main").split()}
+    files = {*api.sandbox.repo.git("ls-tree", "-r", "--name-only", "main").split()}
     assert {f"shop/workload/{name}.yaml" for name in accepted} <= files
     assert {*notes} <= files
     assert [subject for subject, count in subjects.items() if count > 1] == []
-    api.site.repo.git("fsck", "--strict", "--no-dangling")
-    eventually(lambda: api.site.applied(api.site.repo.git("rev-parse", "main")), patience=120)
+    api.sandbox.repo.git("fsck", "--strict", "--no-dangling")
+    eventually(lambda: api.sandbox.applied(api.sandbox.repo.git("rev-parse", "main")), patience=120)
     print(f"{tag}: {len(accepted)} accepted, {len(notes)} pushes, {codes}")
     assert codes.keys() <= {0, 200, 201, 409, 503}

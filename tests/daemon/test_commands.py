@@ -14,9 +14,9 @@ import pytest
 
 from reconciler.records.store import FILE, Records
 from reconciler.records.tables.commands import NewCommand
-from tests.support.desk import DB
-from tests.support.host_sandbox import host_site, shared_folder
-from tests.support.sandbox import GVC, Site, eventually
+from tests.support.command_sandbox import DB
+from tests.support.host_sandbox import host_sandbox, shared_folder
+from tests.support.sandbox import GVC, DaemonSandbox, eventually
 
 DATA = "volumeset/shop/data"
 
@@ -25,29 +25,29 @@ def snapshot(name: str) -> tuple[str, ...]:
     return ("command", DATA, "createVolumeSnapshot", "location=here", "volumeIndex=0", f"snapshotName={name}")
 
 
-def snapshots(site: Site) -> list[str]:
+def snapshots(sandbox: DaemonSandbox) -> list[str]:
     """The names of the snapshots of the volume, as recorded."""
-    [volume] = json.loads(site.recorded()[f"{DATA}@here"].state)["volumes"]
+    [volume] = json.loads(sandbox.recorded()[f"{DATA}@here"].state)["volumes"]
     return [each["name"] for each in volume["volumeSnapshots"]]
 
 
 def test_the_daemon_performs_commands_while_others_wait_for_it(tmp_path: Path) -> None:
-    site = Site(tmp_path, {"shop/gvc.yaml": GVC, "shop/db.yaml": DB})
-    site.configure(sources=[site.source(interval="1h")])
-    with site.daemon() as daemon:
+    sandbox = DaemonSandbox(tmp_path, {"shop/gvc.yaml": GVC, "shop/db.yaml": DB})
+    sandbox.configure(sources=[sandbox.source(interval="1h")])
+    with sandbox.daemon() as daemon:
         eventually(lambda: daemon.logged("reconciled"), "the volume set is applied, and its run has ended")
-        done = site.run(*snapshot("first"))
+        done = sandbox.run(*snapshot("first"))
         assert done.returncode == 0, done
         assert "createVolumeSnapshot at here: completed: the snapshot first of volume 0 is taken" in done.stdout
-        taken = site.run(*snapshot("first"))
+        taken = sandbox.run(*snapshot("first"))
         assert (taken.returncode, "failed: SnapshotExists: volume 0 has a snapshot first" in taken.stdout) == (1, True)
-        assert snapshots(site) == ["first"]
+        assert snapshots(sandbox) == ["first"]
         assert len(daemon.logged("reconciled")) == 1, "a command runs no source"
-    waiting = site.run(*snapshot("second"), "--timeout", "0.1")
+    waiting = sandbox.run(*snapshot("second"), "--timeout", "0.1")
     assert (waiting.returncode, "no daemon runs" in waiting.stdout) == (0, True)
-    with site.daemon():
-        eventually(lambda: snapshots(site) == ["first", "second"], "the new daemon performs it")
-    listed = json.loads(site.run("command", DATA, "-o", "json").stdout)["items"]
+    with sandbox.daemon():
+        eventually(lambda: snapshots(sandbox) == ["first", "second"], "the new daemon performs it")
+    listed = json.loads(sandbox.run("command", DATA, "-o", "json").stdout)["items"]
     assert [each["lifecycleStage"] for each in listed] == ["completed", "failed", "completed"]
 
 
@@ -72,21 +72,21 @@ def test_an_execution_on_demand_gets_its_variables_and_nothing_keeps_them(tmp_pa
     job, secrets = "workload/shop/job", {"TOKEN": "hunter2", **{f"KEY{each}": "sekret" * 600 for each in range(5)}}
     env = [{"name": name, "value": value} for name, value in secrets.items()]
     (tmp_path / "spec.yaml").write_text(json.dumps({"containerOverrides": [{"name": "main", "env": env}]}))
-    with host_site(tmp_path, {"shop/job.yaml": json.dumps(CRON)}) as site, site.daemon():
-        eventually(lambda: f"{job}@here" in site.recorded(), "the workload is applied")
-        started = site.run("command", job, "runCronWorkload", "--spec", str(tmp_path / "spec.yaml"))
+    with host_sandbox(tmp_path, {"shop/job.yaml": json.dumps(CRON)}) as sandbox, sandbox.daemon():
+        eventually(lambda: f"{job}@here" in sandbox.recorded(), "the workload is applied")
+        started = sandbox.run("command", job, "runCronWorkload", "--spec", str(tmp_path / "spec.yaml"))
         assert started.returncode == 0, started
         name = started.stdout.split()[-1]
 
         def execution() -> str:
-            status = json.loads(site.recorded()[f"{job}@here"].state)["status"]
+            status = json.loads(sandbox.recorded()[f"{job}@here"].state)["status"]
             return next((each["status"] for each in status["jobExecutions"] if each["name"] == name), "")
 
         eventually(lambda: execution() == "Success", "the execution ends well and is recorded")
-        shown = [site.run(*words).stdout for words in (("command", job), ("events", job), ("describe", job))]
+        shown = [sandbox.run(*words).stdout for words in (("command", job), ("events", job), ("describe", job))]
         assert "hunter2" not in "".join([*shown, (tmp_path / "daemon.log").read_text()])
         for text in (b"hunter2", b"sekretsekret"):
-            eventually(lambda text=text: not files_with(site.state, text), f"{text!r} is in no file")  # type: ignore[misc]
+            eventually(lambda text=text: not files_with(sandbox.state, text), f"{text!r} is in no file")  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(("commands", "kills"), [(3, 2), pytest.param(20, 12, marks=pytest.mark.slow)])
@@ -96,15 +96,15 @@ def test_each_command_starts_one_execution_however_often_the_daemon_is_killed(
     job, log, chance = "workload/shop/job", shared_folder(tmp_path) / "log", random.Random(7)
     body: dict[str, Any] = copy.deepcopy(CRON)
     body["spec"]["containers"][0]["args"] = ["-c", f"echo done >> {log}"]
-    with host_site(tmp_path, {"shop/job.yaml": json.dumps(body)}) as site:
-        with site.daemon():
-            eventually(lambda: f"{job}@here" in site.recorded(), "the workload is applied")
-        with closing(Records.open(site.state / FILE)) as records:
+    with host_sandbox(tmp_path, {"shop/job.yaml": json.dumps(body)}) as sandbox:
+        with sandbox.daemon():
+            eventually(lambda: f"{job}@here" in sandbox.recorded(), "the workload is applied")
+        with closing(Records.open(sandbox.state / FILE)) as records:
             for _ in range(commands):
                 records.commands.add(NewCommand(job, "here", "runCronWorkload", {"location": "here"}, "ann"))
 
         def done() -> bool:
-            with site.records() as found:
+            with sandbox.records() as found:
                 ended = not found.commands.open()
             return ended and len(lines()) >= commands
 
@@ -112,14 +112,14 @@ def test_each_command_starts_one_execution_however_often_the_daemon_is_killed(
             return log.read_text().splitlines() if log.exists() else []
 
         for _ in range(kills):
-            with site.daemon() as daemon:
+            with sandbox.daemon() as daemon:
                 deadline = time.monotonic() + chance.random() * 0.3
                 while time.monotonic() < deadline and not done():
                     time.sleep(0.001)
                 daemon.kill()
-        with site.daemon():
+        with sandbox.daemon():
             eventually(done, "all commands are performed")
-        listed = json.loads(site.run("command", job, "-o", "json").stdout)["items"]
+        listed = json.loads(sandbox.run("command", job, "-o", "json").stdout)["items"]
         assert [each["lifecycleStage"] for each in listed] == ["completed"] * commands
         assert len({each["status"]["messages"][0] for each in listed}) == commands
         assert len(lines()) == commands

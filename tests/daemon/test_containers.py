@@ -19,7 +19,7 @@ import pytest
 
 from tests.api.test_workload_tokens import CLIENT, NAMED, PLAIN, POLICY, ask, refusal, token_of
 from tests.support.certificates import issue
-from tests.support.host_sandbox import HostSite, fetch, host_site, served
+from tests.support.host_sandbox import HostSandbox, fetch, host_sandbox, served
 from tests.support.podman import IMAGE, PodmanService, groups_of, podman_service, python_image
 from tests.support.processes import free_ports
 from tests.support.sandbox import eventually
@@ -39,36 +39,48 @@ def service() -> Iterator[PodmanService]:
 
 
 @pytest.fixture
-def site(tmp_path: Path, service: PodmanService) -> Iterator[HostSite]:
+def sandbox(tmp_path: Path, service: PodmanService) -> Iterator[HostSandbox]:
     places = {"here": {"engine": "host", "runtime": "podman"}}
     files = {f"shop/{name}.yaml": manifest(name) for name in NAMES}
     settings: dict[str, Any] = {"podman": {"socket": str(service.socket)}, "prune": {"percent": 100}}
-    with host_site(tmp_path, files, locations=places, **settings) as site:
-        yield site
+    with host_sandbox(tmp_path, files, locations=places, **settings) as sandbox:
+        yield sandbox
 
 
 def manifest(name: str, version: int = 1) -> str:
     """A workload that serves; each version restarts all its replicas."""
     readiness = {"httpGet": {"path": "/passwd"}, "periodSeconds": 1}
-    plain = served(name, replicas=REPLICAS, command="/bin/sh", args=["-c", SERVE], readinessProbe=readiness,
-                   env={"VERSION": str(version)})  # fmt: skip
+    plain = served(
+        name,
+        replicas=REPLICAS,
+        command="/bin/sh",
+        args=["-c", SERVE],
+        readinessProbe=readiness,
+        env={"VERSION": str(version)},
+    )
     return plain.replace('"image": "none"', f'"image": "{IMAGE}"')
 
 
-def is_at_rest(site: HostSite, service: PodmanService, version: int) -> bool:
+def is_at_rest(sandbox: HostSandbox, service: PodmanService, version: int) -> bool:
     """Whether just the wanted replicas run, all of them ready, and Podman has no other container."""
-    record = site.recorded().get("workload/shop/web@here")
-    replicas = [each for name in NAMES for each in site.replicas(name).values()]
+    record = sandbox.recorded().get("workload/shop/web@here")
+    replicas = [replica for name in NAMES for replica in sandbox.replicas(name).values()]
     if (
         record is None
         or record.version != version
-        or not all(site.healthy(f"workload/shop/{name}@here") for name in NAMES)
+        or not all(sandbox.healthy(f"workload/shop/{name}@here") for name in NAMES)
     ):
         return False
-    wanted = {each.name for each in replicas if each.ready and each.ending is None}
-    found = Counter(each["Labels"]["io.gitops-reconciler.replica"] for each in service.containers() if each["Labels"])
-    states = {each["State"] for each in service.containers()}
-    return len(replicas) == len(wanted) == 2 * REPLICAS and found == dict.fromkeys(wanted, 2) and states == {"running"}
+    available = {replica.name for replica in replicas if replica.ready and replica.ending is None}
+    running = Counter(
+        container["Labels"]["io.gitops-reconciler.replica"] for container in service.containers() if container["Labels"]
+    )
+    states = {container["State"] for container in service.containers()}
+    return (
+        len(replicas) == len(available) == 2 * REPLICAS
+        and running == dict.fromkeys(available, 2)
+        and states == {"running"}
+    )
 
 
 def containers_of(service: PodmanService, name: str) -> set[str]:
@@ -78,43 +90,43 @@ def containers_of(service: PodmanService, name: str) -> set[str]:
 
 
 def test_whatever_is_killed_during_rollouts_nothing_is_doubled_restarted_or_left(
-    site: HostSite, service: PodmanService
+    sandbox: HostSandbox, service: PodmanService
 ) -> None:
     rng, version = random.Random(7), 1
-    with site.daemon() as daemon:
-        wait(partial(is_at_rest, site, service, version), "the first version runs")
+    with sandbox.daemon() as daemon:
+        wait(partial(is_at_rest, sandbox, service, version), "the first version runs")
         steady = containers_of(service, "steady")
         for _ in range(20):
             version += 1
-            site.repo.commit({"shop/web.yaml": manifest("web", version)})
+            sandbox.repo.commit({"shop/web.yaml": manifest("web", version)})
             time.sleep(rng.uniform(0.0, 2.0))  # any moment of the rollout
             service.restart()
-            wait(partial(is_at_rest, site, service, version), f"version {version} runs")
+            wait(partial(is_at_rest, sandbox, service, version), f"version {version} runs")
             assert containers_of(service, "steady") == steady
-        assert [each.containers[0].restarts for each in site.replicas("steady").values()] == [0] * REPLICAS
+        assert [each.containers[0].restarts for each in sandbox.replicas("steady").values()] == [0] * REPLICAS
         daemon.kill()
     owners = {each["Labels"]["io.gitops-reconciler.owner"] for each in service.containers()}
     for _ in range(5):
         version += 1
-        site.repo.commit({"shop/web.yaml": manifest("web", version)})
-        with site.daemon() as daemon:
+        sandbox.repo.commit({"shop/web.yaml": manifest("web", version)})
+        with sandbox.daemon() as daemon:
             time.sleep(rng.uniform(0.0, 2.0))
             daemon.kill()
-        with site.daemon():
-            wait(partial(is_at_rest, site, service, version), f"version {version} runs after the daemon died")
+        with sandbox.daemon():
+            wait(partial(is_at_rest, sandbox, service, version), f"version {version} runs after the daemon died")
             assert containers_of(service, "steady") == steady
-    with site.daemon():
+    with sandbox.daemon():
         for process in service.monitors()[:2]:
             os.kill(process, signal.SIGKILL)
-        wait(partial(is_at_rest, site, service, version), "what lost its monitor runs again")
+        wait(partial(is_at_rest, sandbox, service, version), "what lost its monitor runs again")
     service.reboot()
-    with site.daemon():
-        wait(partial(is_at_rest, site, service, version), "everything runs again after a restart of the machine")
+    with sandbox.daemon():
+        wait(partial(is_at_rest, sandbox, service, version), "everything runs again after a restart of the machine")
         assert not containers_of(service, "steady") & steady
-        site.repo.commit({f"shop/{name}.yaml": None for name in NAMES})
+        sandbox.repo.commit({f"shop/{name}.yaml": None for name in NAMES})
         wait(lambda: service.containers() == [], "all containers are gone")
-        wait(lambda: not any(site.replicas(name) for name in NAMES), "all replicas are gone")
-    assert not [*(site.state / "host" / "here" / "podman").glob("*/*/*")]
+        wait(lambda: not any(sandbox.replicas(name) for name in NAMES), "all replicas are gone")
+    assert not [*(sandbox.state / "host" / "here" / "podman").glob("*/*/*")]
     assert service.oci_states() == []
     assert [group for owner in owners for group in groups_of(owner) if [*group.glob("libpod-*")]] == []
 
@@ -126,22 +138,22 @@ def test_a_location_moves_to_containers_and_back_without_a_gap(tmp_path: Path, s
     web = served(replicas=REPLICAS, command="/bin/sh", args=["-c", script], readinessProbe=readiness)
     files = {"shop/web.yaml": web.replace('"image": "none"', f'"image": "{IMAGE}"')}
     settings: dict[str, Any] = {"podman": {"socket": str(service.socket)}, "prune": {"percent": 100}}
-    with host_site(tmp_path, files, **settings) as site:
+    with host_sandbox(tmp_path, files, **settings) as sandbox:
         seen: set[str] = set()
 
         def runs(in_containers: bool) -> bool:
             # An address may go between the look and the request, but never all of them.
-            assert any(answers(address) for address in site.ready("web")) or not seen
-            replicas = site.replicas("web")
-            rest = bool(site.programs()) if in_containers else bool(service.containers())
-            found = len(replicas) == REPLICAS and all(each.ready for each in replicas.values()) and site.healthy()
+            assert any(answers(address) for address in sandbox.ready("web")) or not seen
+            replicas = sandbox.replicas("web")
+            rest = bool(sandbox.programs()) if in_containers else bool(service.containers())
+            found = len(replicas) == REPLICAS and all(each.ready for each in replicas.values()) and sandbox.healthy()
             return found and not rest and not seen & replicas.keys()
 
         for runtime in ("process", "podman", "process"):
-            site.configure(locations={"here": {"engine": "host", "runtime": runtime}})
-            with site.daemon():
+            sandbox.configure(locations={"here": {"engine": "host", "runtime": runtime}})
+            with sandbox.daemon():
                 wait(partial(runs, runtime == "podman"), f"all replicas run by {runtime}")
-                seen |= site.replicas("web").keys()
+                seen |= sandbox.replicas("web").keys()
                 if runtime == "podman":
                     assert len(service.containers()) == 2 * REPLICAS
         assert service.networks() == []
@@ -161,9 +173,9 @@ def test_metrics_of_containers_are_scraped_at_an_undeclared_port(tmp_path: Path,
         "host": {"metrics": {"address": address}},
     }
     settings["locations"] = {"here": {"engine": "host", "runtime": "podman"}}
-    with host_site(tmp_path, {"shop/web.yaml": json.dumps(manifest)}, **settings) as site, site.daemon():
-        wait(lambda: scraped(address) == {*site.replicas("web")} and len(scraped(address)) == REPLICAS)
-        site.repo.commit({"shop/web.yaml": None})
+    with host_sandbox(tmp_path, {"shop/web.yaml": json.dumps(manifest)}, **settings) as sandbox, sandbox.daemon():
+        wait(lambda: scraped(address) == {*sandbox.replicas("web")} and len(scraped(address)) == REPLICAS)
+        sandbox.repo.commit({"shop/web.yaml": None})
         wait(lambda: not service.containers())
 
 
@@ -198,13 +210,13 @@ def test_a_token_is_valid_in_the_containers_of_its_workload_alone(tmp_path: Path
     files = {"shop/named.yaml": asking("named"), "shop/plain.yaml": asking("plain"), "shop/reader.yaml": POLICY}
     service.load(python_image(ASKING_IMAGE))
     podman = {"socket": str(service.socket)}
-    with host_site(tmp_path, files, locations=places, podman=podman, api=api) as site, site.daemon():
+    with host_sandbox(tmp_path, files, locations=places, podman=podman, api=api) as sandbox, sandbox.daemon():
         for name in ("named", "plain"):
-            wait(partial(site.healthy, f"workload/shop/{name}@here"), f"{name} serves")
-        assert [ask(site, "named", path) for path in (PLAIN, NAMED, "/org/acme")] == [200, 403, 200]
-        assert [ask(site, "plain", path) for path in (PLAIN, "/org/acme")] == [403, 200]
-        assert ask(site, "plain", PLAIN, token_of(site, "named")) == 403
-        assert refusal(site, token_of(site, "named")) == 403
+            wait(partial(sandbox.healthy, f"workload/shop/{name}@here"), f"{name} serves")
+        assert [ask(sandbox, "named", path) for path in (PLAIN, NAMED, "/org/acme")] == [200, 403, 200]
+        assert [ask(sandbox, "plain", path) for path in (PLAIN, "/org/acme")] == [403, 200]
+        assert ask(sandbox, "plain", PLAIN, token_of(sandbox, "named")) == 403
+        assert refusal(sandbox, token_of(sandbox, "named")) == 403
 
 
 def own_address() -> str:

@@ -18,14 +18,14 @@ import yaml
 
 from reconciler.documents.writer import render_stream
 from reconciler.model.image_names import full_name
-from tests.engines.host.podman.serving import in_thread
+from tests.engines.host.runtimes.podman.serving import in_thread
 from tests.support import processes
 from tests.support.cases import CASES
 from tests.support.git import File
-from tests.support.host_sandbox import host_site
+from tests.support.host_sandbox import host_sandbox
 from tests.support.podman import PodmanService, manifest_of, podman_service, stand_in_image
 from tests.support.registry import FakeRegistry
-from tests.support.sandbox import Site, eventually
+from tests.support.sandbox import DaemonSandbox, eventually
 
 FILES = sorted((CASES / "projects").glob("*.yaml"))
 NAMES = [file.stem for file in FILES]
@@ -95,11 +95,11 @@ class ConvertedProject:
             if name not in present:
                 assert re.search(rf"secret {name} must exist", self.remarks), name
                 keys[name].add(key)
-        for name, found in sorted(keys.items()):
-            content: Any = dict.fromkeys(sorted(found), "made-up")
-            if "" in found:
+        for name, names in sorted(keys.items()):
+            content: Any = dict.fromkeys(sorted(names), "made-up")
+            if "" in names:
                 content = {"payload": "made-up"}
-            yield {"kind": "secret", "name": name, "type": "opaque" if "" in found else "dictionary", "data": content}
+            yield {"kind": "secret", "name": name, "type": "opaque" if "" in names else "dictionary", "data": content}
         for name in self._pull_secrets():
             login = {"auths": {"registry.example.com": {"username": "ci", "password": "made-up"}}}
             yield {"kind": "secret", "name": name, "type": "docker", "data": json.dumps(login)}
@@ -120,9 +120,9 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Converte
 
 def test_converted_projects_are_applied_once(tmp_path: Path, converted: Mapping[str, ConvertedProject]) -> None:
     projects = [*converted.values()]
-    site = Site(tmp_path, committed(projects), locations={"here": {"engine": "recorded"}})
-    with site.daemon():
-        check(site, projects)
+    sandbox = DaemonSandbox(tmp_path, committed(projects), locations={"here": {"engine": "recorded"}})
+    with sandbox.daemon():
+        check(sandbox, projects)
 
 
 @contextlib.contextmanager
@@ -143,19 +143,19 @@ def committed(projects: Sequence[ConvertedProject]) -> dict[str, File]:
     return {path: text for each in projects for path, text in each.files().items()}
 
 
-def is_ready(site: Site, project: ConvertedProject, key: str) -> bool:
+def is_ready(sandbox: DaemonSandbox, project: ConvertedProject, key: str) -> bool:
     """Whether the status file of a workload has it as Ready."""
-    found = yaml.safe_load(site.status(f"{project.name}/workload/{key.rpartition('/')[2]}.yaml")) or {}
+    found = yaml.safe_load(sandbox.status(f"{project.name}/workload/{key.rpartition('/')[2]}.yaml")) or {}
     return any(each["type"] == "Ready" and each["status"] for each in found.get("conditions", ()))
 
 
-def check(site: Site, projects: Sequence[ConvertedProject]) -> None:
+def check(sandbox: DaemonSandbox, projects: Sequence[ConvertedProject]) -> None:
     """All workloads become Ready, and a plan has nothing left to do."""
     waiting = [(each, key) for each in projects for key in each.workload_keys()]
     for each, key in waiting:
-        eventually(partial(is_ready, site, each, key), f"{key} is Ready", patience=150.0)
-    assert site.condition("Ready").startswith("true")
-    done = site.run("plan", "--format", "json")
+        eventually(partial(is_ready, sandbox, each, key), f"{key} is Ready", patience=150.0)
+    assert sandbox.condition("Ready").startswith("true")
+    done = sandbox.run("plan", "--format", "json")
     assert done.returncode == 0, done
     assert json.loads(done.stdout)["steps"] == []
 
@@ -181,10 +181,10 @@ def check_in_containers(path: Path, projects: Sequence[ConvertedProject]) -> Non
             "images": {"insecure": sorted({REGISTRIES.get(host, host) for host in map(host_of, images)})},
         }
         with (
-            host_site(path, committed(projects), **settings) as site,
-            site.daemon(http_proxy=f"http://{registry.host}"),
+            host_sandbox(path, committed(projects), **settings) as sandbox,
+            sandbox.daemon(http_proxy=f"http://{registry.host}"),
         ):
-            check(site, projects)
+            check(sandbox, projects)
 
 
 def host_of(image: str) -> str:

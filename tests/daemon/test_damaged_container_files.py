@@ -17,7 +17,7 @@ from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
 from tests.daemon.test_damaged_files import DATA, DATABASE, KINDS, ONE_WAY, WAYS, WITNESS, conditions, damage, lifecycle
 from tests.support.clock import FakeClock
-from tests.support.host_sandbox import HostSite, host_site
+from tests.support.host_sandbox import HostSandbox, host_sandbox
 from tests.support.podman import IMAGE, PodmanService, podman_service
 from tests.support.programs import only_root
 from tests.support.sandbox import eventually
@@ -51,40 +51,40 @@ def workload(name: str, kind: str, script: str, volumes: tuple[dict[str, str], .
     return json.dumps({"kind": "workload", "name": name, "gvc": "shop", "spec": spec}) + "\n"
 
 
-class ContainerSite:
-    """A site with a file of each kind that containers and volumes in images have, and a witness."""
+class ContainerHarness:
+    """A sandbox with a file of each kind that containers and volumes in images have, and a witness."""
 
-    def __init__(self, site: HostSite, service: PodmanService) -> None:
-        self.site = site
+    def __init__(self, sandbox: HostSandbox, service: PodmanService) -> None:
+        self.sandbox = sandbox
         self._service = service
 
     def use(self) -> None:
         """Have the files written that come with use."""
-        wait(lambda: self.site.healthy(WITNESS) and self.site.healthy(DATABASE), "all is healthy")
+        wait(lambda: self.sandbox.healthy(WITNESS) and self.sandbox.healthy(DATABASE), "all is healthy")
         for words in (
             ("workload/shop/job", "runCronWorkload"),
             ("volumeset/shop/data", "createVolumeSnapshot", "volumeIndex=0", "snapshotName=one"),
         ):
-            done = self.site.run("command", *words, "--yes")
+            done = self.sandbox.run("command", *words, "--yes")
             assert done.returncode == 0, done
-        wait(lambda: any((self.site.state / "host/here/logs/shop/job").rglob("*.rlog")), "the output is stored")
-        wait(lambda: not self.site.replicas("job"), "the execution is removed")
-        wait(lambda: self.site.healthy(DATABASE), "it is healthy again")
+        wait(lambda: any((self.sandbox.state / "host/here/logs/shop/job").rglob("*.rlog")), "the output is stored")
+        wait(lambda: not self.sandbox.replicas("job"), "the execution is removed")
+        wait(lambda: self.sandbox.healthy(DATABASE), "it is healthy again")
 
     def check(self) -> None:
         """Check that the witness is observed and healed."""
-        [before] = self.site.replicas("witness").values()
+        [before] = self.sandbox.replicas("witness").values()
         os.kill(wait(self.find_witness, "the witness runs"), signal.SIGKILL)
 
         def runs_again() -> bool:
-            found = list(self.site.replicas("witness").values())
+            found = list(self.sandbox.replicas("witness").values())
             return (
                 len(found) == 1 and found[0].ready and found[0].containers[0].restarts > before.containers[0].restarts
             )
 
         wait(runs_again, "the witness runs again")
-        wait(lambda: self.site.healthy(WITNESS), "the witness is healthy")
-        assert "LocationUnreachable" not in self.site.run("events").stdout
+        wait(lambda: self.sandbox.healthy(WITNESS), "the witness is healthy")
+        assert "LocationUnreachable" not in self.sandbox.run("events").stdout
 
     def find_witness(self) -> int:
         """The process of the container of the witness; 0 if it does not run."""
@@ -95,10 +95,14 @@ class ContainerSite:
 
 
 @contextmanager
-def container_site(path: Path) -> Iterator[ContainerSite]:
-    """A site whose workloads run in real containers, with a volume in an image."""
-    data = {"kind": "volumeset", "name": "data", "gvc": "shop",
-            "spec": {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"}}  # fmt: skip
+def container_harness(path: Path) -> Iterator[ContainerHarness]:
+    """A sandbox whose workloads run in real containers, with a volume in an image."""
+    data = {
+        "kind": "volumeset",
+        "name": "data",
+        "gvc": "shop",
+        "spec": {"initialCapacity": 10, "performanceClass": "general-purpose-ssd"},
+    }
     volume = {"uri": "platform://volumeset/data", "path": "/data"}
     files = {
         "shop/data.yaml": json.dumps(data),
@@ -113,8 +117,8 @@ def container_site(path: Path) -> Iterator[ContainerSite]:
     }
     with podman_service() as service:
         settings["podman"] = {"socket": str(service.socket)}
-        with host_site(path, files, **settings) as site:
-            yield ContainerSite(site, service)
+        with host_sandbox(path, files, **settings) as sandbox:
+            yield ContainerHarness(sandbox, service)
     # Its containers have ended with the service.
     store = VolumeStore(path / "state/host/here", "image-ext4", FakeClock(), Reserve(0, 0))
     store.open()
@@ -124,41 +128,43 @@ def container_site(path: Path) -> Iterator[ContainerSite]:
 
 @pytest.mark.parametrize("way", ONE_WAY)
 def test_a_container_is_healed_whatever_files_of_others_are_damaged(tmp_path: Path, way: str) -> None:
-    with container_site(tmp_path) as made:
-        with made.site.daemon() as daemon:
-            made.use()
-            damage(made.site, way, ALL.keys() - {"lock"}, ALL)  # without it the daemon ends
-            made.check()
+    with container_harness(tmp_path) as harness:
+        with harness.sandbox.daemon() as daemon:
+            harness.use()
+            damage(harness.sandbox, way, ALL.keys() - {"lock"}, ALL)  # without it the daemon ends
+            harness.check()
             daemon.kill()
-        damage(made.site, way, ALL, ALL)
-        with made.site.daemon() as daemon:
-            made.check()
+        damage(harness.sandbox, way, ALL, ALL)
+        with harness.sandbox.daemon() as daemon:
+            harness.check()
             if way != "removed":  # without any file there is no volume
-                is_reported(made.site)
+                is_reported(harness.sandbox)
             assert daemon.stop() == 0
 
 
-def is_reported(site: HostSite) -> None:
+def is_reported(sandbox: HostSandbox) -> None:
     """Check that the damaged volume is."""
-    wait(lambda: lifecycle(site) == "repairing", "the volume is damaged")
-    wait(lambda: site.recorded()[DATA].health == "Unhealthy", "its set says so")
-    text = conditions(site, DATA)["VolumeDamaged"]
+    wait(lambda: lifecycle(sandbox) == "repairing", "the volume is damaged")
+    wait(lambda: sandbox.recorded()[DATA].health == "Unhealthy", "its set says so")
+    text = conditions(sandbox, DATA)["VolumeDamaged"]
     assert any(way in text for way in (": remove", ": restore", ": reconciler restart")), text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CONTAINER_KINDS)
 def test_one_damaged_kind_of_file_of_containers_is_one_damaged_thing(tmp_path: Path, kind: str) -> None:
-    with container_site(tmp_path) as made:
-        with made.site.daemon() as daemon:
-            made.use()
+    with container_harness(tmp_path) as harness:
+        with harness.sandbox.daemon() as daemon:
+            harness.use()
             daemon.kill()
         for way in WAYS:
-            damage(made.site, way, [kind], ALL)
-            with made.site.daemon() as daemon:
-                made.check()
+            damage(harness.sandbox, way, [kind], ALL)
+            with harness.sandbox.daemon() as daemon:
+                harness.check()
                 if CONTAINER_KINDS[kind] == "VolumeDamaged":
-                    is_reported(made.site)
+                    is_reported(harness.sandbox)
                     break
-                wait(lambda: made.site.healthy(DATABASE) and lifecycle(made.site) == "bound", "all is healthy")
+                wait(
+                    lambda: harness.sandbox.healthy(DATABASE) and lifecycle(harness.sandbox) == "bound", "it is healthy"
+                )
                 daemon.kill()

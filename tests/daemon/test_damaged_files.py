@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.host_sandbox import HostSandbox, host_sandbox, served
 from tests.support.sandbox import eventually
 
 wait = partial(eventually, patience=60.0)
@@ -92,124 +92,124 @@ def job() -> str:
 
 
 @contextmanager
-def used_site(path: Path) -> Iterator[HostSite]:
-    """A site with a file of each kind that such workloads have, and a witness that has none of the damaged ones."""
+def used_sandbox(path: Path) -> Iterator[HostSandbox]:
+    """A sandbox with a file of each kind that such workloads have, and a witness that has none of the damaged ones."""
     files = {"shop/db.yaml": database(), "shop/job.yaml": job(), "shop/witness.yaml": WITNESSES}
-    with host_site(path, files, drift={"interval": "1s"}) as site:
-        yield site
+    with host_sandbox(path, files, drift={"interval": "1s"}) as sandbox:
+        yield sandbox
 
 
-def use(site: HostSite) -> None:
+def use(sandbox: HostSandbox) -> None:
     """Have the files written that come with use."""
-    wait(lambda: site.healthy(WITNESS) and site.healthy(DATABASE), "all is healthy")
+    wait(lambda: sandbox.healthy(WITNESS) and sandbox.healthy(DATABASE), "all is healthy")
     for words in (
         ("workload/shop/job", "runCronWorkload"),
         ("volumeset/shop/data", "createVolumeSnapshot", "volumeIndex=0", "snapshotName=one"),
     ):
-        done = site.run("command", *words, "--yes")
+        done = sandbox.run("command", *words, "--yes")
         assert done.returncode == 0, done
-    wait(lambda: any((site.state / "host/here/logs/shop/job").rglob("*.rlog")), "the output is stored")
-    wait(lambda: site.healthy(DATABASE), "it is healthy again")
+    wait(lambda: any((sandbox.state / "host/here/logs/shop/job").rglob("*.rlog")), "the output is stored")
+    wait(lambda: sandbox.healthy(DATABASE), "it is healthy again")
 
 
-def kinds(site: HostSite, known: Collection[str] = KINDS) -> dict[str, list[Path]]:
-    """The files of the site but those of the witness, by their kinds; a file of no kind has none yet: give it one."""
-    found: dict[str, list[Path]] = {}
-    for path in sorted(each for each in site.state.rglob("*") if each.is_file() or each.is_socket()):
-        name = str(path.relative_to(site.state))
+def kinds(sandbox: HostSandbox, patterns: Collection[str] = KINDS) -> dict[str, list[Path]]:
+    """The files but those of the witness, by their kinds; a file of no kind has none yet: give it one."""
+    files: dict[str, list[Path]] = {}
+    for path in sorted(each for each in sandbox.state.rglob("*") if each.is_file() or each.is_socket()):
+        name = str(path.relative_to(sandbox.state))
         if name in WHOLE or "/volumes/shop/data/0/" in name or path.suffix in UNFINISHED:
             continue
-        matching = [kind for kind in known if fnmatch(name, kind)]
+        matching = [kind for kind in patterns if fnmatch(name, kind)]
         assert len(matching) == 1, f"classify {name}"
         if "witness" not in name:
-            found.setdefault(matching[0], []).append(path)
-    return found
+            files.setdefault(matching[0], []).append(path)
+    return files
 
 
-def damage(site: HostSite, way: str, of: Collection[str], known: Collection[str] = KINDS) -> dict[Path, bytes]:
+def damage(sandbox: HostSandbox, way: str, of: Collection[str], known: Collection[str] = KINDS) -> dict[Path, bytes]:
     """Damage the files of kinds; what they were, images left out. A socket can only be removed."""
-    found = [path for kind, paths in kinds(site, known).items() if kind in of for path in paths]
+    found = [path for kind, paths in kinds(sandbox, known).items() if kind in of for path in paths]
     before = {path: path.read_bytes() for path in found if path.is_file() and path.stat().st_size < IMAGE}
     for path in found:
         WAYS[way if path.is_file() else "removed"](path)
     return before
 
 
-def is_witness_healed(site: HostSite) -> bool:
+def is_witness_healed(sandbox: HostSandbox) -> bool:
     """Whether a killed replica of the witness runs again; the one that was killed least, since others back off."""
-    name = min(site.replicas("witness").values(), key=lambda each: (each.containers[0].restarts, each.name)).name
-    restarts = site.replicas("witness")[name].containers[0].restarts
-    [file] = (site.state / "host/here/run/shop/witness" / name).rglob("record.json")
+    name = min(sandbox.replicas("witness").values(), key=lambda each: (each.containers[0].restarts, each.name)).name
+    restarts = sandbox.replicas("witness")[name].containers[0].restarts
+    [file] = (sandbox.state / "host/here/run/shop/witness" / name).rglob("record.json")
     os.kill(json.loads(file.read_bytes())["pid"], signal.SIGKILL)
 
     def runs_again() -> bool:
-        replica = site.replicas("witness").get(name)
+        replica = sandbox.replicas("witness").get(name)
         return replica is not None and replica.containers[0].restarts == restarts + 1 and replica.ready
 
     wait(runs_again, f"{name} runs again")
-    wait(lambda: site.healthy(WITNESS), "the witness is healthy")
+    wait(lambda: sandbox.healthy(WITNESS), "the witness is healthy")
     return True
 
 
-def all_healthy(site: HostSite) -> bool:
+def all_healthy(sandbox: HostSandbox) -> bool:
     """Whether everything is, with the volume that is used."""
-    found = site.recorded()
-    return {str(each.health) for each in found.values()} == {"Healthy"} and lifecycle(site) == "bound"
+    found = sandbox.recorded()
+    return {str(each.health) for each in found.values()} == {"Healthy"} and lifecycle(sandbox) == "bound"
 
 
-def conditions(site: HostSite, key: str) -> dict[str, str]:
+def conditions(sandbox: HostSandbox, key: str) -> dict[str, str]:
     """The conditions that the engine reports of a resource: type → message."""
-    status = json.loads(site.recorded()[key].state).get("status", {})
+    status = json.loads(sandbox.recorded()[key].state).get("status", {})
     return {each["type"]: each["message"] for each in status.get("conditions", [])}
 
 
-def lifecycle(site: HostSite) -> str:
+def lifecycle(sandbox: HostSandbox) -> str:
     """The state of the volume."""
-    [volume] = json.loads(site.recorded()[DATA].state)["volumes"]
+    [volume] = json.loads(sandbox.recorded()[DATA].state)["volumes"]
     return str(volume["lifecycle"])
 
 
-def check(site: HostSite, way: str) -> None:
+def check(sandbox: HostSandbox, way: str) -> None:
     """Check that all but what is damaged is observed, healed and reported as it is."""
-    assert is_witness_healed(site)
-    assert "LocationUnreachable" not in site.run("events").stdout
+    assert is_witness_healed(sandbox)
+    assert "LocationUnreachable" not in sandbox.run("events").stdout
     if way == "removed":
         return
-    wait(lambda: lifecycle(site) == "repairing", "the volume is damaged")
-    wait(lambda: site.recorded()[DATA].health == "Unhealthy", "its set says so")
-    assert ": remove" in (text := conditions(site, DATA)["VolumeDamaged"]) or ": restore" in text, text
+    wait(lambda: lifecycle(sandbox) == "repairing", "the volume is damaged")
+    wait(lambda: sandbox.recorded()[DATA].health == "Unhealthy", "its set says so")
+    assert ": remove" in (text := conditions(sandbox, DATA)["VolumeDamaged"]) or ": restore" in text, text
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_workload_is_healed_whatever_files_of_others_are_damaged(tmp_path: Path, way: str) -> None:
-    with used_site(tmp_path) as site:
-        with site.daemon() as daemon:
-            use(site)
-            damage(site, way, KINDS.keys() - {"lock"})  # without it the daemon ends
-            assert is_witness_healed(site)
+    with used_sandbox(tmp_path) as sandbox:
+        with sandbox.daemon() as daemon:
+            use(sandbox)
+            damage(sandbox, way, KINDS.keys() - {"lock"})  # without it the daemon ends
+            assert is_witness_healed(sandbox)
             daemon.kill()
-        damage(site, way, KINDS)
-        with site.daemon() as daemon:
-            check(site, way)
+        damage(sandbox, way, KINDS)
+        with sandbox.daemon() as daemon:
+            check(sandbox, way)
             assert daemon.stop() == 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_damaged_kind_of_file_is_one_damaged_thing(tmp_path: Path, kind: str) -> None:
-    with used_site(tmp_path) as site:
-        with site.daemon() as daemon:
-            use(site)
+    with used_sandbox(tmp_path) as sandbox:
+        with sandbox.daemon() as daemon:
+            use(sandbox)
             daemon.kill()
         for way in WAYS:
-            before = damage(site, way, [kind])
-            with site.daemon() as daemon:
-                assert is_witness_healed(site)
-                assert "LocationUnreachable" not in site.run("events").stdout
+            before = damage(sandbox, way, [kind])
+            with sandbox.daemon() as daemon:
+                assert is_witness_healed(sandbox)
+                assert "LocationUnreachable" not in sandbox.run("events").stdout
                 if KINDS[kind] == "VolumeDamaged" and way != "removed":
-                    wait(lambda: "VolumeDamaged" in conditions(site, DATA), "the volume set says so")
+                    wait(lambda: "VolumeDamaged" in conditions(sandbox, DATA), "the volume set says so")
                 else:
-                    good = partial(all_healthy, site)
+                    good = partial(all_healthy, sandbox)
                     wait(good, "all is healthy")
                 daemon.kill()
             if KINDS[kind] == "VolumeDamaged" and way != "removed":

@@ -18,7 +18,7 @@ from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from tests.daemon.test_damaged_files import KINDS, ONE_WAY, WAYS, WITNESSES, damage, is_witness_healed
 from tests.support.certificates import authority, issue
-from tests.support.host_sandbox import HostSite, fetch, host_site, served
+from tests.support.host_sandbox import HostSandbox, fetch, host_sandbox, served
 from tests.support.processes import free_ports
 from tests.support.programs import skip_unless
 from tests.support.sandbox import eventually
@@ -43,11 +43,11 @@ ALL = {**KINDS, **PROXY_KINDS}
 OWN, SHARED = "own.example", "shop.example"
 
 
-class ProxiedSite:
-    """A site with an ingress: one domain has the certificate of a secret, the other one that of a directory."""
+class ProxyHarness:
+    """A sandbox with an ingress: one domain has the certificate of a secret, the other one that of a directory."""
 
-    def __init__(self, site: HostSite, port: int) -> None:
-        self.site = site
+    def __init__(self, sandbox: HostSandbox, port: int) -> None:
+        self.sandbox = sandbox
         self.port = port
 
     def secure(self, host: str) -> str:
@@ -63,23 +63,23 @@ class ProxiedSite:
     def serves(self) -> bool:
         """Whether the workload is served at its address and at both host names."""
         with suppress(OSError, KeyError):  # it is not recorded yet
-            return fetch(self.site.address()) == self.secure(OWN) == self.secure(SHARED) == "hello"
+            return fetch(self.sandbox.address()) == self.secure(OWN) == self.secure(SHARED) == "hello"
         return False
 
     def is_healthy(self) -> bool:
         """Whether all that is recorded is healthy."""
-        return {str(each.health) for each in self.site.recorded().values()} == {"Healthy"}
+        return {str(each.health) for each in self.sandbox.recorded().values()} == {"Healthy"}
 
     def crash_proxy(self) -> None:
         """Kill HAProxy, so that the next one begins with the files that are there."""
-        if (master := find_master(self.site.state / PROXY)) is not None:
+        if (master := find_master(self.sandbox.state / PROXY)) is not None:
             os.killpg(master, signal.SIGKILL)
 
     def check(self) -> None:
         """Check that all is observed and served."""
         wait(self.serves, "the workload is served at each of its addresses")
         wait(self.is_healthy, "all is healthy")
-        assert "LocationUnreachable" not in self.site.run("events").stdout
+        assert "LocationUnreachable" not in self.sandbox.run("events").stdout
 
 
 def documents() -> str:
@@ -87,63 +87,67 @@ def documents() -> str:
     own = issue(OWN)
     certificate = {"cert": own.chain_pem.decode(), "key": own.key_pem.decode()}
     secret = {"kind": "secret", "name": "own", "type": "tls", "data": certificate}
-    found = [f"# reconciler: ignore secret-plain-text made up\n{json.dumps(secret)}\n"]
+    texts = [f"# reconciler: ignore secret-plain-text made up\n{json.dumps(secret)}\n"]
     for name, tls in ((OWN, {"serverCertificate": {"secretLink": "//secret/own"}}), (SHARED, {})):
         spec = {"workloadLink": "//gvc/shop/workload/web", "ports": [{"number": 443, "tls": tls}]}
-        found.append(json.dumps({"kind": "domain", "name": name, "spec": spec}) + "\n")
-    return "---\n".join(found)
+        texts.append(json.dumps({"kind": "domain", "name": name, "spec": spec}) + "\n")
+    return "---\n".join(texts)
 
 
 @contextmanager
-def proxied_site(path: Path) -> Iterator[ProxiedSite]:
-    """A site with a file of each kind that HAProxy has here, and a witness."""
+def proxy_harness(path: Path) -> Iterator[ProxyHarness]:
+    """A sandbox with a file of each kind that HAProxy has here, and a witness."""
     (path / "certificates").mkdir()
     (path / "certificates" / "shop.pem").write_bytes(issue(SHARED).pem)
     http, https = free_ports(2)
-    ingress = {"certificates": str(path / "certificates"), "httpPort": http, "httpsPort": https,
-               "addresses": ["127.0.0.1"]}  # fmt: skip
-    place = {"engine": "host", "dataplane": "haproxy", "ingress": ingress}
+    ingress = {
+        "certificates": str(path / "certificates"),
+        "httpPort": http,
+        "httpsPort": https,
+        "addresses": ["127.0.0.1"],
+    }
+    location = {"engine": "host", "dataplane": "haproxy", "ingress": ingress}
     firewall = {"external": {"inboundAllowCIDR": ["0.0.0.0/0"]}}
     web = served("web", replicas=1, env={"GREETING": "hello"}, firewallConfig=firewall)
     files = {"domains.yaml": documents(), "shop/web.yaml": web, "shop/witness.yaml": WITNESSES}
-    with host_site(path, files, locations={"here": place}, drift={"interval": "1s"}) as site:
-        yield ProxiedSite(site, https)
+    with host_sandbox(path, files, locations={"here": location}, drift={"interval": "1s"}) as sandbox:
+        yield ProxyHarness(sandbox, https)
 
 
-def play(site: ProxiedSite, way: str, kinds: dict[str, str]) -> None:
+def play(harness: ProxyHarness, way: str, kinds: dict[str, str]) -> None:
     """Damage files while the daemon runs, then while it is down; HAProxy ends after each."""
-    with site.site.daemon() as daemon:
-        wait(site.serves, "all is served")
-        damage(site.site, way, kinds.keys() - {"lock"}, ALL)  # without it the daemon ends
-        site.check()
-        site.crash_proxy()
-        site.check()
+    with harness.sandbox.daemon() as daemon:
+        wait(harness.serves, "all is served")
+        damage(harness.sandbox, way, kinds.keys() - {"lock"}, ALL)  # without it the daemon ends
+        harness.check()
+        harness.crash_proxy()
+        harness.check()
         # One that is killed often waits long before it starts again.
-        assert kinds is not ALL or is_witness_healed(site.site)
+        assert kinds is not ALL or is_witness_healed(harness.sandbox)
         daemon.kill()
-    damage(site.site, way, kinds, ALL)
-    with site.site.daemon() as daemon:
-        site.check()
+    damage(harness.sandbox, way, kinds, ALL)
+    with harness.sandbox.daemon() as daemon:
+        harness.check()
         daemon.kill()
-    damage(site.site, way, kinds, ALL)
-    site.crash_proxy()
-    with site.site.daemon() as daemon:
-        site.check()
-        assert is_witness_healed(site.site)
+    damage(harness.sandbox, way, kinds, ALL)
+    harness.crash_proxy()
+    with harness.sandbox.daemon() as daemon:
+        harness.check()
+        assert is_witness_healed(harness.sandbox)
         assert daemon.stop() == 0
 
 
 @skip_unless(find_program() is not None, "HAProxy is not installed")
 @pytest.mark.parametrize("way", ONE_WAY)
 def test_what_haproxy_serves_is_served_whatever_files_are_damaged(tmp_path: Path, way: str) -> None:
-    with proxied_site(tmp_path) as site:
-        play(site, way, ALL)
+    with proxy_harness(tmp_path) as harness:
+        play(harness, way, ALL)
 
 
 @pytest.mark.slow
 @skip_unless(find_program() is not None, "HAProxy is not installed")
 @pytest.mark.parametrize("kind", PROXY_KINDS)
 def test_one_damaged_kind_of_file_of_haproxy_is_made_anew(tmp_path: Path, kind: str) -> None:
-    with proxied_site(tmp_path) as site:
+    with proxy_harness(tmp_path) as harness:
         for way in WAYS:
-            play(site, way, {kind: PROXY_KINDS[kind]})
+            play(harness, way, {kind: PROXY_KINDS[kind]})

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.engines.host.podman.libpod import Libpod
-from tests.engines.host.podman.serving import in_thread, served
-from tests.support.host_sandbox import HostSite, fetch, host_site
+from tests.engines.host.runtimes.podman.libpod import Libpod
+from tests.engines.host.runtimes.podman.serving import in_thread, served
+from tests.support.host_sandbox import HostSandbox, fetch, host_sandbox
 from tests.support.podman import manifest_of, podman_service, python_image
 from tests.support.registry import FakeRegistry, manifest
 from tests.support.sandbox import ROOT, STATUS, eventually
@@ -58,32 +58,32 @@ def docker_hub(image: bytes) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def example(path: Path, runtime: str, **settings: Any) -> Iterator[HostSite]:
-    """A site with the manifests of the example, at two locations with ``runtime``."""
+def example(path: Path, runtime: str, **settings: Any) -> Iterator[HostSandbox]:
+    """A sandbox with the manifests of the example, at two locations with ``runtime``."""
     places = {place: {"engine": "host", "runtime": runtime} for place in PLACES}
-    with host_site(path, EXAMPLE, locations=places, **settings) as site:
-        yield site
+    with host_sandbox(path, EXAMPLE, locations=places, **settings) as sandbox:
+        yield sandbox
 
 
-def is_healthy(site: HostSite) -> bool:
+def is_healthy(sandbox: HostSandbox) -> bool:
     """Whether all services are, also on the status branch."""
-    found = all(site.healthy(f"workload/shop/{name}@{place}") for name in NAMES for place in PLACES)
-    return found and all("\nhealth: Healthy\n" in site.status(f"shop/workload/{name}.yaml") for name in NAMES)
+    found = all(sandbox.healthy(f"workload/shop/{name}@{place}") for name in NAMES for place in PLACES)
+    return found and all("\nhealth: Healthy\n" in sandbox.status(f"shop/workload/{name}.yaml") for name in NAMES)
 
 
-def facts(site: HostSite) -> dict[str, object]:
+def facts(sandbox: HostSandbox) -> dict[str, object]:
     """Each field of the deployments, events and status files, by its path."""
-    with site.records() as records:
+    with sandbox.records() as records:
         deployments = {f"{each.key}@{each.location}": json.loads(each.state) for each in records.applied.items()}
         events = [
             (f"{each.key}@{each.location}", each.type, each.reason, each.message) for each in records.events.list()
         ]
-    names = site.repo.git("ls-tree", "-r", "--name-only", STATUS).split()
-    status = {name: yaml.safe_load(site.status(name)) for name in names if name.endswith(".yaml")}
-    found = {"deployments": deployments, "events": dict(enumerate(sorted(events))), "status": status}
+    names = sandbox.repo.git("ls-tree", "-r", "--name-only", STATUS).split()
+    status = {name: yaml.safe_load(sandbox.status(name)) for name in names if name.endswith(".yaml")}
+    parts = {"deployments": deployments, "events": dict(enumerate(sorted(events))), "status": status}
     return {
         f"{kind} {name} {path}": value
-        for kind, documents in found.items()
+        for kind, documents in parts.items()
         for name, document in documents.items()
         for path, value in _fields(document)
     }
@@ -102,7 +102,7 @@ def differences(one: dict[str, object], other: dict[str, object]) -> set[str]:
     return {path for path in one.keys() | other.keys() if one.get(path) != other.get(path)}
 
 
-def check_same(process: HostSite, podman: HostSite) -> None:
+def check_same(process: HostSandbox, podman: HostSandbox) -> None:
     """Nothing differs but what is meant to, and all of that does."""
     found = differences(facts(process), facts(podman))
     assert [path for path in sorted(found) if not any(re.fullmatch(each, path) for each in MEANT)] == []
@@ -110,7 +110,7 @@ def check_same(process: HostSite, podman: HostSite) -> None:
 
 
 @contextlib.contextmanager
-def both_runtimes(path: Path, proxy: str, socket: Path) -> Iterator[tuple[HostSite, HostSite]]:
+def both_runtimes(path: Path, proxy: str, socket: Path) -> Iterator[tuple[HostSandbox, HostSandbox]]:
     """The example with processes and with containers of the Podman at ``socket``, healthy and the same."""
     settings = {"podman": {"socket": str(socket)}, "images": {"insecure": [HUB]}}
     with (
@@ -119,8 +119,8 @@ def both_runtimes(path: Path, proxy: str, socket: Path) -> Iterator[tuple[HostSi
         process.daemon(),
         podman.daemon(http_proxy=proxy),
     ):
-        for site in (process, podman):
-            wait(partial(is_healthy, site), f"the example is healthy in {site.path.name}")
+        for sandbox in (process, podman):
+            wait(partial(is_healthy, sandbox), f"the example is healthy in {sandbox.path.name}")
         check_same(process, podman)
         yield process, podman
 
@@ -149,14 +149,14 @@ def test_the_example_runs_in_containers(tmp_path: Path) -> None:
                 _order(podman, place)
 
 
-def _order(site: HostSite, place: str) -> None:
+def _order(sandbox: HostSandbox, location: str) -> None:
     """Check that an order at the API is on the page of its own location only."""
-    (web,), apis = site.ready("web", place), site.ready("api", place)
+    (web,), apis = sandbox.ready("web", location), sandbox.ready("api", location)
     assert len(apis) == 2
-    order = urllib.request.Request(f"http://{apis[0]}/orders", data=f"a hat for {place}".encode())
+    order = urllib.request.Request(f"http://{apis[0]}/orders", data=f"a hat for {location}".encode())
     assert urllib.request.urlopen(order, timeout=10).status == 201
     page = fetch(web)
-    assert f"Shop in {place}" in page
-    assert f"a hat for {place}" in page
+    assert f"Shop in {location}" in page
+    assert f"a hat for {location}" in page
     assert page.count("a hat for") == 1
     assert "EUR" in page

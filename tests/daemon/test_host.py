@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.engines.host.decisions.timing import Timing
-from tests.support.host_sandbox import SERVER, HostSite, fetch, host_site, open_place, served
+from tests.support.host_sandbox import SERVER, HostSandbox, fetch, host_sandbox, open_place, served
 from tests.support.programs import only_root
 from tests.support.sandbox import eventually
 
@@ -26,13 +26,13 @@ wait = partial(eventually, patience=60.0)
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Iterator[HostSite]:
+def shop(tmp_path: Path) -> Iterator[HostSandbox]:
     """Two replicas that answer with a greeting."""
-    with host_site(tmp_path, {"shop/web.yaml": served(env={"GREETING": "hello"})}) as site:
-        yield site
+    with host_sandbox(tmp_path, {"shop/web.yaml": served(env={"GREETING": "hello"})}) as sandbox:
+        yield sandbox
 
 
-def test_a_replica_that_is_killed_is_replaced(shop: HostSite) -> None:
+def test_a_replica_that_is_killed_is_replaced(shop: HostSandbox) -> None:
     with shop.daemon():
         wait(shop.healthy)
         before = shop.programs()
@@ -48,7 +48,7 @@ def test_a_replica_that_is_killed_is_replaced(shop: HostSite) -> None:
         assert shop.greetings("web") == {"hello"}
 
 
-def test_a_daemon_that_is_killed_finds_every_replica_again(shop: HostSite) -> None:
+def test_a_daemon_that_is_killed_finds_every_replica_again(shop: HostSandbox) -> None:
     with shop.daemon(fresh=True) as daemon:
         wait(shop.healthy)
         before = shop.programs()
@@ -65,26 +65,26 @@ def test_a_daemon_that_is_killed_finds_every_replica_again(shop: HostSite) -> No
 def test_a_daemon_that_is_killed_during_a_deletion_makes_nothing_anew(tmp_path: Path) -> None:
     endless = {"preStop": {"exec": {"command": ["sleep", "1000"]}}}
     files = {"shop/web.yaml": served(lifecycle=endless)}
-    with host_site(tmp_path, files, prune={"percent": 100}, host={"terminationScale": 0.04}) as site:
-        with site.daemon() as daemon:
-            wait(site.healthy)
-            before = set(site.replicas("web"))
-            site.repo.commit({"shop/web.yaml": None})
-            wait(lambda: any(each.reason == "Deleted" for each in site.replicas("web").values()))
+    with host_sandbox(tmp_path, files, prune={"percent": 100}, host={"terminationScale": 0.04}) as sandbox:
+        with sandbox.daemon() as daemon:
+            wait(sandbox.healthy)
+            before = set(sandbox.replicas("web"))
+            sandbox.repo.commit({"shop/web.yaml": None})
+            wait(lambda: any(each.reason == "Deleted" for each in sandbox.replicas("web").values()))
             daemon.kill()
-        with site.daemon():
+        with sandbox.daemon():
             seen: set[str] = set()
 
             def is_gone() -> bool:
-                seen.update(site.replicas("web"))
-                return "workload/shop/web@here" not in site.recorded()
+                seen.update(sandbox.replicas("web"))
+                return "workload/shop/web@here" not in sandbox.recorded()
 
             wait(is_gone)
             assert seen <= before
-            assert not site.programs()
+            assert not sandbox.programs()
 
 
-def test_replicas_whose_records_are_lost_serve_until_new_ones_do(shop: HostSite) -> None:
+def test_replicas_whose_records_are_lost_serve_until_new_ones_do(shop: HostSandbox) -> None:
     with shop.daemon() as daemon:
         wait(shop.healthy)
         daemon.kill()
@@ -100,35 +100,38 @@ def test_replicas_whose_records_are_lost_serve_until_new_ones_do(shop: HostSite)
 def test_replicas_whose_files_are_lost_are_adopted_as_they_are(tmp_path: Path) -> None:
     plain = served("plain", command="sleep", args=["100000"], ports=None, readinessProbe=None)
     files = {"shop/web.yaml": served(replicas=3, env={"GREETING": "hello"}), "shop/plain.yaml": plain}
-    with host_site(tmp_path, files) as site:
-        with site.daemon() as daemon:
-            wait(lambda: site.healthy() and site.healthy("workload/shop/plain@here"))
+    with host_sandbox(tmp_path, files) as sandbox:
+        with sandbox.daemon() as daemon:
+            wait(lambda: sandbox.healthy() and sandbox.healthy("workload/shop/plain@here"))
             daemon.kill()
-        before, addresses = site.programs(), site.ready("web")
+        before, addresses = sandbox.programs(), sandbox.ready("web")
         for name in ("replicas", "run"):
-            shutil.rmtree(site.state / "host" / "here" / name)
-        with site.daemon():
-            wait(lambda: len(site.replicas("web")) == 3 and len(site.replicas("plain")) == 2, "they are written again")
-            assert site.run("apply", "--wait", "--timeout", "60").returncode == 0
-            assert (site.programs(), site.ready("web")) == (before, addresses)
-            assert site.healthy("workload/shop/plain@here")
+            shutil.rmtree(sandbox.state / "host" / "here" / name)
+        with sandbox.daemon():
+            wait(
+                lambda: len(sandbox.replicas("web")) == 3 and len(sandbox.replicas("plain")) == 2,
+                "they are written again",
+            )
+            assert sandbox.run("apply", "--wait", "--timeout", "60").returncode == 0
+            assert (sandbox.programs(), sandbox.ready("web")) == (before, addresses)
+            assert sandbox.healthy("workload/shop/plain@here")
 
 
 def test_a_rollout_of_replicas_whose_files_are_lost_keeps_the_others(tmp_path: Path) -> None:
-    with host_site(tmp_path, {"shop/web.yaml": served(replicas=3, env={"GREETING": "hello"})}) as site:
-        with site.daemon() as daemon:
-            wait(site.healthy)
+    with host_sandbox(tmp_path, {"shop/web.yaml": served(replicas=3, env={"GREETING": "hello"})}) as sandbox:
+        with sandbox.daemon() as daemon:
+            wait(sandbox.healthy)
             daemon.kill()
         for name in ("replicas", "run"):
-            shutil.rmtree(site.state / "host" / "here" / name)
-        site.repo.commit({"shop/web.yaml": served(replicas=3, env={"GREETING": "new"})})
-        with site.daemon():
-            while site.greetings("web") != {"new"} or not site.healthy():
-                assert len(site.ready("web")) >= 3
+            shutil.rmtree(sandbox.state / "host" / "here" / name)
+        sandbox.repo.commit({"shop/web.yaml": served(replicas=3, env={"GREETING": "new"})})
+        with sandbox.daemon():
+            while sandbox.greetings("web") != {"new"} or not sandbox.healthy():
+                assert len(sandbox.ready("web")) >= 3
                 time.sleep(0.02)
 
 
-def test_a_readiness_failure_pauses_a_rollout_and_a_fix_resumes_it(shop: HostSite) -> None:
+def test_a_readiness_failure_pauses_a_rollout_and_a_fix_resumes_it(shop: HostSandbox) -> None:
     with shop.daemon():
         wait(shop.healthy)
         old = set(shop.ready("web"))
@@ -170,46 +173,46 @@ class Client(threading.Thread):
 def test_a_rolling_update_loses_no_request(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served(replicas=3, env={"GREETING": "old"})}
     scale = {"terminationScale": 0.02}  # a request that was sent to a replica that ends has 0.9 s
-    with host_site(tmp_path, files, host=scale) as site, site.daemon():
-        wait(site.healthy)
-        address = site.address()
-        clients = [Client(lambda: site.ready("web"), 125) for _ in range(2)]
+    with host_sandbox(tmp_path, files, host=scale) as sandbox, sandbox.daemon():
+        wait(sandbox.healthy)
+        address = sandbox.address()
+        clients = [Client(lambda: sandbox.ready("web"), 125) for _ in range(2)]
         clients += [Client(lambda: [address], 125) for _ in range(2)]
         for client in clients:
             client.start()
-        site.repo.commit({"shop/web.yaml": served(replicas=3, env={"GREETING": "new"})})
-        wait(lambda: site.healthy() and site.greetings("web") == {"new"} and len(site.replicas("web")) == 3)
+        sandbox.repo.commit({"shop/web.yaml": served(replicas=3, env={"GREETING": "new"})})
+        wait(lambda: sandbox.healthy() and sandbox.greetings("web") == {"new"} and len(sandbox.replicas("web")) == 3)
         for client in clients:
             client.over.set()
             client.join(20)
         assert [lost for client in clients for lost in client.lost] == []
         assert {"old", "new"} <= set().union(*(client.answers for client in clients[:2]))
         assert {"old", "new"} <= set().union(*(client.answers for client in clients[2:]))
-        assert site.address() == address
-        assert f'address: "{address}"' in site.status("shop/workload/web.yaml")
-        assert f", served at {address}" in site.run("describe", "workload/shop/web").stdout
-        ended = site.run("hold", "workload/shop/web", "--for", "1h")
+        assert sandbox.address() == address
+        assert f'address: "{address}"' in sandbox.status("shop/workload/web.yaml")
+        assert f", served at {address}" in sandbox.run("describe", "workload/shop/web").stdout
+        ended = sandbox.run("hold", "workload/shop/web", "--for", "1h")
         assert (ended.returncode, ended.stdout.splitlines()[1:]) == (0, ["in force at here"]), ended
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(fetch, address, patience=60.0)
             assert wait_for([answer], timeout=0.2).not_done
-            assert site.run("hold", "workload/shop/web", "--release").returncode == 0
+            assert sandbox.run("hold", "workload/shop/web", "--release").returncode == 0
             assert answer.result() == "new"
 
 
-@pytest.mark.parametrize("each", [6, pytest.param(25, marks=pytest.mark.slow)])
-def test_many_replicas_start_and_stop(tmp_path: Path, each: int) -> None:
+@pytest.mark.parametrize("number", [6, pytest.param(25, marks=pytest.mark.slow)])
+def test_many_replicas_start_and_stop(tmp_path: Path, number: int) -> None:
     sleeper = {"command": "sleep", "args": ["1000"], "ports": None, "readinessProbe": None}
-    files = {f"shop/{name}.yaml": served(name, replicas=each, **sleeper) for name in ("one", "two", "three", "four")}
-    with host_site(tmp_path, files, prune={"percent": 100}) as site, site.daemon():
-        wait(lambda: len(site.programs()) == 4 * each)
-        wait(lambda: all(site.healthy(f"workload/shop/{name}@here") for name in ("one", "two", "three", "four")))
-        site.repo.commit(dict.fromkeys(files))
-        wait(lambda: not site.programs())
-        wait(lambda: not [key for key in site.recorded() if "workload" in key])
+    files = {f"shop/{name}.yaml": served(name, replicas=number, **sleeper) for name in ("one", "two", "three", "four")}
+    with host_sandbox(tmp_path, files, prune={"percent": 100}) as sandbox, sandbox.daemon():
+        wait(lambda: len(sandbox.programs()) == 4 * number)
+        wait(lambda: all(sandbox.healthy(f"workload/shop/{name}@here") for name in ("one", "two", "three", "four")))
+        sandbox.repo.commit(dict.fromkeys(files))
+        wait(lambda: not sandbox.programs())
+        wait(lambda: not [key for key in sandbox.recorded() if "workload" in key])
 
 
-def test_scaling_leaves_what_runs_alone_and_suspending_ends_it(shop: HostSite) -> None:
+def test_scaling_leaves_what_runs_alone_and_suspending_ends_it(shop: HostSandbox) -> None:
     with shop.daemon():
         wait(shop.healthy)
         before = shop.programs()
@@ -224,7 +227,7 @@ def test_scaling_leaves_what_runs_alone_and_suspending_ends_it(shop: HostSite) -
         assert shop.ready("web") == []
 
 
-def test_a_location_that_becomes_another_engines_ends_what_ran_there(shop: HostSite) -> None:
+def test_a_location_that_becomes_another_engines_ends_what_ran_there(shop: HostSandbox) -> None:
     with shop.daemon() as daemon:
         wait(shop.healthy)
         shop.configure(locations={"here": {"engine": "recorded"}})
@@ -235,11 +238,11 @@ def test_a_location_that_becomes_another_engines_ends_what_ran_there(shop: HostS
 
 def test_health_is_recorded_also_without_drift_checks(tmp_path: Path) -> None:
     files = {"shop/web.yaml": served(replicas=1)}
-    with host_site(tmp_path, files, drift={"interval": "0s"}) as site, site.daemon():
-        wait(site.healthy)
+    with host_sandbox(tmp_path, files, drift={"interval": "0s"}) as sandbox, sandbox.daemon():
+        wait(sandbox.healthy)
 
 
-def test_replicas_outlive_lost_records_and_are_taken_over(shop: HostSite) -> None:
+def test_replicas_outlive_lost_records_and_are_taken_over(shop: HostSandbox) -> None:
     with shop.daemon() as daemon:
         wait(shop.healthy)
         before = shop.programs()
@@ -271,12 +274,12 @@ def test_a_workload_of_another_user_finds_what_is_its_own_and_nothing_else(asked
     volumes = [{"uri": "scratch://data", "path": "/data"}]
     web = served(replicas=1, args=["-c", WHO], volumes=volumes, securityOptions=asked)
     host = {"defaultUser": default}
-    with open_place() as place, host_site(place, {"shop/web.yaml": web}, host=host) as site, site.daemon():
-        wait(site.healthy)
-        assert site.greetings("web") == {"65534 65534 True True"}
-        here = site.state / "host" / "here"
+    with open_place() as place, host_sandbox(place, {"shop/web.yaml": web}, host=host) as sandbox, sandbox.daemon():
+        wait(sandbox.healthy)
+        assert sandbox.greetings("web") == {"65534 65534 True True"}
+        here = sandbox.state / "host" / "here"
         folders = [here / name for name in ("logs", "replicas", "run", "tokens", "usage")]
-        closed = [site.state / "records.sqlite", site.state, here.parent, here, *folders]
+        closed = [sandbox.state / "records.sqlite", sandbox.state, here.parent, here, *folders]
         for path in closed:
             command = ["cat" if path.is_file() else "ls", str(path)]
             result = subprocess.run(command, user=65534, group=65534, extra_groups=[], capture_output=True, check=False)

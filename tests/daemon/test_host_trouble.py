@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_sandbox import SERVER, HostSite, host_site, served, shared_folder
+from tests.support.host_sandbox import SERVER, HostSandbox, host_sandbox, served, shared_folder
 from tests.support.programs import adjacent_ports, only_root, small_disk
 from tests.support.sandbox import eventually
 
@@ -21,9 +21,9 @@ GOOD = served("good", replicas=1, env={"GREETING": "well"})
 PLAIN = {"ports": None, "readinessProbe": None}
 
 
-def reasons(site: HostSite, key: str = "workload/shop/web") -> set[str]:
+def reasons(sandbox: HostSandbox, key: str = "workload/shop/web") -> set[str]:
     """Reasons of the events of a workload."""
-    result = site.run("events", key, "-o", "json")
+    result = sandbox.run("events", key, "-o", "json")
     return {json.loads(line)["reason"] for line in result.stdout.splitlines()}
 
 
@@ -42,86 +42,86 @@ def test_a_failed_start_is_reported_and_hurts_nothing_else(
     tmp_path: Path, wrong: dict[str, object], message: str
 ) -> None:
     files = {"shop/good.yaml": GOOD, "shop/web.yaml": served(replicas=1, **wrong)}
-    with host_site(tmp_path, files) as site, site.daemon() as daemon:
-        wait(lambda: message in site.message(), f"it reports {message}")
-        wait(partial(site.healthy, "workload/shop/good@here"))
-        wait(lambda: site.recorded()["workload/shop/web@here"].health == "Unhealthy")
-        assert {"StartFailed", "ContainerEnded"} & reasons(site)
+    with host_sandbox(tmp_path, files) as sandbox, sandbox.daemon() as daemon:
+        wait(lambda: message in sandbox.message(), f"it reports {message}")
+        wait(partial(sandbox.healthy, "workload/shop/good@here"))
+        wait(lambda: sandbox.recorded()["workload/shop/web@here"].health == "Unhealthy")
+        assert {"StartFailed", "ContainerEnded"} & reasons(sandbox)
         assert not [line for line in daemon.log() if "Traceback" in str(line)]
-        site.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "mended"})})
-        wait(lambda: site.healthy() and site.greetings("web") == {"mended"})
+        sandbox.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "mended"})})
+        wait(lambda: sandbox.healthy() and sandbox.greetings("web") == {"mended"})
 
 
 def test_a_port_that_is_taken_meanwhile_is_exchanged(tmp_path: Path) -> None:
-    with host_site(tmp_path, {"shop/web.yaml": served(replicas=1, env={"GREETING": "hello"})}) as site:
-        with site.daemon():
-            wait(site.healthy)
-        (address,) = site.ready("web")
-        site.end()
+    with host_sandbox(tmp_path, {"shop/web.yaml": served(replicas=1, env={"GREETING": "hello"})}) as sandbox:
+        with sandbox.daemon():
+            wait(sandbox.healthy)
+        (address,) = sandbox.ready("web")
+        sandbox.end()
         with socket.socket() as thief:
             thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             thief.bind(("0.0.0.0", int(address.rpartition(":")[2])))
             thief.listen()
-            with site.daemon():
-                wait(lambda: site.ready("web") not in ([], [address]) and site.greetings("web") == {"hello"})
+            with sandbox.daemon():
+                wait(lambda: sandbox.ready("web") not in ([], [address]) and sandbox.greetings("web") == {"hello"})
 
 
 def test_a_dead_replica_is_restarted_where_no_port_is_left_for_more(tmp_path: Path) -> None:
     first = adjacent_ports(2)
     few = {"firstPort": first, "lastPort": first + 1}
-    with host_site(tmp_path, {"shop/web.yaml": served()}, host=few) as site, site.daemon():
-        wait(site.healthy)
-        site.repo.commit({"shop/web.yaml": served(replicas=4)})
-        wait(lambda: "NoFreePort" in site.message(), "there is no port for more")
-        victim = min(site.programs())
+    with host_sandbox(tmp_path, {"shop/web.yaml": served()}, host=few) as sandbox, sandbox.daemon():
+        wait(sandbox.healthy)
+        sandbox.repo.commit({"shop/web.yaml": served(replicas=4)})
+        wait(lambda: "NoFreePort" in sandbox.message(), "there is no port for more")
+        victim = min(sandbox.programs())
         os.kill(victim, signal.SIGKILL)
-        wait(lambda: any(each.containers[0].restarts for each in site.replicas("web").values()), "it is restarted")
-        wait(lambda: len(site.ready("web")) == 2 and len(site.programs()) == 2, "and serves again")
-        assert "NoFreePort" in site.message()
-        assert len(site.replicas("web")) == 2
-        site.repo.commit({"shop/web.yaml": served(replicas=2)})
-        wait(lambda: site.healthy() and not site.message(), "nothing is wrong with what is wanted now")
+        wait(lambda: any(each.containers[0].restarts for each in sandbox.replicas("web").values()), "it is restarted")
+        wait(lambda: len(sandbox.ready("web")) == 2 and len(sandbox.programs()) == 2, "and serves again")
+        assert "NoFreePort" in sandbox.message()
+        assert len(sandbox.replicas("web")) == 2
+        sandbox.repo.commit({"shop/web.yaml": served(replicas=2)})
+        wait(lambda: sandbox.healthy() and not sandbox.message(), "nothing is wrong with what is wanted now")
 
 
 def test_one_that_ignores_sigterm_is_killed_in_the_end(tmp_path: Path) -> None:
     deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + SERVER
     files = {"shop/web.yaml": served(args=["-c", deaf]), "shop/good.yaml": GOOD}
-    with host_site(tmp_path, files) as site, site.daemon():
-        wait(site.healthy)
-        site.repo.commit({"shop/web.yaml": None})
-        wait(lambda: "workload/shop/web@here" not in site.recorded())
-        assert len(site.programs()) == 1
-        assert site.greetings("good") == {"well"}
+    with host_sandbox(tmp_path, files) as sandbox, sandbox.daemon():
+        wait(sandbox.healthy)
+        sandbox.repo.commit({"shop/web.yaml": None})
+        wait(lambda: "workload/shop/web@here" not in sandbox.recorded())
+        assert len(sandbox.programs()) == 1
+        assert sandbox.greetings("good") == {"well"}
 
 
 def test_children_that_outlive_their_parent_go_with_the_replica(tmp_path: Path) -> None:
     fork = "import subprocess; subprocess.Popen(['setsid', 'sleep', '987'], start_new_session=True)\n" + SERVER
     files = {"shop/web.yaml": served(replicas=1, args=["-c", fork]), "shop/good.yaml": GOOD}
-    with host_site(tmp_path, files) as site, site.daemon():
-        wait(site.healthy)
-        wait(lambda: any("sleep 987" in command for command in site.programs().values()))
-        site.repo.commit({"shop/web.yaml": None})
-        wait(lambda: "workload/shop/web@here" not in site.recorded())
-        assert not any("sleep 987" in command for command in site.programs().values())
+    with host_sandbox(tmp_path, files) as sandbox, sandbox.daemon():
+        wait(sandbox.healthy)
+        wait(lambda: any("sleep 987" in command for command in sandbox.programs().values()))
+        sandbox.repo.commit({"shop/web.yaml": None})
+        wait(lambda: "workload/shop/web@here" not in sandbox.recorded())
+        assert not any("sleep 987" in command for command in sandbox.programs().values())
 
 
 def test_a_workload_that_cannot_be_taken_up_goes_on(tmp_path: Path) -> None:
-    with host_site(tmp_path, {"shop/web.yaml": served(env={"GREETING": "well"})}) as site:
-        with site.daemon() as daemon:
-            wait(site.healthy)
+    with host_sandbox(tmp_path, {"shop/web.yaml": served(env={"GREETING": "well"})}) as sandbox:
+        with sandbox.daemon() as daemon:
+            wait(sandbox.healthy)
             daemon.kill()
-        before, token = site.programs(), site.state / "host" / "here" / "tokens" / "shop" / "web"
+        before, token = sandbox.programs(), sandbox.state / "host" / "here" / "tokens" / "shop" / "web"
         content = token.read_bytes()
         token.unlink()
         token.mkdir()
-        with site.daemon():
-            wait(lambda: {"WorkloadError", "StateWriteFailed"} <= reasons(site))
-            assert site.greetings("web") == {"well"}
+        with sandbox.daemon():
+            wait(lambda: {"WorkloadError", "StateWriteFailed"} <= reasons(sandbox))
+            assert sandbox.greetings("web") == {"well"}
             token.rmdir()
             token.write_bytes(content)
-            wait(lambda: "DriftHealed" in reasons(site))
-            wait(site.healthy)
-            assert site.programs() == before
+            wait(lambda: "DriftHealed" in reasons(sandbox))
+            wait(sandbox.healthy)
+            assert sandbox.programs() == before
 
 
 def test_a_failing_liveness_probe_restarts_the_replica(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_a_failing_liveness_probe_restarts_the_replica(tmp_path: Path) -> None:
     )
     probe = {"httpGet": {"path": "/healthz"}, "periodSeconds": 1, "failureThreshold": 2}
     web = served(replicas=1, args=["-c", sick], livenessProbe=probe, readinessProbe=None)
-    with host_site(tmp_path, {"shop/web.yaml": web}) as site, site.daemon():
-        wait(lambda: any(each.containers[0].restarts for each in site.replicas("web").values()))
-        (replica,) = site.replicas("web").values()
+    with host_sandbox(tmp_path, {"shop/web.yaml": web}) as sandbox, sandbox.daemon():
+        wait(lambda: any(each.containers[0].restarts for each in sandbox.replicas("web").values()))
+        (replica,) = sandbox.replicas("web").values()
         assert replica.containers[0].last is not None
         assert replica.containers[0].last.reason == "LivenessFailed"
 
@@ -150,14 +150,14 @@ def test_hooks_run_and_report_failures(tmp_path: Path) -> None:
         "shop/good.yaml": GOOD,
     }
     slow = {"terminationScale": 0.02}  # a hook has 1.8 s in place of 90
-    with host_site(tmp_path / "site", files, prune={"percent": 100}, host=slow) as site, site.daemon():
-        wait(lambda: site.ready("web") and site.ready("slow"))
-        wait(lambda: "postStart" in site.run("get", "workload", "web", "-o", "json").stdout)
-        site.repo.commit({"shop/web.yaml": None, "shop/slow.yaml": None})
+    with host_sandbox(tmp_path / "site", files, prune={"percent": 100}, host=slow) as sandbox, sandbox.daemon():
+        wait(lambda: sandbox.ready("web") and sandbox.ready("slow"))
+        wait(lambda: "postStart" in sandbox.run("get", "workload", "web", "-o", "json").stdout)
+        sandbox.repo.commit({"shop/web.yaml": None, "shop/slow.yaml": None})
         wait(mark.exists)
-        wait(lambda: not {"workload/shop/web@here", "workload/shop/slow@here"} & site.recorded().keys())
-        assert "PreStopFailed" in reasons(site)
-        events = site.run("events", "workload/shop/slow").stdout
+        wait(lambda: not {"workload/shop/web@here", "workload/shop/slow@here"} & sandbox.recorded().keys())
+        assert "PreStopFailed" in reasons(sandbox)
+        events = sandbox.run("events", "workload/shop/slow").stdout
         assert "the preStop hook of main did not end within 1.8 s" in events
 
 
@@ -172,26 +172,26 @@ def fill(filler: Path) -> None:
 def test_a_full_disk_stops_nothing_that_runs(tmp_path: Path) -> None:
     web = served(replicas=1, env={"GREETING": "one"})
     disk = small_disk(tmp_path / "small", "size=6m")
-    with disk as small, host_site(tmp_path / "site", {"shop/web.yaml": web}) as site:
-        site.configure(state=str(small / "state"))
-        site.state = small / "state"
-        with site.daemon():
-            wait(site.healthy)
+    with disk as small, host_sandbox(tmp_path / "site", {"shop/web.yaml": web}) as sandbox:
+        sandbox.configure(state=str(small / "state"))
+        sandbox.state = small / "state"
+        with sandbox.daemon():
+            wait(sandbox.healthy)
             filler = small / "filler"
             fill(filler)
-            site.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "two"})})
-            wait(lambda: site.greetings("web") == {"one"})
+            sandbox.repo.commit({"shop/web.yaml": served(replicas=1, env={"GREETING": "two"})})
+            wait(lambda: sandbox.greetings("web") == {"one"})
             filler.unlink()
-            wait(lambda: site.greetings("web") == {"two"} and site.healthy())
-        site.end()
+            wait(lambda: sandbox.greetings("web") == {"two"} and sandbox.healthy())
+        sandbox.end()
 
 
 def test_a_stopped_daemon_leaves_its_replicas(tmp_path: Path) -> None:
-    with host_site(tmp_path, {"shop/web.yaml": served(env={"GREETING": "hello"})}) as site:
-        with site.daemon() as daemon:
-            wait(site.healthy)
-            before = site.programs()
+    with host_sandbox(tmp_path, {"shop/web.yaml": served(env={"GREETING": "hello"})}) as sandbox:
+        with sandbox.daemon() as daemon:
+            wait(sandbox.healthy)
+            before = sandbox.programs()
             daemon.signal(signal.SIGTERM)
             assert daemon.process.wait(20) == 0
-        assert site.programs() == before
-        assert site.greetings("web") == {"hello"}
+        assert sandbox.programs() == before
+        assert sandbox.greetings("web") == {"hello"}

@@ -18,124 +18,124 @@ from reconciler.pipeline.runner import Runner
 from reconciler.records.store import Records
 from reconciler.settings import load_settings
 from tests.support.clock import FakeClock
-from tests.support.sandbox import SHOP, Running, ServiceManager, Site, eventually, workload
+from tests.support.sandbox import SHOP, DaemonProcess, DaemonSandbox, ServiceManager, eventually, workload
 
 RETRY = {"base": "100ms", "cap": "200ms", "attempts": 1}
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def sandbox(tmp_path: Path) -> DaemonSandbox:
     """A shop with two workloads, where failed steps are tried again soon."""
-    return Site(tmp_path, SHOP | {"shop/web.yaml": workload("web")}, retry=RETRY)
+    return DaemonSandbox(tmp_path, SHOP | {"shop/web.yaml": workload("web")}, retry=RETRY)
 
 
-def daemon(site: Site, **environ: str) -> AbstractContextManager[Running]:
+def daemon(sandbox: DaemonSandbox, **environ: str) -> AbstractContextManager[DaemonProcess]:
     """A daemon with a troubled engine."""
-    return site.daemon("-m", "tests.daemon.daemon_with_trouble", str(site.path), **environ)
+    return sandbox.daemon("-m", "tests.daemon.daemon_with_failures", str(sandbox.path), **environ)
 
 
-def test_steps_that_fail_are_tried_again_until_they_work(site: Site) -> None:
-    (site.path / "fail").touch()
-    with daemon(site) as running:
-        eventually(lambda: "NoFreePort" in site.status("shop/workload/api.yaml"), "the branch names what fails")
-        assert site.condition("Ready") == "false StepsFailed"
-        assert sorted(site.recorded()) == ["gvc/shop", "workload/shop/api@here", "workload/shop/web@here"]
+def test_steps_that_fail_are_tried_again_until_they_work(sandbox: DaemonSandbox) -> None:
+    (sandbox.path / "fail").touch()
+    with daemon(sandbox) as running:
+        eventually(lambda: "NoFreePort" in sandbox.status("shop/workload/api.yaml"), "the branch names what fails")
+        assert sandbox.condition("Ready") == "false StepsFailed"
+        assert sorted(sandbox.recorded()) == ["gvc/shop", "workload/shop/api@here", "workload/shop/web@here"]
         eventually(lambda: len(running.logged("reconciled", reason="retry")) >= 2, "it tries again")
-        (site.path / "fail").unlink()
-        eventually(lambda: "workload/shop/web@there" in site.recorded(), "it works")
-        eventually(lambda: site.condition("Ready") == "true Applied", "the condition reports it")
-        eventually(lambda: "NoFreePort" not in site.status("shop/workload/api.yaml"), "the branch reports it")
-        with site.records() as records:
+        (sandbox.path / "fail").unlink()
+        eventually(lambda: "workload/shop/web@there" in sandbox.recorded(), "it works")
+        eventually(lambda: sandbox.condition("Ready") == "true Applied", "the condition reports it")
+        eventually(lambda: "NoFreePort" not in sandbox.status("shop/workload/api.yaml"), "the branch reports it")
+        with sandbox.records() as records:
             assert records.failures.count() == 0
 
 
-def test_a_retry_that_cannot_be_made_does_not_occupy_the_daemon(site: Site) -> None:
-    (site.path / "fail").touch()
-    site.configure(sources=[site.source(interval="1h")])
-    with ServiceManager(site.path) as systemd, daemon(site, **systemd.environ) as running:
+def test_a_retry_that_cannot_be_made_does_not_occupy_the_daemon(sandbox: DaemonSandbox) -> None:
+    (sandbox.path / "fail").touch()
+    sandbox.configure(sources=[sandbox.source(interval="1h")])
+    with ServiceManager(sandbox.path) as systemd, daemon(sandbox, **systemd.environ) as running:
         eventually(lambda: running.logged("reconciled", reason="retry"), "it tries again")
-        site.repo.commit({"shop/bad.yaml": "kind: gvc\nname: [\n"})
+        sandbox.repo.commit({"shop/bad.yaml": "kind: gvc\nname: [\n"})
         eventually(lambda: running.logged("reconciled", outcome="refused"), "the next revision is refused")
         rounds = len(systemd.notifications())
         time.sleep(1.0)
         assert len(systemd.notifications()) - rounds <= 4
 
 
-def test_a_waiting_apply_gets_the_outcome_of_the_run(site: Site) -> None:
-    (site.path / "fail").touch()
-    with daemon(site) as running:
+def test_a_waiting_apply_gets_the_outcome_of_the_run(sandbox: DaemonSandbox) -> None:
+    (sandbox.path / "fail").touch()
+    with daemon(sandbox) as running:
         eventually(lambda: running.logged("reconciled", outcome="failed"), "a step fails")
-        assert site.run("apply").returncode == 1, "one run is all it waits for"
-        command = [*site.command, "apply", "--wait"]
-        waiting = subprocess.Popen(command, env=site.environ, stdout=subprocess.PIPE, text=True)
+        assert sandbox.run("apply").returncode == 1, "one run is all it waits for"
+        command = [*sandbox.command, "apply", "--wait"]
+        waiting = subprocess.Popen(command, env=sandbox.environ, stdout=subprocess.PIPE, text=True)
         eventually(lambda: len(running.logged("reconciled", reason="apply")) >= 2, "it asks again")
         assert waiting.poll() is None
-        (site.path / "fail").unlink()
+        (sandbox.path / "fail").unlink()
         output, _ = waiting.communicate(timeout=20)
-        assert (waiting.returncode, "workload/shop/web@there" in site.recorded()) == (0, True), output
+        assert (waiting.returncode, "workload/shop/web@there" in sandbox.recorded()) == (0, True), output
 
 
-def test_a_waiting_apply_sees_what_the_daemon_did_by_itself(site: Site) -> None:
-    (site.path / "fail").touch()
-    with daemon(site) as running:
+def test_a_waiting_apply_sees_what_the_daemon_did_by_itself(sandbox: DaemonSandbox) -> None:
+    (sandbox.path / "fail").touch()
+    with daemon(sandbox) as running:
         eventually(lambda: running.logged("reconciled", outcome="failed"), "a step fails")
-        command = [*site.command, "apply", "--wait"]
-        waiting = subprocess.Popen(command, env=site.environ, stdout=subprocess.PIPE, text=True)
+        command = [*sandbox.command, "apply", "--wait"]
+        waiting = subprocess.Popen(command, env=sandbox.environ, stdout=subprocess.PIPE, text=True)
         eventually(lambda: running.logged("reconciled", reason="apply"), "it asks")
         waiting.send_signal(signal.SIGSTOP)
-        (site.path / "fail").unlink()
+        (sandbox.path / "fail").unlink()
         eventually(lambda: running.logged("reconciled", outcome="applied"), "the daemon tries again by itself")
         waiting.send_signal(signal.SIGCONT)
         output, _ = waiting.communicate(timeout=20)
-        assert (waiting.returncode, "workload/shop/web@there" in site.recorded()) == (0, True), output
+        assert (waiting.returncode, "workload/shop/web@there" in sandbox.recorded()) == (0, True), output
 
 
-def test_a_newer_revision_pre_empts_what_has_not_begun(site: Site) -> None:
-    (site.path / "hang").touch()
-    with daemon(site) as running:
-        eventually(lambda: "workload/shop/web@here" in site.recorded(), "one place is done")
-        commit = site.repo.commit({"shop/web.yaml": workload("web", 7001), "shop/cart.yaml": workload("cart")})
+def test_a_newer_revision_pre_empts_what_has_not_begun(sandbox: DaemonSandbox) -> None:
+    (sandbox.path / "hang").touch()
+    with daemon(sandbox) as running:
+        eventually(lambda: "workload/shop/web@here" in sandbox.recorded(), "one place is done")
+        commit = sandbox.repo.commit({"shop/web.yaml": workload("web", 7001), "shop/cart.yaml": workload("cart")})
         time.sleep(0.3)
-        (site.path / "hang").unlink()
-        eventually(lambda: commit in site.status("shop/workload/cart.yaml"), "the newest is applied")
+        (sandbox.path / "hang").unlink()
+        eventually(lambda: commit in sandbox.status("shop/workload/cart.yaml"), "the newest is applied")
         first = running.logged("reconciled")[0]
         assert (first["outcome"], first["waiting"]) == ("waiting", 1)
-        versions = {key: record.version for key, record in site.recorded().items()}
+        versions = {key: record.version for key, record in sandbox.recorded().items()}
         assert (versions["workload/shop/web@here"], versions["workload/shop/web@there"]) == (2, 2)
 
 
-def test_a_loop_that_hangs_is_no_longer_called_alive(site: Site) -> None:
-    (site.path / "hang").touch()
-    with ServiceManager(site.path) as systemd, daemon(site, WATCHDOG_USEC="600000", **systemd.environ):
-        eventually(lambda: "workload/shop/web@here" in site.recorded(), "one place is done, the other hangs")
+def test_a_loop_that_hangs_is_no_longer_called_alive(sandbox: DaemonSandbox) -> None:
+    (sandbox.path / "hang").touch()
+    with ServiceManager(sandbox.path) as systemd, daemon(sandbox, WATCHDOG_USEC="600000", **systemd.environ):
+        eventually(lambda: "workload/shop/web@here" in sandbox.recorded(), "one place is done, the other hangs")
         time.sleep(1.0)
         before = systemd.notifications().count("WATCHDOG=1")
         time.sleep(0.7)
         assert systemd.notifications().count("WATCHDOG=1") == before
-        (site.path / "hang").unlink()
+        (sandbox.path / "hang").unlink()
         eventually(lambda: systemd.notifications().count("WATCHDOG=1") > before, "it lives again")
 
 
-def test_a_step_in_flight_ends_before_the_daemon_does(site: Site) -> None:
-    (site.path / "hang").touch()
-    with daemon(site) as running:
-        eventually(lambda: "workload/shop/web@here" in site.recorded(), "one place is done")
+def test_a_step_in_flight_ends_before_the_daemon_does(sandbox: DaemonSandbox) -> None:
+    (sandbox.path / "hang").touch()
+    with daemon(sandbox) as running:
+        eventually(lambda: "workload/shop/web@here" in sandbox.recorded(), "one place is done")
         running.process.terminate()
         time.sleep(0.2)
         assert running.process.poll() is None
-        (site.path / "hang").unlink()
+        (sandbox.path / "hang").unlink()
         assert running.process.wait(10) == 0
-    assert sorted(key for key in site.recorded() if key.endswith("@there")) == ["workload/shop/api@there"]
-    with site.records() as records:
+    assert sorted(key for key in sandbox.recorded() if key.endswith("@there")) == ["workload/shop/api@there"]
+    with sandbox.records() as records:
         assert records.journal.open() == []
-    with daemon(site):
-        eventually(lambda: "workload/shop/web@there" in site.recorded(), "the rest follows")
+    with daemon(sandbox):
+        eventually(lambda: "workload/shop/web@there" in sandbox.recorded(), "the rest follows")
 
 
 def test_a_fetch_may_take_as_long_as_its_settings_allow(tmp_path: Path) -> None:
     remote = {"name": "far", "url": "https://git.example/far.git", "timeout": "5m"}
-    site = Site(tmp_path, sources=[remote])
-    settings = load_settings(site.settings_file)
+    sandbox = DaemonSandbox(tmp_path, sources=[remote])
+    settings = load_settings(sandbox.settings_file)
     with contextlib.closing(Records.open(None)) as records:
         runner = Runner(settings, records, FakeClock())
         clock, notifier = FakeClock(auto=True), SystemdNotifier({"WATCHDOG_USEC": "60000000"})

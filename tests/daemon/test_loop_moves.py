@@ -8,47 +8,49 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import GitRepo
-from tests.support.sandbox import Site, eventually, workload
+from tests.support.sandbox import DaemonSandbox, eventually, workload
 
 SIDE = "workload/shop/side@here"
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def sandbox(tmp_path: Path) -> DaemonSandbox:
     """A shop, and another source with a workload in it."""
-    site = Site(tmp_path)
+    sandbox = DaemonSandbox(tmp_path)
     GitRepo.create(tmp_path / "side.git", {"shop/side.yaml": workload("side", more="gvc: shop\n")})
-    site.configure(sources=[site.source(), site.source("side")])
-    return site
+    sandbox.configure(sources=[sandbox.source(), sandbox.source("side")])
+    return sandbox
 
 
-def _change(site: Site) -> None:
+def _change(sandbox: DaemonSandbox) -> None:
     """One more commit of the source that stays, applied."""
-    commit = site.repo.commit({"shop/api.yaml": workload("api", 8081)})
-    eventually(lambda: site.applied(commit), "the source that stays goes on")
+    commit = sandbox.repo.commit({"shop/api.yaml": workload("api", 8081)})
+    eventually(lambda: sandbox.applied(commit), "the source that stays goes on")
 
 
-def test_resources_stay_when_the_daemon_starts_without_their_source(site: Site) -> None:
-    with site.daemon() as daemon:
-        eventually(lambda: SIDE in site.recorded(), "both are applied")
+def test_resources_stay_when_the_daemon_starts_without_their_source(sandbox: DaemonSandbox) -> None:
+    with sandbox.daemon() as daemon:
+        eventually(lambda: SIDE in sandbox.recorded(), "both are applied")
         daemon.stop()
-    site.configure(sources=[site.source()])
-    with site.daemon() as daemon:
-        _change(site)
-        assert SIDE in site.recorded()
+    sandbox.configure(sources=[sandbox.source()])
+    with sandbox.daemon() as daemon:
+        _change(sandbox)
+        assert SIDE in sandbox.recorded()
         assert not daemon.logged("reconciled", source="side")
 
 
 @pytest.mark.parametrize("words", [["--all-of", "side"], ["workload/shop/side"]], ids=["all", "one"])
-def test_resources_of_a_source_that_leaves_the_settings_stay_until_adopted(site: Site, words: list[str]) -> None:
-    with site.daemon() as daemon:
-        eventually(lambda: SIDE in site.recorded(), "both are applied")
-        site.configure(sources=[site.source()])
+def test_resources_of_a_source_that_leaves_the_settings_stay_until_adopted(
+    sandbox: DaemonSandbox, words: list[str]
+) -> None:
+    with sandbox.daemon() as daemon:
+        eventually(lambda: SIDE in sandbox.recorded(), "both are applied")
+        sandbox.configure(sources=[sandbox.source()])
         daemon.signal(signal.SIGHUP)
         eventually(lambda: daemon.logged("settings", loaded=True), "the settings are taken")
-        _change(site)
-        assert SIDE in site.recorded()
-        result = site.run("adopt", *words, "--source", "main")
+        _change(sandbox)
+        assert SIDE in sandbox.recorded()
+        result = sandbox.run("adopt", *words, "--source", "main")
         assert result.returncode == 0, result.stderr
-        eventually(lambda: SIDE not in site.recorded(), "its new owner has it not in Git")
-        eventually(lambda: not site.status("shop/workload/side.yaml"), "its status goes with it")
+        eventually(lambda: SIDE not in sandbox.recorded(), "its new owner has it not in Git")
+        eventually(lambda: not sandbox.status("shop/workload/side.yaml"), "its status goes with it")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_sandbox import GVC, host_site, open_place, served
-from tests.support.sandbox import Site, eventually
+from tests.support.host_sandbox import GVC, host_sandbox, open_place, served
+from tests.support.sandbox import DaemonSandbox, eventually
 
 
 def delete(state: Path) -> None:
@@ -31,28 +31,30 @@ def delete_lock(state: Path) -> None:
 
 @pytest.mark.parametrize("lose", [delete, move, replace, delete_lock])
 def test_the_daemon_stops_with_words(tmp_path: Path, lose: Callable[[Path], None]) -> None:
-    site = Site(tmp_path)
-    with site.daemon() as running:
-        eventually(lambda: len(site.recorded()) == 3, "the shop is applied")
+    sandbox = DaemonSandbox(tmp_path)
+    with sandbox.daemon() as running:
+        eventually(lambda: len(sandbox.recorded()) == 3, "the shop is applied")
         there = {path.name for path in tmp_path.iterdir()}
-        lose(site.state)
+        lose(sandbox.state)
         assert running.process.wait(10) == 2
         log = running.log_file.read_text()
     assert "was deleted or replaced while the daemon worked" in log
     assert "Traceback" not in log
     assert {path.name for path in tmp_path.iterdir()} - there <= {"moved"}
     if lose is replace:
-        assert list(site.state.iterdir()) == []
+        assert list(sandbox.state.iterdir()) == []
     if lose in (delete, move):
-        assert not site.state.exists()
+        assert not sandbox.state.exists()
 
 
 def test_the_host_engine_makes_no_state_directory_anew() -> None:
-    files = {"shop/gvc.yaml": GVC, "shop/web.yaml": served(replicas=1, command="sleep", args=["1000"], ports=None,
-             readinessProbe=None)}  # fmt: skip
-    with open_place() as place, host_site(place, files) as site, site.daemon() as running:
-        eventually(lambda: "workload/shop/web@here" in site.recorded(), "the workload is applied")
-        site.state.rename(place / "moved")
+    files = {
+        "shop/gvc.yaml": GVC,
+        "shop/web.yaml": served(replicas=1, command="sleep", args=["1000"], ports=None, readinessProbe=None),
+    }
+    with open_place() as path, host_sandbox(path, files) as sandbox, sandbox.daemon() as running:
+        eventually(lambda: "workload/shop/web@here" in sandbox.recorded(), "the workload is applied")
+        sandbox.state.rename(path / "moved")
         assert running.process.wait(10) == 2
-        assert not site.state.exists()
-        (place / "moved").rename(site.state)
+        assert not sandbox.state.exists()
+        (path / "moved").rename(sandbox.state)

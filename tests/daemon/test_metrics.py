@@ -10,7 +10,7 @@ from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.host_sandbox import SERVER, HostSite, fetch, host_site, served
+from tests.support.host_sandbox import SERVER, HostSandbox, fetch, host_sandbox, served
 from tests.support.sandbox import eventually
 
 OWN_PORT = SERVER.replace('"PORT"', '"PORT_9464"')
@@ -44,34 +44,34 @@ def test_prometheus_gets_the_metrics_of_all_replicas(tmp_path: Path) -> None:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{found.getsockname()[1]}"
-    with host_site(tmp_path, files, host={"metrics": {"address": address}}) as site, site.daemon():
-        eventually(lambda: all(site.healthy(f"workload/shop/{name}@here") for name in ("web", "jobs", "bad")))
+    with host_sandbox(tmp_path, files, host={"metrics": {"address": address}}) as sandbox, sandbox.daemon():
+        eventually(lambda: all(sandbox.healthy(f"workload/shop/{name}@here") for name in ("web", "jobs", "bad")))
         eventually(lambda: _values(address) >= {("hits", (3, 3)), ("done", (5,))}, address)
-        check_page(site, address)
+        check_page(sandbox, address)
 
 
-def check_page(site: HostSite, address: str) -> None:
+def check_page(sandbox: HostSandbox, address: str) -> None:
     """Check the labels of the series, and what is dropped."""
-    found = series(address)
-    names = {name: each for key in ("web", "jobs", "bad") for name, each in site.replicas(key).items()}
+    values = series(address)
+    names = {name: replica for key in ("web", "jobs", "bad") for name, replica in sandbox.replicas(key).items()}
     web = next(name for name in names if name.startswith("web-"))
-    labels, _ = found["hits", web]
+    labels, _ = values["hits", web]
     expected = {"org": "acme", "gvc": "shop", "location": "here", "provider": "byok", "workload": "web"}
     assert labels.items() >= expected.items()
     assert labels.keys() - expected.keys() == {"region", "cluster_id", "replica", "container"}
-    assert {name for name, _ in found} == {"hits", "done", *(f"platform_scrape_{each}" for each in REPORTS)}
-    ups = {replica: value for (name, replica), (_, value) in found.items() if name == "platform_scrape_up"}
+    assert {name for name, _ in values} == {"hits", "done", *(f"platform_scrape_{text}" for text in REPORTS)}
+    ups = {replica: value for (name, replica), (_, value) in values.items() if name == "platform_scrape_up"}
     assert ups == {name: float(not name.startswith("bad-")) for name in names}
     # The port for metrics alone serves no requests.
-    assert len(site.ready("web")) == 2
-    assert site.ready("jobs") == []
+    assert len(sandbox.ready("web")) == 2
+    assert sandbox.ready("jobs") == []
 
 
 REPORTS = ("up", "duration_seconds", "samples")
 
 
 def _values(address: str) -> set[tuple[str, tuple[float, ...]]]:
-    found: dict[str, list[float]] = {}
+    samples: dict[str, list[float]] = {}
     for (name, _), (_, value) in series(address).items():
-        found.setdefault(name, []).append(value)
-    return {(name, tuple(values)) for name, values in found.items()}
+        samples.setdefault(name, []).append(value)
+    return {(name, tuple(values)) for name, values in samples.items()}

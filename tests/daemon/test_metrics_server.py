@@ -39,13 +39,13 @@ async def listening(port: int) -> bool:
 
 def unchunked(body: bytes) -> bytes:
     """The content of a chunked body, which must be complete."""
-    found = b""
+    raw = b""
     while True:
         size, _, body = body.partition(b"\r\n")
         if not int(size, 16):
             assert body == b"\r\n"
-            return found
-        found, body = found + body[: int(size, 16)], body[int(size, 16) + 2 :]
+            return raw
+        raw, body = raw + body[: int(size, 16)], body[int(size, 16) + 2 :]
 
 
 def play(story: Callable[[int], Awaitable[None]], server: MetricsServer | None = None) -> None:

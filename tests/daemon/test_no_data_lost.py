@@ -16,7 +16,7 @@ from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
 from tests.engines.host.volumes.kit import BTRFS, IMAGES, mounted_disk
 from tests.support.clock import FakeClock
-from tests.support.host_sandbox import HostSite, host_site, shared_folder
+from tests.support.host_sandbox import HostSandbox, host_sandbox, shared_folder
 from tests.support.sandbox import eventually
 
 DATA = "volumeset/shop/data"
@@ -45,10 +45,10 @@ wait = partial(eventually, patience=60.0)
 
 
 class Counter:
-    """A site with a program that counts, and what is known of its records."""
+    """A sandbox with a program that counts, and what is known of its records."""
 
-    def __init__(self, site: HostSite, acknowledged: Path) -> None:
-        self.site = site
+    def __init__(self, sandbox: HostSandbox, acknowledged: Path) -> None:
+        self.sandbox = sandbox
         self.acknowledged = acknowledged
         self.owner = "db"
         self.version = 1
@@ -75,7 +75,7 @@ class Counter:
             )
             for name, each in ((self.owner, container), (other, idle))
         }
-        self.site.repo.commit(files)
+        self.sandbox.repo.commit(files)
 
     def last(self) -> int:
         """The last acknowledged number."""
@@ -84,7 +84,7 @@ class Counter:
 
     def records(self) -> list[tuple[int, int]]:
         """The records on the volume."""
-        lines = (self.site.state / "host/here/volumes/shop/data/0/log").read_text().splitlines()
+        lines = (self.sandbox.state / "host/here/volumes/shop/data/0/log").read_text().splitlines()
         return [(int(number), int(checksum)) for number, checksum in (line.split() for line in lines)]
 
     def check(self, least: int) -> None:
@@ -101,7 +101,7 @@ class Counter:
 
     def command(self, name: str, *fields: str) -> None:
         """Perform a command on the volume."""
-        done = self.site.run("command", DATA, name, "volumeIndex=0", *fields, "--yes")
+        done = self.sandbox.run("command", DATA, name, "volumeIndex=0", *fields, "--yes")
         assert done.returncode == 0, done
 
     def roll(self) -> None:
@@ -113,7 +113,7 @@ class Counter:
 
     def running(self) -> list[int]:
         """The versions of the replicas that run."""
-        return [each.version for each in self.site.replicas(self.owner).values()]
+        return [each.version for each in self.sandbox.replicas(self.owner).values()]
 
     def move(self) -> None:
         """Give the volume to another workload."""
@@ -124,7 +124,7 @@ class Counter:
     def lock(self) -> str:
         """Who holds the volume; empty between two of them."""
         with suppress(FileNotFoundError):
-            return (self.site.state / "host/here/volumes/shop/data/0.d/lock").read_text()
+            return (self.sandbox.state / "host/here/volumes/shop/data/0.d/lock").read_text()
         return ""
 
     def expand(self) -> None:
@@ -146,13 +146,13 @@ class Counter:
 
 @contextmanager
 def counting(path: Path, volumes: str) -> Iterator[Counter]:
-    """A site whose program counts; nothing stays mounted."""
+    """A sandbox whose program counts; nothing stays mounted."""
     with ExitStack() as stack:
         place = stack.enter_context(mounted_disk(path / "disk", "btrfs")) if volumes == "btrfs" else path
         host = {"volumes": volumes, "diskReserve": 0}
-        with host_site(place / "site", {"shop/data.yaml": VOLUMESET}, host=host) as site:
-            yield Counter(site, shared_folder(path) / "acknowledged")
-        store = VolumeStore(site.state / "host/here", volumes, FakeClock(), Reserve(0, 0))
+        with host_sandbox(place / "site", {"shop/data.yaml": VOLUMESET}, host=host) as sandbox:
+            yield Counter(sandbox, shared_folder(path) / "acknowledged")
+        store = VolumeStore(sandbox.state / "host/here", volumes, FakeClock(), Reserve(0, 0))
         store.open()
         for volume, holder in store.holders().items():
             store.detach(volume, holder)
@@ -163,7 +163,7 @@ def go_through(path: Path, volumes: str, order: str) -> None:
     with counting(path, volumes) as counter:
         rounds = {"R": counter.roll, "M": counter.move, "E": counter.expand, "B": counter.restore}
         for part in order.split("K"):
-            with counter.site.daemon() as daemon:
+            with counter.sandbox.daemon() as daemon:
                 counter.counts_on()
                 for letter in part:
                     rounds[letter]()

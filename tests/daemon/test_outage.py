@@ -29,7 +29,7 @@ CAP = 1800.0
 TOKEN = "a-token-that-opens-the-door"
 
 
-class Followed(Daemon):
+class CountingDaemon(Daemon):
     """A daemon that reports when it is idle and counts its polls of the source."""
 
     busy = True
@@ -51,8 +51,14 @@ def settings(path: Path, server: HttpsServer) -> Settings:
     """One source behind the server."""
     (path / "token").write_text(TOKEN)
     credentials = Credentials(username="reader", token_file=path / "token")
-    source = SourceSettings(name="main", url=server.url("main.git"), branch="main", interval=INTERVAL, read_only=True,
-                            credentials=credentials)  # fmt: skip
+    source = SourceSettings(
+        name="main",
+        url=server.url("main.git"),
+        branch="main",
+        interval=INTERVAL,
+        read_only=True,
+        credentials=credentials,
+    )
     places = {place: LocationSettings("recorded") for place in ("here", "there")}
     return Settings(org="acme", sources=(source,), locations=places, state=path, retry=RetrySettings(cap=CAP))
 
@@ -61,7 +67,7 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, log: io.StringIO) 
     """Follow the source, lose it for a day, and find it again; what was seen."""
     clock = FakeClock()
     records = Records.open(path / "records.sqlite", clock_now=clock.now)
-    daemon = Followed(Runner(settings(path, server), records, clock), clock, clock, SystemdNotifier({}))
+    daemon = CountingDaemon(Runner(settings(path, server), records, clock), clock, clock, SystemdNotifier({}))
     following = asyncio.create_task(daemon.run())
     await clock.run_until_idle()
     await daemon.rests()
@@ -74,15 +80,20 @@ async def day(path: Path, server: HttpsServer, repo: GitRepo, log: io.StringIO) 
         await daemon.rests()
     during = [json.loads(line) for line in log.getvalue().splitlines()[before:]]
     retained = len(list(records.applied.items()))
-    seen = {"begun": begun, "polls": daemon.polls - before_loss, "log": during, "retained": retained,
-            "conditions": {each.type: each.status for each in records.conditions.get("main")}}  # fmt: skip
+    seen = {
+        "begun": begun,
+        "polls": daemon.polls - before_loss,
+        "log": during,
+        "retained": retained,
+        "conditions": {condition.type: condition.status for condition in records.conditions.get("main")},
+    }
     server.token = TOKEN
     while records.sources.get("main").commit != commit:  # type: ignore[union-attr]
         await clock.advance(INTERVAL)
         await daemon.rests()
         assert clock.monotonic() <= 24 * HOUR + CAP + 2 * INTERVAL
     seen["after"] = json.loads(log.getvalue().splitlines()[-1])
-    seen["well"] = {each.type: each.status for each in records.conditions.get("main")}
+    seen["well"] = {condition.type: condition.status for condition in records.conditions.get("main")}
     daemon.stop.set()
     await following
     records.close()

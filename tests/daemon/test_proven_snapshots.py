@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.host_sandbox import HostSite, host_site
+from tests.support.host_sandbox import HostSandbox, host_sandbox
 from tests.support.podman import IMAGE, podman_service
 from tests.support.programs import OWNER, only_root
 from tests.support.sandbox import eventually
@@ -50,9 +50,9 @@ def manifest(image: str) -> str:
     return "---\n".join(json.dumps(each) + "\n" for each in (workload, volumeset))
 
 
-def command(site: HostSite, name: str, snapshot: str) -> Any:
+def command(sandbox: HostSandbox, name: str, snapshot: str) -> Any:
     """Perform a command on the volume."""
-    return site.run("command", DATA, name, "volumeIndex=0", f"snapshotName={snapshot}", "--yes")
+    return sandbox.run("command", DATA, name, "volumeIndex=0", f"snapshotName={snapshot}", "--yes")
 
 
 @pytest.mark.parametrize(
@@ -71,25 +71,25 @@ def test_a_copy_is_checked_as_the_workload_would_see_it(tmp_path: Path, runtime:
             settings["podman"] = {"socket": str(stack.enter_context(podman_service()).socket)}
         host = {"volumes": backend, "diskReserve": 0}
         files = {"shop/db.yaml": manifest(IMAGE if runtime == "podman" else "none")}
-        site = stack.enter_context(host_site(tmp_path / "site", files, host=host, **settings))
-        with site.daemon():
-            volume = site.state / "host/here/volumes/shop/data/0"
+        sandbox = stack.enter_context(host_sandbox(tmp_path / "site", files, host=host, **settings))
+        with sandbox.daemon():
+            volume = sandbox.state / "host/here/volumes/shop/data/0"
             log = volume / "log"
             wait(lambda: log.exists() and log.read_text() == f"{OWNER}\n", "the workload writes")
-            assert command(site, "createVolumeSnapshot", "one").returncode == 0
+            assert command(sandbox, "createVolumeSnapshot", "one").returncode == 0
             # A directory cannot be frozen, so its replica starts again.
             wait(lambda: log.exists() and log.read_text() == f"{OWNER}\n" * (1 + (backend == "directory")), "it runs")
-            before = site.replicas("db")
-            done = command(site, "verifyVolumeSnapshot", "one")
+            before = sandbox.replicas("db")
+            done = command(sandbox, "verifyVolumeSnapshot", "one")
             assert done.returncode == 0, done
-            assert site.replicas("db") == before, "its replica runs on"
+            assert sandbox.replicas("db") == before, "its replica runs on"
             assert "checked" not in log.read_text(), "its volume is not touched"
-            assert "PROVEN" in site.run("snapshots", DATA).stdout
-            lines = site.run("logs", "workload/shop/db").stdout
+            assert "PROVEN" in sandbox.run("snapshots", DATA).stdout
+            lines = sandbox.run("logs", "workload/shop/db").stdout
             assert f"user {OWNER} sees {OWNER} with hello" in lines, lines
             (volume / "broken").touch()
-            assert command(site, "createVolumeSnapshot", "two").returncode == 0
-            refused = command(site, "verifyVolumeSnapshot", "two")
+            assert command(sandbox, "createVolumeSnapshot", "two").returncode == 0
+            refused = command(sandbox, "verifyVolumeSnapshot", "two")
             assert refused.returncode == 1
             assert "the check of the snapshot two of volume 0 ended with 1" in refused.stdout + refused.stderr
-            assert not [*(site.state / "host/here/verification").rglob("*")]
+            assert not [*(sandbox.state / "host/here/verification").rglob("*")]

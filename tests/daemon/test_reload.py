@@ -16,131 +16,135 @@ from reconciler.records.tables.conditions import HOST
 from reconciler.settings import Settings, load_settings
 from tests.support.clock import FakeClock
 from tests.support.git import GitRepo
-from tests.support.sandbox import Running, ServiceManager, Site, eventually, workload
+from tests.support.sandbox import DaemonProcess, DaemonSandbox, ServiceManager, eventually, workload
 
 MORE = {"more/gvc.yaml": "kind: gvc\nname: more\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"}
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
-    """A site with a second repository that no source follows yet."""
+def sandbox(tmp_path: Path) -> DaemonSandbox:
+    """A sandbox with a second repository that no source follows yet."""
     GitRepo.create(tmp_path / "more.git", MORE)
-    site = Site(tmp_path)
-    site.configure(sources=[site.source(interval="1h")])
-    return site
+    sandbox = DaemonSandbox(tmp_path)
+    sandbox.configure(sources=[sandbox.source(interval="1h")])
+    return sandbox
 
 
-def ready(site: Site) -> None:
+def ready(sandbox: DaemonSandbox) -> None:
     """Wait for the first run."""
-    eventually(lambda: "workload/shop/api@there" in site.recorded(), "the first commit is applied")
+    eventually(lambda: "workload/shop/api@there" in sandbox.recorded(), "the first commit is applied")
 
 
-def taken(daemon: Running, count: int = 1) -> None:
+def taken(daemon: DaemonProcess, count: int = 1) -> None:
     """Wait until settings were taken over as often."""
     eventually(lambda: len(daemon.logged("settings", loaded=True)) >= count, "the settings are taken over")
 
 
-def goes_on(site: Site, daemon: Running, commit: str) -> None:
+def goes_on(sandbox: DaemonSandbox, daemon: DaemonProcess, commit: str) -> None:
     """``commit`` is applied after a SIGHUP."""
     daemon.signal(signal.SIGHUP)
-    eventually(lambda: site.applied(commit), "it works on")
+    eventually(lambda: sandbox.applied(commit), "it works on")
 
 
-def host(site: Site) -> str:
+def host(sandbox: DaemonSandbox) -> str:
     """The condition of the settings: ``true``, or ``false`` with the message."""
-    condition = site.condition("SettingsLoaded", HOST)
-    return f"{condition} {site.condition_message('SettingsLoaded', HOST)}".strip()
+    condition = sandbox.condition("SettingsLoaded", HOST)
+    return f"{condition} {sandbox.condition_message('SettingsLoaded', HOST)}".strip()
 
 
-def test_a_source_that_is_added_is_followed_and_one_that_is_removed_leaves_its_resources(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site)
-        site.configure(sources=[site.source(interval="1h"), site.source("more", interval="1h")])
-        eventually(lambda: "gvc/more" in site.recorded(), "the new source is applied")
-        eventually(lambda: "gvc/more" in site.status("_org/gvc/more.yaml", GitRepo(site.path / "more.git")), "status")
-        site.configure(sources=[site.source("more", interval="1h")])
+def test_a_source_that_is_added_is_followed_and_one_that_is_removed_leaves_its_resources(
+    sandbox: DaemonSandbox,
+) -> None:
+    with sandbox.daemon() as daemon:
+        ready(sandbox)
+        sandbox.configure(sources=[sandbox.source(interval="1h"), sandbox.source("more", interval="1h")])
+        eventually(lambda: "gvc/more" in sandbox.recorded(), "the new source is applied")
+        eventually(
+            lambda: "gvc/more" in sandbox.status("_org/gvc/more.yaml", GitRepo(sandbox.path / "more.git")), "status"
+        )
+        sandbox.configure(sources=[sandbox.source("more", interval="1h")])
         taken(daemon, 2)
-        commit = site.repo.commit({"shop/api.yaml": None})
+        commit = sandbox.repo.commit({"shop/api.yaml": None})
         daemon.signal(signal.SIGHUP)
         eventually(
             lambda: [run for run in daemon.logged("reconciled") if "SIGHUP" in run["reason"]], "a run over what is left"
         )
-        assert "workload/shop/api@here" in site.recorded()
-        assert not site.applied(commit)
+        assert "workload/shop/api@here" in sandbox.recorded()
+        assert not sandbox.applied(commit)
         assert daemon.process.poll() is None
         assert daemon.stop() == 0
 
 
-def test_commits_to_an_added_source_wake_and_are_polled(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site)
-        site.configure(sources=[site.source(interval="1h"), site.source("more", interval="500ms")])
+def test_commits_to_an_added_source_wake_and_are_polled(sandbox: DaemonSandbox) -> None:
+    with sandbox.daemon() as daemon:
+        ready(sandbox)
+        sandbox.configure(sources=[sandbox.source(interval="1h"), sandbox.source("more", interval="500ms")])
         daemon.signal(signal.SIGHUP)
-        eventually(lambda: "gvc/more" in site.recorded(), "the new source is applied")
-        GitRepo(site.path / "more.git").commit({"more/web.yaml": workload("web")})
-        eventually(lambda: "workload/more/web@here" in site.recorded(), "a commit to it is applied")
-        commit = site.repo.commit({"shop/web.yaml": workload("web")})
-        eventually(lambda: site.applied(commit), "the first source is still watched")
+        eventually(lambda: "gvc/more" in sandbox.recorded(), "the new source is applied")
+        GitRepo(sandbox.path / "more.git").commit({"more/web.yaml": workload("web")})
+        eventually(lambda: "workload/more/web@here" in sandbox.recorded(), "a commit to it is applied")
+        commit = sandbox.repo.commit({"shop/web.yaml": workload("web")})
+        eventually(lambda: sandbox.applied(commit), "the first source is still watched")
 
 
-def test_a_location_that_is_bound_is_known_at_once(site: Site) -> None:
-    site.configure(locations={"here": {"engine": "recorded"}})
-    with site.daemon() as daemon:
-        eventually(lambda: site.condition("Ready") == "false InvalidRevision", "the other location is unknown")
-        site.configure(locations={"here": {"engine": "recorded"}, "there": {"engine": "recorded"}})
-        ready(site)
+def test_a_location_that_is_bound_is_known_at_once(sandbox: DaemonSandbox) -> None:
+    sandbox.configure(locations={"here": {"engine": "recorded"}})
+    with sandbox.daemon() as daemon:
+        eventually(lambda: sandbox.condition("Ready") == "false InvalidRevision", "the other location is unknown")
+        sandbox.configure(locations={"here": {"engine": "recorded"}, "there": {"engine": "recorded"}})
+        ready(sandbox)
         eventually(
             lambda: [run for run in daemon.logged("reconciled") if "settings" in run["reason"]],
             "a run for the settings",
         )
 
 
-def test_faulty_settings_are_reported_once_and_the_former_ones_stay(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site)
-        good = site.settings_file.read_text()
-        site.configure(parallel=0)
-        eventually(lambda: host(site).startswith("false InvalidSettings"), "the condition reports it")
-        assert "`0` is out of bounds" in host(site)
+def test_faulty_settings_are_reported_once_and_the_former_ones_stay(sandbox: DaemonSandbox) -> None:
+    with sandbox.daemon() as daemon:
+        ready(sandbox)
+        good = sandbox.settings_file.read_text()
+        sandbox.configure(parallel=0)
+        eventually(lambda: host(sandbox).startswith("false InvalidSettings"), "the condition reports it")
+        assert "`0` is out of bounds" in host(sandbox)
         for number in range(3):
-            goes_on(site, daemon, site.repo.commit({"shop/web.yaml": workload("web", 7000 + number)}))
+            goes_on(sandbox, daemon, sandbox.repo.commit({"shop/web.yaml": workload("web", 7000 + number)}))
         assert len(daemon.logged("settings", loaded=False)) == 1
-        with site.records() as records:
+        with sandbox.records() as records:
             events = [each for each in records.events.list(limit=1000) if each.reason == "SettingsRefused"]
         assert len(events) == 1
-        site.settings_file.write_text(good)
-        eventually(lambda: host(site) == "true Loaded", "the former file is good again")
+        sandbox.settings_file.write_text(good)
+        eventually(lambda: host(sandbox) == "true Loaded", "the former file is good again")
         eventually(lambda: len(daemon.logged("settings", loaded=True)) == 1, "the log reports it too")
 
 
-def test_one_fault_anywhere_leaves_all_as_it_was(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site)
-        odd = site.source("odd", verify={"signed": "tag", "allowedSigners": "signers"})
-        site.configure(sources=[site.source(interval="1h"), site.source("more"), odd])
-        eventually(lambda: "set its tag" in host(site), "the condition reports it")
+def test_one_fault_anywhere_leaves_all_as_it_was(sandbox: DaemonSandbox) -> None:
+    with sandbox.daemon() as daemon:
+        ready(sandbox)
+        odd = sandbox.source("odd", verify={"signed": "tag", "allowedSigners": "signers"})
+        sandbox.configure(sources=[sandbox.source(interval="1h"), sandbox.source("more"), odd])
+        eventually(lambda: "set its tag" in host(sandbox), "the condition reports it")
         daemon.signal(signal.SIGHUP)
         eventually(lambda: [run for run in daemon.logged("reconciled") if "SIGHUP" in run["reason"]], "a run")
-        assert "gvc/more" not in site.recorded()
+        assert "gvc/more" not in sandbox.recorded()
         assert daemon.logged("settings", loaded=True) == []
 
 
-def test_the_state_directory_stays_where_it_is(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site)
-        former = site.state
-        site.configure(state=str(site.path / "elsewhere"))
+def test_the_state_directory_stays_where_it_is(sandbox: DaemonSandbox) -> None:
+    with sandbox.daemon() as daemon:
+        ready(sandbox)
+        former = sandbox.state
+        sandbox.configure(state=str(sandbox.path / "elsewhere"))
         daemon.signal(signal.SIGHUP)
         eventually(
-            lambda: f"cannot change while the daemon runs ({former}): restart it" in host(site), "it is reported"
+            lambda: f"cannot change while the daemon runs ({former}): restart it" in host(sandbox), "it is reported"
         )
-        assert not (site.path / "elsewhere").exists()
+        assert not (sandbox.path / "elsewhere").exists()
 
 
-def test_sighup_reloads_the_settings_and_starts_a_run(site: Site) -> None:
-    with ServiceManager(site.path) as systemd, site.daemon(**systemd.environ) as daemon:
-        ready(site)
-        site.configure(log={"format": "json", "level": "warning"}, parallel=3)
+def test_sighup_reloads_the_settings_and_starts_a_run(sandbox: DaemonSandbox) -> None:
+    with ServiceManager(sandbox.path) as systemd, sandbox.daemon(**systemd.environ) as daemon:
+        ready(sandbox)
+        sandbox.configure(log={"format": "json", "level": "warning"}, parallel=3)
         daemon.signal(signal.SIGHUP)
         taken(daemon)
         eventually(lambda: "RELOADING=1" in systemd.notifications(), "systemd is notified")
@@ -148,24 +152,24 @@ def test_sighup_reloads_the_settings_and_starts_a_run(site: Site) -> None:
         eventually(
             lambda: "READY=1" in systemd.notifications()[notifications.index("RELOADING=1") :], "and notified again"
         )
-        commit = site.repo.commit({"shop/web.yaml": workload("web")})
+        commit = sandbox.repo.commit({"shop/web.yaml": workload("web")})
         daemon.signal(signal.SIGHUP)
-        eventually(lambda: site.applied(commit), "it polls")
+        eventually(lambda: sandbox.applied(commit), "it polls")
         assert daemon.logged("reconciled", revision=f"main@sha1:{commit}") == [], "the new level of the log holds"
         assert "STOPPING=1" not in systemd.notifications()
         assert daemon.stop() == 0
 
 
-def test_a_request_is_answered_across_a_change_of_settings(site: Site) -> None:
-    with site.daemon() as daemon:
-        ready(site)
+def test_a_request_is_answered_across_a_change_of_settings(sandbox: DaemonSandbox) -> None:
+    with sandbox.daemon() as daemon:
+        ready(sandbox)
         for number in range(3):
-            site.configure(parallel=4 + number)
+            sandbox.configure(parallel=4 + number)
             daemon.signal(signal.SIGHUP)
-            site.repo.commit({"shop/web.yaml": workload("web", 7000 + number)})
-            asked = site.run("apply")
+            sandbox.repo.commit({"shop/web.yaml": workload("web", 7000 + number)})
+            asked = sandbox.run("apply")
             assert (asked.returncode, asked.stderr) == (0, "")
-        assert site.recorded()["workload/shop/web@here"].version >= 1
+        assert sandbox.recorded()["workload/shop/web@here"].version >= 1
         assert daemon.stop() == 0
 
 
@@ -179,8 +183,8 @@ def records(tmp_path: Path) -> Iterator[Records]:
 @pytest.fixture
 def reload(tmp_path: Path, records: Records) -> Reload:
     """The reload of settings that were just loaded."""
-    site = Site(tmp_path)
-    return Reload(site.settings_file, load_settings(site.settings_file), records)
+    sandbox = DaemonSandbox(tmp_path)
+    return Reload(sandbox.settings_file, load_settings(sandbox.settings_file), records)
 
 
 def make(records: Records) -> Callable[[Settings], Runner]:

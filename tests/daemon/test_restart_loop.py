@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_sandbox import HostSite, host_site, served
+from tests.support.host_sandbox import HostSandbox, host_sandbox, served
 from tests.support.sandbox import eventually
 
 NAMES = ("ant", "bee", "cat")
@@ -22,21 +22,21 @@ def stateful(name: str) -> str:
     return served(name, command="/bin/sh", args=LOOP, ports=None, type="stateful", **probes)
 
 
-def well(site: HostSite, name: str) -> bool:
+def well(sandbox: HostSandbox, name: str) -> bool:
     """Whether both replicas are ready and recorded so."""
-    return site.healthy(f"workload/shop/{name}@here") and all(each.ready for each in site.replicas(name).values())
+    return sandbox.healthy(f"workload/shop/{name}@here") and all(each.ready for each in sandbox.replicas(name).values())
 
 
 @pytest.mark.parametrize("seconds", [2.0, pytest.param(120.0, marks=pytest.mark.slow)])
 def test_restarts_in_a_loop_leave_nothing_that_holds_up_sigterm(tmp_path: Path, seconds: float) -> None:
     files = {f"shop/{name}.yaml": stateful(name) for name in NAMES}
-    with host_site(tmp_path, files, host={"terminationScale": 0.001}) as site, site.daemon() as daemon:
-        eventually(lambda: all(well(site, name) for name in NAMES), "all are ready", PATIENCE)
+    with host_sandbox(tmp_path, files, host={"terminationScale": 0.001}) as sandbox, sandbox.daemon() as daemon:
+        eventually(lambda: all(well(sandbox, name) for name in NAMES), "all are ready", PATIENCE)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             for name in NAMES:
-                assert site.run("restart", f"workload/shop/{name}").returncode == 0
-        eventually(lambda: all(well(site, name) for name in NAMES), "all are ready again", PATIENCE)
+                assert sandbox.run("restart", f"workload/shop/{name}").returncode == 0
+        eventually(lambda: all(well(sandbox, name) for name in NAMES), "all are ready again", PATIENCE)
         assert daemon.stop() == 0
         assert not daemon.logged("tasks_abandoned")
         assert not daemon.logged("exit_forced")

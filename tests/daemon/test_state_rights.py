@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.host_sandbox import HostSite, host_site, open_place, served
+from tests.support.host_sandbox import HostSandbox, host_sandbox, open_place, served
 from tests.support.programs import OWNER, adjacent_ports, only_root, tool
 from tests.support.sandbox import eventually
 
@@ -77,7 +77,7 @@ def attack(state: Path, user: int) -> list[str]:
 
 
 @pytest.fixture
-def site() -> Iterator[HostSite]:
+def sandbox() -> Iterator[HostSandbox]:
     """Workloads with a volume, a secret and an endpoint, served by HAProxy, and the API."""
     tool("haproxy", "haproxy")
     volumes = [{"uri": "scratch://data", "path": "/data"}]
@@ -85,19 +85,19 @@ def site() -> Iterator[HostSite]:
     locations = {"here": {"engine": "host", "dataplane": "haproxy"}}
     with open_place() as place:
         settings = {"locations": locations, "api": {"address": f"127.0.0.1:{adjacent_ports(1)}"}}
-        with host_site(place, {"shop/web.yaml": web}, **settings) as found:
+        with host_sandbox(place, {"shop/web.yaml": web}, **settings) as found:
             yield found
 
 
 @only_root("only root gives workloads users of their own")
-def test_another_user_writes_to_no_file_directory_or_socket_of_a_running_daemon(site: HostSite) -> None:
-    with site.daemon():
-        wait(site.healthy)
-        wait(lambda: (site.state / "api.sock").exists())
-        found = dict(entries(site.state))
+def test_another_user_writes_to_no_file_directory_or_socket_of_a_running_daemon(sandbox: HostSandbox) -> None:
+    with sandbox.daemon():
+        wait(sandbox.healthy)
+        wait(lambda: (sandbox.state / "api.sock").exists())
+        found = dict(entries(sandbox.state))
         sockets = {Path(path).name for path, kind in found.items() if kind == "socket"}
         assert {"api.sock", "wake.sock", "log.sock", "master.sock", "stats.sock"} <= sockets
-        assert attack(site.state, STRANGER) == []
+        assert attack(sandbox.state, STRANGER) == []
         # The user of a workload has its own directories and nothing else.
-        own = [each for each in attack(site.state, OWNER) if os.lstat(each.partition(": ")[0]).st_uid != OWNER]
+        own = [each for each in attack(sandbox.state, OWNER) if os.lstat(each.partition(": ")[0]).st_uid != OWNER]
         assert own == []

@@ -22,7 +22,7 @@ from tests.support.buggy import forget_logged
 from tests.support.clock import FakeClock
 
 
-class Passage(msgspec.Struct):
+class TimerHarness(msgspec.Struct):
     """Timers, and a way to let seconds pass for them."""
 
     timers: Timers
@@ -34,20 +34,20 @@ class Passage(msgspec.Struct):
                 await self.let_pass(0.005)
 
 
-def scheduled() -> Passage:
-    return Passage(SchedulerTimers(), asyncio.sleep)
+def scheduled() -> TimerHarness:
+    return TimerHarness(SchedulerTimers(), asyncio.sleep)
 
 
-def faked() -> Passage:
+def faked() -> TimerHarness:
     clock = FakeClock()
-    return Passage(clock, clock.advance)
+    return TimerHarness(clock, clock.advance)
 
 
 both = pytest.mark.parametrize("form", [scheduled, faked])
 
 
 @both
-async def test_a_call_is_made_again_and_again_until_it_is_cancelled(form: Callable[[], Passage]) -> None:
+async def test_a_call_is_made_again_and_again_until_it_is_cancelled(form: Callable[[], TimerHarness]) -> None:
     time, calls, later = form(), [], []
     time.timers.every("poll", 0.01, 0.005, lambda: calls.append(1))
     await time.let_pass(0.03)
@@ -64,7 +64,7 @@ async def test_a_call_is_made_again_and_again_until_it_is_cancelled(form: Callab
 
 
 @both
-async def test_a_later_call_is_made_once_and_on_the_loop_itself(form: Callable[[], Passage]) -> None:
+async def test_a_later_call_is_made_once_and_on_the_loop_itself(form: Callable[[], TimerHarness]) -> None:
     time, loops, beats = form(), [], []
     time.timers.start()
     time.timers.after("once", 0.01, lambda: loops.append(asyncio.get_running_loop()))
@@ -75,7 +75,7 @@ async def test_a_later_call_is_made_once_and_on_the_loop_itself(form: Callable[[
 
 
 @both
-async def test_a_name_stands_for_its_newest_call_alone(form: Callable[[], Passage]) -> None:
+async def test_a_name_stands_for_its_newest_call_alone(form: Callable[[], TimerHarness]) -> None:
     time, calls = form(), []
     time.timers.start()
     time.timers.after("retry", 0.01, lambda: calls.append("old"))
@@ -89,7 +89,7 @@ async def test_a_name_stands_for_its_newest_call_alone(form: Callable[[], Passag
 
 
 @both
-async def test_a_call_that_sets_its_own_timer_anew_goes_on(form: Callable[[], Passage]) -> None:
+async def test_a_call_that_sets_its_own_timer_anew_goes_on(form: Callable[[], TimerHarness]) -> None:
     time, calls = form(), []
 
     def again() -> None:
@@ -103,7 +103,7 @@ async def test_a_call_that_sets_its_own_timer_anew_goes_on(form: Callable[[], Pa
 
 
 @both
-async def test_nothing_is_called_after_the_stop(form: Callable[[], Passage]) -> None:
+async def test_nothing_is_called_after_the_stop(form: Callable[[], TimerHarness]) -> None:
     time, calls = form(), []
     time.timers.start()
     time.timers.every("poll", 0.01, 0.0, lambda: calls.append(1))
@@ -136,67 +136,67 @@ async def test_a_call_that_fails_is_logged_and_called_again() -> None:
 
 
 async def test_calls_that_were_missed_become_one() -> None:
-    passage, calls = scheduled(), []
-    passage.timers.start()
-    passage.timers.every("poll", 0.05, 0.0, lambda: calls.append(1))
+    harness, calls = scheduled(), []
+    harness.timers.start()
+    harness.timers.every("poll", 0.05, 0.0, lambda: calls.append(1))
     time.sleep(0.5)
-    await passage.until(lambda: bool(calls))
+    await harness.until(lambda: bool(calls))
     await asyncio.sleep(0)
     assert len(calls) == 1
-    passage.timers.stop()
+    harness.timers.stop()
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e17])
 async def test_any_interval_can_be_set(seconds: float) -> None:
-    passage, calls = scheduled(), []
-    passage.timers.start()
-    passage.timers.every("poll", seconds, seconds / 10, lambda: calls.append("poll"))
-    passage.timers.after("once", seconds, lambda: calls.append("once"))
-    passage.timers.after("end", 0.05, lambda: calls.append("end"))
-    await passage.until(lambda: "end" in calls)
+    harness, calls = scheduled(), []
+    harness.timers.start()
+    harness.timers.every("poll", seconds, seconds / 10, lambda: calls.append("poll"))
+    harness.timers.after("once", seconds, lambda: calls.append("once"))
+    harness.timers.after("end", 0.05, lambda: calls.append("end"))
+    await harness.until(lambda: "end" in calls)
     assert set(calls) == ({"end"} if seconds else {"poll", "once", "end"})
-    passage.timers.stop()
+    harness.timers.stop()
 
 
 async def test_a_timer_that_is_set_after_the_stop_is_never_called() -> None:
-    passage, calls = scheduled(), []
-    passage.timers.start()
-    passage.timers.after("status", 30.0, lambda: calls.append(1))
-    passage.timers.stop()
+    harness, calls = scheduled(), []
+    harness.timers.start()
+    harness.timers.after("status", 30.0, lambda: calls.append(1))
+    harness.timers.stop()
     for _ in range(3):
-        passage.timers.after("status", 0.01, lambda: calls.append(1))
-        await passage.let_pass(0.02)
-    passage.timers.stop()
+        harness.timers.after("status", 0.01, lambda: calls.append(1))
+        await harness.let_pass(0.02)
+    harness.timers.stop()
     assert calls == []
 
 
 async def test_a_call_cancels_another_one_that_is_due_at_the_same_time() -> None:
-    passage, calls = scheduled(), []
+    harness, calls = scheduled(), []
 
     def call(name: str, other: str) -> None:
         calls.append(name)
-        passage.timers.cancel(other)
+        harness.timers.cancel(other)
 
-    passage.timers.start()
-    passage.timers.after("one", 0.01, partial(call, "one", "two"))
-    passage.timers.after("two", 0.01, partial(call, "two", "one"))
+    harness.timers.start()
+    harness.timers.after("one", 0.01, partial(call, "one", "two"))
+    harness.timers.after("two", 0.01, partial(call, "two", "one"))
     time.sleep(0.05)
-    await passage.let_pass(0.05)
+    await harness.let_pass(0.05)
     assert calls == ["one"]
-    passage.timers.stop()
+    harness.timers.stop()
 
 
 async def test_a_call_that_sets_its_own_timer_at_once_is_called_again() -> None:
-    passage, calls = scheduled(), []
+    harness, calls = scheduled(), []
 
     def call_again() -> None:
         calls.append(1)
-        passage.timers.after("again", 0.0, call_again)
+        harness.timers.after("again", 0.0, call_again)
 
-    passage.timers.start()
-    passage.timers.after("again", 0.0, call_again)
-    await passage.until(lambda: len(calls) >= 50)
-    passage.timers.stop()
+    harness.timers.start()
+    harness.timers.after("again", 0.0, call_again)
+    await harness.until(lambda: len(calls) >= 50)
+    harness.timers.stop()
 
 
 class Clocks:
@@ -225,60 +225,60 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 
 @pytest.mark.parametrize("years", [54, -10])
 async def test_a_wall_clock_that_is_set_costs_nothing_and_moves_no_call(clocks: Clocks, years: int) -> None:
-    passage, calls = scheduled(), []
-    passage.timers.start()
-    passage.timers.every("poll", 0.02, 0.0, lambda: calls.append("poll"))
-    passage.timers.every("drift", 3600.0, 0.0, lambda: calls.append("drift"))
-    passage.timers.after("retry", 3600.0, lambda: calls.append("retry"))
-    await passage.until(lambda: bool(calls))
+    harness, calls = scheduled(), []
+    harness.timers.start()
+    harness.timers.every("poll", 0.02, 0.0, lambda: calls.append("poll"))
+    harness.timers.every("drift", 3600.0, 0.0, lambda: calls.append("drift"))
+    harness.timers.after("retry", 3600.0, lambda: calls.append("retry"))
+    await harness.until(lambda: bool(calls))
     cpu, before = time.process_time(), peak_memory()
     clocks.wall = years * 365 * 86400.0
-    passage.timers.after("soon", 0.02, lambda: calls.append("soon"))
-    await passage.until(lambda: "soon" in calls and len(calls) > 10)
+    harness.timers.after("soon", 0.02, lambda: calls.append("soon"))
+    await harness.until(lambda: "soon" in calls and len(calls) > 10)
     assert set(calls) == {"poll", "soon"}
     assert time.process_time() - cpu < 1.0
     assert peak_memory() - before < 20_000
-    passage.timers.stop()
+    harness.timers.stop()
 
 
 async def test_a_suspended_machine_with_a_monotonic_clock_that_stops_delays_all_calls(clocks: Clocks) -> None:
-    passage, calls = scheduled(), []
-    passage.timers.start()
-    passage.timers.every("poll", 30.0, 0.0, lambda: calls.append("poll"))
-    passage.timers.after("once", 0.05, lambda: calls.append("once"))
+    harness, calls = scheduled(), []
+    harness.timers.start()
+    harness.timers.every("poll", 30.0, 0.0, lambda: calls.append("poll"))
+    harness.timers.after("once", 0.05, lambda: calls.append("once"))
     clocks.wall = 8 * 3600.0
-    await passage.until(lambda: bool(calls))
+    await harness.until(lambda: bool(calls))
     assert calls == ["once"]
-    passage.timers.stop()
+    harness.timers.stop()
 
 
 async def test_a_suspended_machine_with_a_monotonic_clock_that_runs_makes_each_call_once(clocks: Clocks) -> None:
-    passage, calls = scheduled(), []
-    passage.timers.start()
-    passage.timers.every("poll", 1.0, 0.1, lambda: calls.append("poll"))
-    passage.timers.every("drift", 300.0, 0.0, lambda: calls.append("drift"))
-    passage.timers.after("retry", 3600.0, lambda: calls.append("retry"))
-    passage.timers.after("beyond", 1e8, lambda: calls.append("beyond"))
-    await passage.let_pass(0.02)
+    harness, calls = scheduled(), []
+    harness.timers.start()
+    harness.timers.every("poll", 1.0, 0.1, lambda: calls.append("poll"))
+    harness.timers.every("drift", 300.0, 0.0, lambda: calls.append("drift"))
+    harness.timers.after("retry", 3600.0, lambda: calls.append("retry"))
+    harness.timers.after("beyond", 1e8, lambda: calls.append("beyond"))
+    await harness.let_pass(0.02)
     cpu, before = time.process_time(), peak_memory()
     clocks.monotonic = clocks.wall = 10 * 86400.0
-    await passage.until(lambda: len(calls) >= 3)
-    await passage.let_pass(0.1)
+    await harness.until(lambda: len(calls) >= 3)
+    await harness.let_pass(0.1)
     assert sorted(calls) == ["drift", "poll", "retry"]
     assert time.process_time() - cpu < 1.0
     assert peak_memory() - before < 20_000
-    passage.timers.stop()
+    harness.timers.stop()
 
 
 async def test_nothing_of_the_scheduler_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    passage, calls = scheduled(), []
-    passage.timers.start()
-    passage.timers.every("poll", 0.001, 0.0, lambda: calls.append(1))
-    await passage.until(lambda: len(calls) > 3)
+    harness, calls = scheduled(), []
+    harness.timers.start()
+    harness.timers.every("poll", 0.001, 0.0, lambda: calls.append(1))
+    await harness.until(lambda: len(calls) > 3)
     time.sleep(0.2)
-    await passage.until(lambda: len(calls) > 9)
-    passage.timers.stop()
-    await passage.let_pass(0.01)
+    await harness.until(lambda: len(calls) > 9)
+    harness.timers.stop()
+    await harness.let_pass(0.01)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 

@@ -12,7 +12,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from reconciler import tracing
-from tests.support.sandbox import Site, eventually
+from tests.support.sandbox import DaemonSandbox, eventually
 
 FILES = {
     "gvc.yaml": "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n",
@@ -51,12 +51,12 @@ class Receiver(ThreadingHTTPServer):
 
     def trace(self, commit: str) -> dict[str, list[Any]]:
         """The spans of the run of ``commit`` by name; empty until its status is written."""
-        roots = [each for each in self.spans if attributes(each).get("vcs.ref.head.revision") == commit]
-        found: dict[str, list[Any]] = {}
-        for each in self.spans:
-            if roots and each.trace_id == roots[0].trace_id:
-                found.setdefault(each.name, []).append(each)
-        return found if "status" in found else {}
+        roots = [span for span in self.spans if attributes(span).get("vcs.ref.head.revision") == commit]
+        spans: dict[str, list[Any]] = {}
+        for value in self.spans:
+            if roots and value.trace_id == roots[0].trace_id:
+                spans.setdefault(value.name, []).append(value)
+        return spans if "status" in spans else {}
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -78,17 +78,17 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with Receiver() as made:
-        threading.Thread(target=made.serve_forever, daemon=True).start()
-        yield made
-        made.answers.set()
-        made.shutdown()
+    with Receiver() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.answers.set()
+        server.shutdown()
 
 
 @pytest.fixture
-def site(tmp_path: Path, receiver: Receiver) -> Site:
+def sandbox(tmp_path: Path, receiver: Receiver) -> DaemonSandbox:
     (tmp_path / "token").write_text("receiver-token\n")
-    return Site(tmp_path, FILES, traces={"endpoint": receiver.url, "tokenFile": str(tmp_path / "token")})
+    return DaemonSandbox(tmp_path, FILES, traces={"endpoint": receiver.url, "tokenFile": str(tmp_path / "token")})
 
 
 def attributes(span: Any) -> dict[str, Any]:
@@ -96,48 +96,57 @@ def attributes(span: Any) -> dict[str, Any]:
     return {each.key: each.value.string_value or each.value.int_value for each in span.attributes}
 
 
-def test_a_run_is_a_trace_with_its_commit_phases_and_steps(site: Site, receiver: Receiver) -> None:
-    with site.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
-        first = site.repo.git("rev-parse", "main")
-        found = eventually(lambda: receiver.trace(first), "the first run is received")
-        [root] = found["reconcile"]
+def test_a_run_is_a_trace_with_its_commit_phases_and_steps(sandbox: DaemonSandbox, receiver: Receiver) -> None:
+    with sandbox.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
+        first = sandbox.repo.git("rev-parse", "main")
+        trace = eventually(lambda: receiver.trace(first), "the first run is received")
+        [root] = trace["reconcile"]
         assert attributes(root) == {
-            "reconciler.source": "main", "reconciler.reason": "start", "reconciler.outcome": "applied",
-            "vcs.ref.head.revision": first, "reconciler.resources.created": 2,
-        }  # fmt: skip
-        steps = [attributes(each) for each in found["step"]]
-        assert {each["reconciler.key"] for each in steps} == {"gvc/shop", "secret/db"}
-        assert {each["reconciler.result"] for each in steps} == {"ok"}
-        assert {name: len(spans) for name, spans in found.items()} == {
-            "load": 1, "plan": 1, "step": 2, "status": 1, "reconcile": 1,
-        }  # fmt: skip
-        below = [each for name, spans in found.items() if name != "reconcile" for each in spans]
-        assert {each.parent_span_id for each in below} == {root.span_id}
-        assert all(root.start_time_unix_nano <= each.start_time_unix_nano <= each.end_time_unix_nano for each in below)
-        second = site.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
+            "reconciler.source": "main",
+            "reconciler.reason": "start",
+            "reconciler.outcome": "applied",
+            "vcs.ref.head.revision": first,
+            "reconciler.resources.created": 2,
+        }
+        steps = [attributes(value) for value in trace["step"]]
+        assert {step["reconciler.key"] for step in steps} == {"gvc/shop", "secret/db"}
+        assert {step["reconciler.result"] for step in steps} == {"ok"}
+        assert {name: len(spans) for name, spans in trace.items()} == {
+            "load": 1,
+            "plan": 1,
+            "step": 2,
+            "status": 1,
+            "reconcile": 1,
+        }
+        below = [span for name, spans in trace.items() if name != "reconcile" for span in spans]
+        assert {value.parent_span_id for value in below} == {root.span_id}
+        assert all(
+            root.start_time_unix_nano <= value.start_time_unix_nano <= value.end_time_unix_nano for value in below
+        )
+        second = sandbox.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
         eventually(lambda: receiver.trace(second), "the second run is received")
         assert daemon.stop() == 0
-    assert len({each.trace_id for each in receiver.spans}) == 2, "polls that find nothing make no trace"
+    assert len({span.trace_id for span in receiver.spans}) == 2, "polls that find nothing make no trace"
     assert receiver.credentials == {"Bearer receiver-token"}
     assert not [body for body in receiver.bodies if b"hunter2-canary" in body]
     assert "receiver-token" not in daemon.log_file.read_text()
 
 
-def test_a_receiver_that_hangs_delays_neither_runs_nor_the_end(site: Site, receiver: Receiver) -> None:
+def test_a_receiver_that_hangs_delays_neither_runs_nor_the_end(sandbox: DaemonSandbox, receiver: Receiver) -> None:
     receiver.answers.clear()
-    with site.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
+    with sandbox.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
         eventually(lambda: receiver.credentials, "the daemon sends a trace")
-        commit = site.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
-        eventually(lambda: site.applied(commit), "the next commit is applied")
+        commit = sandbox.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
+        eventually(lambda: sandbox.applied(commit), "the next commit is applied")
         assert daemon.stop() == 0
 
 
-def test_a_receiver_that_fails_is_logged_once(site: Site, receiver: Receiver) -> None:
+def test_a_receiver_that_fails_is_logged_once(sandbox: DaemonSandbox, receiver: Receiver) -> None:
     receiver.status = 400
-    with site.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
+    with sandbox.daemon(OTEL_BSP_SCHEDULE_DELAY="100") as daemon:
         eventually(lambda: daemon.logged("traces", level="warning"), "the failure is logged")
         receiver.status = 200
-        commit = site.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
+        commit = sandbox.repo.commit({"gvc.yaml": FILES["gvc.yaml"] + "description: new\n"})
         eventually(lambda: receiver.trace(commit), "the next run is received")
         eventually(lambda: daemon.logged("traces", level="info"), "that it works again is logged")
         assert len(daemon.logged("traces")) == 2
@@ -146,11 +155,13 @@ def test_a_receiver_that_fails_is_logged_once(site: Site, receiver: Receiver) ->
 
 
 def test_settings_that_give_no_traces_are_logged(tmp_path: Path) -> None:
-    site = Site(tmp_path, FILES, traces={"endpoint": "http://127.0.0.1:9/", "tokenFile": str(tmp_path / "none")})
-    with site.daemon() as daemon:
+    sandbox = DaemonSandbox(
+        tmp_path, FILES, traces={"endpoint": "http://127.0.0.1:9/", "tokenFile": str(tmp_path / "none")}
+    )
+    with sandbox.daemon() as daemon:
         [line] = eventually(lambda: daemon.logged("traces"), "the fault is logged")
         assert "there are no traces: " in line["message"]
-        eventually(lambda: site.applied(site.repo.git("rev-parse", "main")), "the daemon works")
+        eventually(lambda: sandbox.applied(sandbox.repo.git("rev-parse", "main")), "the daemon works")
 
 
 def test_a_run_has_a_limit_of_spans(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import pytest
 from reconciler.engines.host.volumes.space import Reserve
 from reconciler.engines.host.volumes.store import VolumeStore
 from tests.support.clock import FakeClock
-from tests.support.host_sandbox import host_site
+from tests.support.host_sandbox import host_sandbox
 from tests.support.podman import IMAGE, podman_service
 from tests.support.programs import only_root
 from tests.support.sandbox import eventually
@@ -47,29 +47,34 @@ def test_a_container_gets_its_mounted_volume_back_as_it_was(tmp_path: Path) -> N
     }
     with podman_service() as service:
         settings["podman"] = {"socket": str(service.socket)}
-        with host_site(tmp_path, files, **settings) as site, site.daemon():
-            log = site.state / "host/here/volumes/shop/data/0/log"
+        with host_sandbox(tmp_path, files, **settings) as sandbox, sandbox.daemon():
+            log = sandbox.state / "host/here/volumes/shop/data/0/log"
 
             def size() -> int:
                 return log.stat().st_size if log.exists() else 0
 
             def command(name: str) -> None:
-                done = site.run("command", DATA, name, "volumeIndex=0", "snapshotName=one", "--yes")
+                done = sandbox.run("command", DATA, name, "volumeIndex=0", "snapshotName=one", "--yes")
                 assert done.returncode == 0, done
 
             wait(lambda: size() > 0, "the container writes")
             assert log.parent.is_mount()
-            found = [Path(f"/proc/{each['Pid']}/uid_map").read_text().split() for each in service.containers()]
-            assert [ids[0] for ids in found if int(ids[1]) > 0] == ["0", "0"], "the sandbox, and root of the container"
+            owners = [
+                Path(f"/proc/{container['Pid']}/uid_map").read_text().split() for container in service.containers()
+            ]
+            assert [ids[0] for ids in owners if int(ids[1]) > 0] == ["0", "0"], "the sandbox, and root of the container"
             assert log.stat().st_uid == 0, "as the container sees it"
             command("createVolumeSnapshot")
             before = size()
             wait(lambda: size() > before + 200, "it writes on, since the snapshot needs no stop")
-            [replica] = site.replicas("db").values()
+            [replica] = sandbox.replicas("db").values()
             command("restoreVolume")
-            wait(lambda: [each.created for each in site.replicas("db").values()] > [replica.created], "it starts again")
+            wait(
+                lambda: [replica.created for replica in sandbox.replicas("db").values()] > [replica.created],
+                "it starts again",
+            )
             wait(lambda: size() > 0, "it writes again")
-            assert site.run("snapshots", DATA).stdout.count("pre-restore-") == 1
+            assert sandbox.run("snapshots", DATA).stdout.count("pre-restore-") == 1
     # Its containers have ended with the service.
     store = VolumeStore(tmp_path / "state/host/here", "image-ext4", FakeClock(), Reserve(0, 0))
     store.open()

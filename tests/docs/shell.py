@@ -27,8 +27,13 @@ def typed(script: str, home: Path, cwd: Path, **more: str) -> str:
     """What ``script`` prints, run by a shell that stops at the first failure."""
     result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
-        cwd=cwd, env=environment(home, **more), capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+        cwd=cwd,
+        env=environment(home, **more),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     if result.returncode:
         pytest.fail(f"exit code {result.returncode} of\n{script}\n{result.stdout}\n{result.stderr}")
     return result.stdout

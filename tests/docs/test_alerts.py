@@ -23,13 +23,15 @@ def rules() -> list[dict[str, str]]:
 
 
 def test_alerts_name_metrics_conditions_and_reasons_that_exist() -> None:
-    metrics = {each.name for each in METRICS}
+    metrics = {metric.name for metric in METRICS}
     for rule in rules():
         named = set(re.findall(r"reconciler_\w+", rule["expr"]))
         assert named
         assert named <= metrics
-        assert set(re.findall(r'kind="(\w+)"', rule["expr"])) <= {str(each) for each in ConditionType}
-        assert set(re.findall(r'reason="(\w+)"', rule["expr"])) <= {str(each) for each in Reason}
+        assert set(re.findall(r'kind="(\w+)"', rule["expr"])) <= {
+            str(condition_type) for condition_type in ConditionType
+        }
+        assert set(re.findall(r'reason="(\w+)"', rule["expr"])) <= {str(reason) for reason in Reason}
 
 
 def test_each_alert_is_tested_firing_and_silent() -> None:

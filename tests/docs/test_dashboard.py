@@ -23,13 +23,13 @@ def expressions() -> list[str]:
 
 
 def test_the_dashboard_names_metrics_labels_and_conditions_that_exist() -> None:
-    labels = {each.name: set(each.labels) for each in METRICS}
+    labels = {metric.name: set(metric.labels) for metric in METRICS}
     for expression in expressions():
         [name] = re.findall(r"reconciler_\w+", expression)
         assert name in labels
-        grouped = {each for group in re.findall(r"by \(([^)]*)\)", expression) for each in group.split(", ")}
+        grouped = {value for group in re.findall(r"by \(([^)]*)\)", expression) for value in group.split(", ")}
         assert grouped | set(re.findall(r"(\w+)=", expression)) <= labels[name], expression
-        assert set(re.findall(r'kind="(\w+)"', expression)) <= {str(each) for each in ConditionType}
+        assert set(re.findall(r'kind="(\w+)"', expression)) <= {str(condition_type) for condition_type in ConditionType}
 
 
 def test_panels_do_not_overlap() -> None:

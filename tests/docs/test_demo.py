@@ -38,7 +38,7 @@ VARIES = ((r"-[0-9a-z]{5}\b", "-#"), (r"\d+(\.\d+)?[smh]?", "#"), (r" +", " "))
 """Names of replicas, numbers and the width of columns."""
 
 
-class Trial(NamedTuple):
+class DemoTerminal(NamedTuple):
     """A first terminal: the directory, the process, and what it has printed so far."""
 
     place: Path
@@ -68,23 +68,25 @@ class Trial(NamedTuple):
 
 
 @contextmanager
-def trial(place: Path, log: Path, dataplane: str = "builtin") -> Iterator[Trial]:
+def trial(path: Path, log: Path, dataplane: str = "builtin") -> Iterator[DemoTerminal]:
     """What `make run` starts, writing to ``log``; everything answers when this begins, and nothing runs after it.
 
     The data plane is that of a machine with a HAProxy, or with one that does not run.
     """
-    command = [sys.executable, "-m", "reconciler.demo", str(place)]
-    found = {"PATH": os.environ["PATH"]}
+    command = [sys.executable, "-m", "reconciler.demo", str(path)]
+    variables = {"PATH": os.environ["PATH"]}
     if dataplane == "builtin":
         (broken := log.parent / "bin" / "haproxy").parent.mkdir(exist_ok=True)
         broken.write_text("#!/bin/sh\nexit 1\n")
         broken.chmod(0o755)
-        found["PATH"] = f"{broken.parent}:{found['PATH']}"
+        variables["PATH"] = f"{broken.parent}:{variables['PATH']}"
     else:
         tool("haproxy", "haproxy")
     with log.open("wb") as out:
-        process = subprocess.Popen(command, env=environment(log.parent, **found), stdout=out, stderr=subprocess.STDOUT)
-    first = Trial(place, process, log)
+        process = subprocess.Popen(
+            command, env=environment(log.parent, **variables), stdout=out, stderr=subprocess.STDOUT
+        )
+    first = DemoTerminal(path, process, log)
     try:
         until(lambda: first.named().keys() >= SERVED or process.poll() is not None, LONG)
         yield first
@@ -95,18 +97,18 @@ def trial(place: Path, log: Path, dataplane: str = "builtin") -> Iterator[Trial]
         process.wait()
         print(log.read_text())
         for location in ("aws-us-west-2", "gcp-us-east1"):
-            asyncio.run(end_location(Settings("acme", (), place / "state"), location))
+            asyncio.run(end_location(Settings("acme", (), path / "state"), location))
 
 
 def running(place: Path) -> list[bytes]:
     """Every process of the trial's replicas and of its HAProxy, by the name of its program."""
-    found, root = [], place / "state" / "host"
+    programs, root = [], place / "state" / "host"
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             environ = (folder / "environ").read_bytes()
             if (folder / "cwd").readlink().is_relative_to(root) or os.fsencode(root) in environ:
-                found.append((folder / "cmdline").read_bytes().split(b"\0")[0].split()[0])
-    return found
+                programs.append((folder / "cmdline").read_bytes().split(b"\0")[0].split()[0])
+    return programs
 
 
 def lines(text: str) -> set[str]:

@@ -42,13 +42,13 @@ def text(page: str) -> str:
 
 def excerpts(block: str) -> list[Excerpt]:
     """Every command of a console with the lines below it."""
-    found: list[Excerpt] = []
+    extracts: list[Excerpt] = []
     for line in block.splitlines():
         if line.startswith("$ "):
-            found.append(Excerpt(line[2:], []))
+            extracts.append(Excerpt(line[2:], []))
         elif line:
-            found[-1].printed.append(line)
-    return found
+            extracts[-1].printed.append(line)
+    return extracts
 
 
 def outputs(printed: str) -> list[list[str]]:
@@ -146,10 +146,10 @@ def test_every_command_that_is_named_exists(page: str) -> None:
 
 
 def test_every_reason_that_is_named_is_documented() -> None:
-    known = set(re.findall(r"`(\w+)`", (DOCS / "status.md").read_text()))
+    documented = set(re.findall(r"`(\w+)`", (DOCS / "status.md").read_text()))
     named = {reason for page in PAGES for reason in REASON.findall(text(page))}
     assert "InvalidRevision" in named
-    assert named - known == set()
+    assert named - documented == set()
 
 
 def test_every_file_that_is_named_exists() -> None:

@@ -109,15 +109,15 @@ def test_every_field_of_a_kind_is_described(kind: Kind) -> None:
 
 def test_the_permissions_are_those_that_are_checked() -> None:
     rows = re.findall(r"^\| ([a-z0-9, ]+) \| (`.*) \|$", section("fields", "Permissions"), re.M)
-    found = {Kind(kind): _granted(text) for kinds, text in rows for kind in kinds.split(", ")}
-    found[Kind.WORKLOAD] = _tabled(section("workload", "Permissions"), ())
+    tables = {Kind(kind): _granted(text) for kinds, text in rows for kind in kinds.split(", ")}
+    tables[Kind.WORKLOAD] = _tabled(section("workload", "Permissions"), ())
     volumes = [name for name in TABLE[Kind.VOLUMESET].permissions if name.startswith("exec.")]
-    found[Kind.VOLUMESET] = _tabled(section("volumeset", "Permissions"), volumes)
-    wanted = {
+    tables[Kind.VOLUMESET] = _tabled(section("volumeset", "Permissions"), volumes)
+    expected = {
         kind: {name: set(more) for name, more in traits.permissions.items() if name != MANAGE}
         for kind, traits in TABLE.items()
     }
-    assert found == wanted
+    assert tables == expected
 
 
 def test_the_blocked_ports_and_storage_hosts_are_those_that_are_checked() -> None:

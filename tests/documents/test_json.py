@@ -45,13 +45,13 @@ def test_the_items_of_a_list_are_documents_at_their_places(value: list[Any], ind
     raw = text.encode()
     reading = parse_documents(raw, is_json=True)
     if not any(fault.rule == "control-character" for fault in reading.faults):
-        assert json.dumps([each.value for each in reading.documents]) == json.dumps(value)
+        assert json.dumps([document.value for document in reading.documents]) == json.dumps(value)
     locator, decoder, lines = Locator(raw, is_json=True), json.JSONDecoder(), text.split("\n")
-    for each in reading.documents:
-        line, column = locator.of(each.index).value(())
+    for item in reading.documents:
+        line, column = locator.of(item.index).value(())
         rest = "\n".join([lines[line - 1][column - 1 :], *lines[line:]])
-        assert json.dumps(decoder.raw_decode(rest)[0]) == json.dumps(each.value)
-        assert line == each.line
+        assert json.dumps(decoder.raw_decode(rest)[0]) == json.dumps(item.value)
+        assert line == item.line
 
 
 ORDINARY = st.recursive(

@@ -44,10 +44,10 @@ def test_a_changed_document_is_written_as_before(old: dict[str, Any], new: dict[
     old, new = ({name: "x" if isinstance(each, list) else each for name, each in of.items()} for of in (old, new))
     text = json.dumps({"first": {"second": 1}, **old}, indent=indent, ensure_ascii=False) + "\n"
     documents = JsonDocuments(text)
-    wanted = {"first": {"second": 1}, **in_order_of(old, new)}
-    documents.replace(0, {"first": {"second": 1}, **old}, wanted)
+    changed = {"first": {"second": 1}, **in_order_of(old, new)}
+    documents.replace(0, {"first": {"second": 1}, **old}, changed)
     if '"\\' not in text and "[" not in text:
-        assert documents.text() == json.dumps(wanted, indent=indent, ensure_ascii=False) + "\n"
+        assert documents.text() == json.dumps(changed, indent=indent, ensure_ascii=False) + "\n"
 
 
 @given(values=st.lists(OBJECTS, min_size=1, max_size=5), indent=LAYOUTS, picked=st.data())

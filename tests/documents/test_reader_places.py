@@ -81,12 +81,12 @@ def test_documents_are_counted_as_the_reader_counts_them() -> None:
 
 
 def test_a_position_has_the_pointer_of_its_value_or_key() -> None:
-    found = pointers_by_position(RAW)
+    by_position = pointers_by_position(RAW)
 
-    assert found[2, 1] == (), "the outermost of the values that begin there"
-    assert found[7, 7] == ("spec", "containers", 0)
-    assert found[9, 19] == found[9, 26] == ("spec", "containers", 0, "env", 0, "value")
-    assert found[18, 9] == ("second",)
+    assert by_position[2, 1] == (), "the outermost of the values that begin there"
+    assert by_position[7, 7] == ("spec", "containers", 0)
+    assert by_position[9, 19] == by_position[9, 26] == ("spec", "containers", 0, "env", 0, "value")
+    assert by_position[18, 9] == ("second",)
     assert pointers_by_position(b"") == {}
     assert pointers_by_position(b"a: 1\nb: [2, }\n") == {}, "a broken document has none"
 

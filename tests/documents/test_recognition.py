@@ -13,7 +13,7 @@ from reconciler.documents.reader import parse_documents
 from reconciler.documents.recognition import Form, describe_foreign_file, form_of
 from reconciler.platform_cli.main import run_command_line
 from tests.support.cases import CASES
-from tests.support.desk import CommandResult, here
+from tests.support.command_sandbox import CommandResult, here
 
 (TABLE,) = [each.value for each in parse_documents((CASES / "recognition/files.yaml").read_bytes()).documents]
 FILES: list[dict[str, Any]] = TABLE["files"]

@@ -115,10 +115,10 @@ def test_every_keyword_has_words_or_is_only_a_note(name: str) -> None:
 
 @every_schema
 def test_what_has_no_effect_here_names_the_month_since_when_it_is_public(name: str) -> None:
-    for place, node in nodes(load_schema(name)):
+    for pointer, node in nodes(load_schema(name)):
         is_unmodelled = "x-unmodelled" in node or "x-unmodelled-values" in node
-        assert ("x-since" in node) == is_unmodelled, place
-        assert re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", node.get("x-since", "2025-01")), place
+        assert ("x-since" in node) == is_unmodelled, pointer
+        assert re.fullmatch(r"20\d\d-(0[1-9]|1[0-2])", node.get("x-since", "2025-01")), pointer
 
 
 @every_schema
@@ -131,21 +131,23 @@ def test_no_schema_uses_what_the_two_validators_read_differently(name: str) -> N
 
 @every_schema
 def test_either_ors_and_refusals_have_the_shapes_that_can_be_worded(name: str) -> None:
-    for place, node in nodes(load_schema(name)):
+    for pointer, node in nodes(load_schema(name)):
         for keyword in ("oneOf", "anyOf"):
-            if "not()" not in place:
-                assert all(set(branch) == {"required"} for branch in node.get(keyword, ())), place
+            if "not()" not in pointer:
+                assert all(set(branch) == {"required"} for branch in node.get(keyword, ())), pointer
         if "not" in node:
-            assert set(node["not"]) <= {"required", "x-rule"} or "description" in node["not"], place
+            assert set(node["not"]) <= {"required", "x-rule"} or "description" in node["not"], pointer
 
 
 @every_schema
 def test_patterns_mean_the_same_in_every_dialect(name: str) -> None:
-    for place, node in nodes(load_schema(name)):
+    for pointer, node in nodes(load_schema(name)):
         pattern = node.get("pattern", "")
-        assert not re.search(r"\\[a-zA-Z]|\(\?", pattern), f"{place}: classes and groups that dialects read differently"
-        assert "$" not in pattern.replace(r"\$", "")[:-1], f"{place}: an end that is not at the end"
-        assert not pattern or "x-pattern-words" in node or "not()" in place, f"{place}: has no words"
+        assert not re.search(r"\\[a-zA-Z]|\(\?", pattern), (
+            f"{pointer}: classes and groups that dialects read differently"
+        )
+        assert "$" not in pattern.replace(r"\$", "")[:-1], f"{pointer}: an end that is not at the end"
+        assert not pattern or "x-pattern-words" in node or "not()" in pointer, f"{pointer}: has no words"
 
 
 @every_schema
@@ -162,15 +164,15 @@ def _is_opaque(node: dict[str, Any]) -> bool:
 
 @every_schema
 def test_annotations_have_values_that_generic_code_can_read(name: str) -> None:
-    for place, node in nodes(load_schema(name)):
-        assert set(node.get("x-link", ())) <= {*KINDS, "*"}, place
-        assert node.get("x-change", "in-place") in set(ChangeClass), place
+    for pointer, node in nodes(load_schema(name)):
+        assert set(node.get("x-link", ())) <= {*KINDS, "*"}, pointer
+        assert node.get("x-change", "in-place") in set(ChangeClass), pointer
         if "x-named" in node:
             item = node["items"]
-            assert node["x-named"] in item["required"], place
-        assert set(node.get("x-peers", ())) <= {*KINDS}, place
-        assert not node.get("x-sorted") or node["items"]["type"] == "object", place
-        assert not node.get("x-set") or node["items"]["type"] in ("string", "integer"), place
+            assert node["x-named"] in item["required"], pointer
+        assert set(node.get("x-peers", ())) <= {*KINDS}, pointer
+        assert not node.get("x-sorted") or node["items"]["type"] == "object", pointer
+        assert not node.get("x-set") or node["items"]["type"] in ("string", "integer"), pointer
 
 
 @every_schema
@@ -262,8 +264,8 @@ def test_a_kind_takes_what_users_own_and_nothing_that_the_platform_owns(name: st
 
 def _references(node: Any) -> list[dict[str, Any]]:
     if isinstance(node, list):
-        return [found for item in node for found in _references(item)]
+        return [reference for item in node for reference in _references(item)]
     if not isinstance(node, dict):
         return []
     own = [node] if "$ref" in node else []
-    return own + [found for child in node.values() for found in _references(child)]
+    return own + [reference for child in node.values() for reference in _references(child)]

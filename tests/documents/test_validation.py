@@ -33,15 +33,15 @@ def faults_of(name: str, raw: bytes) -> list[Fault]:
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: case["case"].replace(" ", "-"))
 def test_faults_are_reported_at_their_places(case: dict[str, Any]) -> None:
     raw = case["document"].encode()
-    found = faults_of(case["about"], raw)
+    faults = faults_of(case["about"], raw)
     reported = [
         f"{fault.line}:{fault.column} {fault.rule} | {fault.message}"
         + f" | {fault.suggestion}" * bool(fault.suggestion)
-        for fault in found
+        for fault in faults
     ]
     assert reported == case["faults"]
     assert not get_checker(case["about"]).valid(parse_documents(raw).documents[0].value)
-    assert all(fault.severity is Severity.ERROR for fault in found)
+    assert all(fault.severity is Severity.ERROR for fault in faults)
 
 
 def test_every_rule_that_holds_for_all_fields_is_shown_by_a_case() -> None:

@@ -38,10 +38,10 @@ def fields(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[s
         inner.append((f"{path}[]", schema["items"]))
     if isinstance(schema.get("additionalProperties"), dict):
         inner.append((f"{path}{{}}", schema["additionalProperties"]))
-    for place, child in inner:
+    for path_of_child, child in inner:
         if "title" in child or "$ref" in child or "type" in child:
-            yield place, child
-        yield from fields(child, place)
+            yield path_of_child, child
+        yield from fields(child, path_of_child)
     for branch in schema.get("allOf", ()):
         yield from fields(branch.get("then", {}), f"{path}<{branch.get('if', {}).get('properties')}>")
 
@@ -54,13 +54,13 @@ def met(schema: dict[str, Any], value: Any, path: str = "") -> Iterator[str]:
             yield from met(schema["items"], item, f"{path}[]")
     if not isinstance(value, dict):
         return
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     for name, member in value.items():
         rest = schema.get("additionalProperties")
-        place, child = (f"{path}.{name}", known[name]) if name in known else (f"{path}{{}}", rest)
+        field, child = (f"{path}.{name}", properties[name]) if name in properties else (f"{path}{{}}", rest)
         if isinstance(child, dict):
-            yield place
-            yield from met(child, member, place)
+            yield field
+            yield from met(child, member, field)
     for branch in schema.get("allOf", ()):
         wanted = branch.get("if", {}).get("properties", {})
         if wanted and all(value.get(name) == child["const"] for name, child in wanted.items()):

@@ -36,7 +36,7 @@ from reconciler.engines.workload.tokens import make_token
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Step
-from tests.support.plans import Bench, ends, plan, step
+from tests.support.plans import ExecutorHarness, ends, plan, step
 
 PATIENCE = 60.0
 """Seconds of real time that an engine may take for a step."""
@@ -78,11 +78,11 @@ class EnginePair(NamedTuple):
 class Factory(msgspec.Struct, frozen=True):
     """Makes the engine of the location ``here``; the path is its own scratch directory, the same for each making."""
 
-    make: Callable[[Bench, Path], EnginePair]
+    make: Callable[[ExecutorHarness, Path], EnginePair]
     clock: Callable[[], Clock]
 
 
-class Subject(Bench):
+class EngineHarness(ExecutorHarness):
     """An engine under test at ``here``, behind an executor, in one event loop."""
 
     def __init__(self, factory: Factory, path: Path) -> None:
@@ -162,77 +162,77 @@ class Subject(Bench):
         """Delete the workload; asked again until it is gone."""
         self.until(lambda: self.apply(self.web(Action.DELETE)) == {WEB: "applied"})
 
-    def until(self, found: Callable[[], Any]) -> Any:
-        """What ``found`` returns once that is something."""
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """What ``condition`` returns once that is something."""
         end = time.monotonic() + PATIENCE
-        while not (answer := found()):
+        while not (answer := condition()):
             assert time.monotonic() < end, f"not within {PATIENCE:g} s: {self.see()}"
             self._loop.run(asyncio.sleep(0.02))
         return answer
 
 
 @contextmanager
-def subject_of(factory: Factory, path: Path) -> Iterator[Subject]:
+def subject_of(factory: Factory, path: Path) -> Iterator[EngineHarness]:
     """A subject, closed in the end."""
-    subject = Subject(factory, path)
+    harness = EngineHarness(factory, path)
     try:
-        yield subject
+        yield harness
     finally:
-        subject.close()
+        harness.close()
 
 
-def observe_shows_what_was_performed(subject: Subject) -> None:
+def observe_shows_what_was_performed(harness: EngineHarness) -> None:
     """And nothing else."""
-    assert subject.see() == []
-    assert subject.apply(subject.web()) == {WEB: "applied"}
-    seen = subject.healthy()
+    assert harness.see() == []
+    assert harness.apply(harness.web()) == {WEB: "applied"}
+    seen = harness.healthy()
     assert (str(seen.key), seen.location, seen.version, seen.digest) == (WEB, "here", 1, "digest-1")
-    subject.apply(subject.web(Action.UPDATE, 2))
-    seen = subject.healthy()
+    harness.apply(harness.web(Action.UPDATE, 2))
+    seen = harness.healthy()
     assert (seen.version, seen.digest) == (2, "digest-2")
 
 
-def to_perform_twice_is_to_perform_once(subject: Subject) -> None:
+def to_perform_twice_is_to_perform_once(harness: EngineHarness) -> None:
     """A replay after a crash must not make anything twice, nor restart anything."""
     for action, version in ((Action.CREATE, 1), (Action.UPDATE, 2), (Action.REPLACE, 3)):
-        subject.until(
-            lambda action=action, version=version: subject.apply(subject.web(action, version)) == {WEB: "applied"}
+        harness.until(
+            lambda action=action, version=version: harness.apply(harness.web(action, version)) == {WEB: "applied"}
         )
-        once = subject.healthy()
-        subject.apply(subject.web(action, version))
-        assert subject.healthy() == once
-        assert len(subject.see()) == 1
+        once = harness.healthy()
+        harness.apply(harness.web(action, version))
+        assert harness.healthy() == once
+        assert len(harness.see()) == 1
 
 
-def to_observe_changes_nothing(subject: Subject) -> None:
+def to_observe_changes_nothing(harness: EngineHarness) -> None:
     """However often."""
-    subject.apply(subject.web())
-    subject.healthy()
-    assert subject.see() == subject.see()
+    harness.apply(harness.web())
+    harness.healthy()
+    assert harness.see() == harness.see()
 
 
-def a_delete_of_what_is_missing_is_fine(subject: Subject) -> None:
+def a_delete_of_what_is_missing_is_fine(harness: EngineHarness) -> None:
     """So that a delete can be repeated."""
-    subject.apply(subject.web())
+    harness.apply(harness.web())
     for _ in range(2):
-        subject.delete()
-        assert subject.see() == []
+        harness.delete()
+        assert harness.see() == []
 
 
-def what_is_applied_and_what_is_observed_agree(subject: Subject) -> None:
+def what_is_applied_and_what_is_observed_agree(harness: EngineHarness) -> None:
     """The record carries what observe shows."""
-    subject.apply(subject.web())
-    seen = subject.healthy()
-    (record,) = subject.records.applied.get(WEB)
+    harness.apply(harness.web())
+    seen = harness.healthy()
+    (record,) = harness.records.applied.get(WEB)
     assert (record.digest, record.version) == (seen.digest, seen.version)
 
 
-def more_replicas_are_no_new_version(subject: Subject) -> None:
+def more_replicas_are_no_new_version(harness: EngineHarness) -> None:
     """A change of scale alone changes neither the version nor what runs (docs/platform/workload.md#versions)."""
-    subject.apply(subject.web())
-    before = subject.healthy()
-    subject.apply(subject.web(Action.UPDATE, 1, minScale=3))
-    after = subject.healthy()
+    harness.apply(harness.web())
+    before = harness.healthy()
+    harness.apply(harness.web(Action.UPDATE, 1, minScale=3))
+    after = harness.healthy()
     assert (after.version, after.digest) == (1, "digest-1-{'minScale': 3}")
     if after.state != b"{}":
         assert [replicas_in(one.state) for one in (before, after)] == [2, 3]
@@ -244,92 +244,92 @@ def replicas_in(state: bytes) -> int:
     return int(version["containers"]["main"]["resources"]["replicas"])
 
 
-def a_restart_takes_over_what_there_is(subject: Subject) -> None:
+def a_restart_takes_over_what_there_is(harness: EngineHarness) -> None:
     """Another engine on the same state shows the same, down to each replica."""
-    subject.apply(subject.web())
-    before = subject.healthy()
-    subject.begin_anew()
-    assert subject.healthy() == before
+    harness.apply(harness.web())
+    before = harness.healthy()
+    harness.begin_anew()
+    assert harness.healthy() == before
 
 
-def an_unknown_command_is_refused_for_good(subject: Subject) -> None:
+def an_unknown_command_is_refused_for_good(harness: EngineHarness) -> None:
     """Another try would not help."""
-    subject.apply(subject.web())
+    harness.apply(harness.web())
     with pytest.raises(EngineError) as raised:
-        subject.command("makeCoffee")
+        harness.command("makeCoffee")
     assert not raised.value.retry
     assert "makeCoffee" in str(raised.value)
 
 
-def replicas_are_shown_with_their_workload(subject: Subject) -> None:
+def replicas_are_shown_with_their_workload(harness: EngineHarness) -> None:
     """As many as there are, each once, with or without the engine; a deleted workload has none."""
-    subject.apply(subject.web())
-    subject.healthy()
-    if isinstance(subject.reader, SupportsReplicaRows):
-        rows = subject.rows()
+    harness.apply(harness.web())
+    harness.healthy()
+    if isinstance(harness.reader, SupportsReplicaRows):
+        rows = harness.rows()
         assert [(str(row.key), row.location, row.version) for row in rows] == [(WEB, "here", 1)] * 2
         assert len({row.name for row in rows}) == 2
         assert all(row.containers[0].name == "main" for row in rows)
     else:
-        assert subject.reader.engine in explain_missing(subject.reader, "replicas")
-    subject.delete()
-    subject.until(lambda: not subject.rows())
+        assert harness.reader.engine in explain_missing(harness.reader, "replicas")
+    harness.delete()
+    harness.until(lambda: not harness.rows())
 
 
-def usage_is_unknown_or_a_number(subject: Subject) -> None:
+def usage_is_unknown_or_a_number(harness: EngineHarness) -> None:
     """Processor time is that since the reader was last asked."""
-    subject.apply(subject.web())
-    subject.healthy()
-    subject.rows()
-    for row in subject.rows():
+    harness.apply(harness.web())
+    harness.healthy()
+    harness.rows()
+    for row in harness.rows():
         assert row.cpu is None or row.cpu >= 0
         assert row.memory is None or row.memory > 0
         assert row.age >= 0
 
 
-def logs_are_shown_by_stream_and_newest_first(subject: Subject) -> None:
+def logs_are_shown_by_stream_and_newest_first(harness: EngineHarness) -> None:
     """A selection takes streams by their labels; what comes later is shown once."""
-    subject.apply(subject.web())
-    subject.healthy()
-    if not isinstance(subject.reader, SupportsLogs):
-        assert subject.reader.engine in explain_missing(subject.reader, "logs")
+    harness.apply(harness.web())
+    harness.healthy()
+    if not isinstance(harness.reader, SupportsLogs):
+        assert harness.reader.engine in explain_missing(harness.reader, "logs")
         return
-    for stream in subject.reader.log_streams():
+    for stream in harness.reader.log_streams():
         assert (stream.gvc, stream.workload, stream.container, stream.location) == ("shop", "web", "main", "here")
     everything = LogSelection(lambda labels: labels["workload"] == "web", lambda block, _: block.lines())
-    search = subject.reader.search_logs(everything)
+    search = harness.reader.search_logs(everything)
     lines = list(search.backward())
     assert [line.ms for line in lines] == sorted((line.ms for line in lines), reverse=True)
     assert list(search.more()) == list(search.more()) == []
     nothing = LogSelection(lambda labels: labels["workload"] == "api", lambda block, _: block.lines())
-    assert list(subject.reader.search_logs(nothing).backward()) == []
+    assert list(harness.reader.search_logs(nothing).backward()) == []
 
 
-def a_session_opens_or_there_is_a_reason(subject: Subject) -> None:
+def a_session_opens_or_there_is_a_reason(harness: EngineHarness) -> None:
     """In a container that runs, and in one that does not exist."""
-    subject.apply(subject.web())
-    subject.healthy()
-    names = [row.name for row in subject.rows()] or ["web-0"]
+    harness.apply(harness.web())
+    harness.healthy()
+    names = [row.name for row in harness.rows()] or ["web-0"]
     for name in (names[0], "nobody"):
-        answer = subject.open_session(ExecTarget("here", Key.parse(WEB), name, "main"))
+        answer = harness.open_session(ExecTarget("here", Key.parse(WEB), name, "main"))
         assert answer == "0" or " " in answer
 
 
-def no_snapshot_is_final_without_a_deleted_volume(subject: Subject) -> None:
+def no_snapshot_is_final_without_a_deleted_volume(harness: EngineHarness) -> None:
     """They are shown without any record."""
-    subject.apply(subject.web())
-    if isinstance(subject.reader, SupportsFinalSnapshots):
-        assert list(subject.reader.final_snapshots()) == []
+    harness.apply(harness.web())
+    if isinstance(harness.reader, SupportsFinalSnapshots):
+        assert list(harness.reader.final_snapshots()) == []
 
 
-def a_sender_needs_the_token_of_its_workload(subject: Subject) -> None:
+def a_sender_needs_the_token_of_its_workload(harness: EngineHarness) -> None:
     """A guess is no token, and this process is none of the workload."""
-    subject.apply(subject.web())
-    subject.healthy()
+    harness.apply(harness.web())
+    harness.healthy()
     guess = make_token("here", Key.parse(WEB))
-    if isinstance(subject.reader, SupportsSenders):
-        assert not subject.reader.has_token(Key.parse(WEB), guess)
-        assert not subject.reader.is_sender(Key.parse(WEB), guess, os.getpid())
+    if isinstance(harness.reader, SupportsSenders):
+        assert not harness.reader.has_token(Key.parse(WEB), guess)
+        assert not harness.reader.is_sender(Key.parse(WEB), guess, os.getpid())
 
 
 PROMISES = [

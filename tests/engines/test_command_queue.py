@@ -25,7 +25,7 @@ from reconciler.records.tables.desired import DesiredEntry
 from reconciler.records.tables.sources import SourceRow
 from tests.support.clock import FakeClock
 from tests.support.engines import LedgerEngine
-from tests.support.plans import Bench
+from tests.support.plans import ExecutorHarness
 from tests.support.records import record
 
 DATA, OTHER, JOB = "volumeset/shop/data", "volumeset/shop/other", "workload/shop/job"
@@ -68,7 +68,7 @@ class CommandLedger(LedgerEngine):
         return {"name": f"{key.name}-1"}
 
 
-class World(Bench):
+class CommandHarness(ExecutorHarness):
     """Records, and one engine that takes commands."""
 
     def __init__(self, path: Path, parallel: int = 4) -> None:
@@ -107,11 +107,11 @@ class World(Bench):
         return [(each.reason, each.message) for each in self.records.events.list(key)]
 
 
-def play(path: Path, story: Callable[[World], Coroutine[Any, Any, None]], parallel: int = 4) -> None:
+def play(path: Path, story: Callable[[CommandHarness], Coroutine[Any, Any, None]], parallel: int = 4) -> None:
     async def run() -> None:
-        world = World(path, parallel)
-        with closing(world.records):
-            await story(world)
+        harness = CommandHarness(path, parallel)
+        with closing(harness.records):
+            await story(harness)
 
     asyncio.run(run())
 
@@ -122,39 +122,43 @@ async def turns() -> None:
 
 
 def test_a_proof_holds_back_no_command_on_the_volume(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        world.engine.gate = asyncio.Event()
-        world.snapshot("proof", kind="verifyVolumeSnapshot")
-        world.snapshot("another", kind="verifyVolumeSnapshot")
-        world.snapshot("a")
-        queue = world.queue()
-        await queue.advance(world.ended.set)
+    async def story(harness: CommandHarness) -> None:
+        harness.engine.gate = asyncio.Event()
+        harness.snapshot("proof", kind="verifyVolumeSnapshot")
+        harness.snapshot("another", kind="verifyVolumeSnapshot")
+        harness.snapshot("a")
+        queue = harness.queue()
+        await queue.advance(harness.ended.set)
         await turns()
-        assert world.engine.running == ["proof", "a"]
-        world.engine.gate.set()
-        await world.finish(queue)
+        assert harness.engine.running == ["proof", "a"]
+        harness.engine.gate.set()
+        await harness.finish(queue)
 
     play(tmp_path, story)
 
 
 def test_commands_on_a_volume_follow_one_another_and_other_volumes_do_not_wait(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        world.engine.gate = asyncio.Event()
+    async def story(harness: CommandHarness) -> None:
+        harness.engine.gate = asyncio.Event()
         for name, key, index in (("a", DATA, 0), ("b", DATA, 0), ("c", DATA, 1), ("d", OTHER, 0), ("e", DATA, 0)):
-            world.snapshot(name, key, index)
-        queue = world.queue()
-        await queue.advance(world.ended.set)
+            harness.snapshot(name, key, index)
+        queue = harness.queue()
+        await queue.advance(harness.ended.set)
         await turns()
-        assert world.engine.running == ["a", "c", "d"]
-        assert [each.stage.value for each in world.records.commands.open()] == [
-            "running", "pending", "running", "running", "pending",
-        ]  # fmt: skip
-        world.engine.gate.set()
-        await world.finish(queue)
-        labels = [each["label"] for each in world.engine.done]
+        assert harness.engine.running == ["a", "c", "d"]
+        assert [command.stage.value for command in harness.records.commands.open()] == [
+            "running",
+            "pending",
+            "running",
+            "running",
+            "pending",
+        ]
+        harness.engine.gate.set()
+        await harness.finish(queue)
+        labels = [mapping["label"] for mapping in harness.engine.done]
         assert sorted(labels) == ["a", "b", "c", "d", "e"]
-        assert [each for each in labels if each in "abe"] == ["a", "b", "e"]
-        assert world.events()[0] == (
+        assert [label for label in labels if label in "abe"] == ["a", "b", "e"]
+        assert harness.events()[0] == (
             "CommandCompleted",
             "ann: createVolumeSnapshot: the snapshot a of volume 0 is taken",
         )
@@ -163,40 +167,40 @@ def test_commands_on_a_volume_follow_one_another_and_other_volumes_do_not_wait(t
 
 
 def test_a_location_performs_no_more_commands_at_once_than_its_engine_does_steps(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        world.engine.gate = asyncio.Event()
+    async def story(harness: CommandHarness) -> None:
+        harness.engine.gate = asyncio.Event()
         for index in range(5):
-            world.snapshot(str(index), index=index)
-        await (queue := world.queue()).advance(world.ended.set)
+            harness.snapshot(str(index), index=index)
+        await (queue := harness.queue()).advance(harness.ended.set)
         await turns()
-        assert world.engine.running == ["0", "1"]
+        assert harness.engine.running == ["0", "1"]
         await queue.close()
 
     play(tmp_path, story, parallel=2)
 
 
 def test_a_command_that_a_crash_interrupted_is_performed_again_with_its_id(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        world.engine.gate = asyncio.Event()
-        first, second = world.snapshot("a"), world.snapshot("b")
-        queue = world.queue()
-        await queue.advance(world.ended.set)
+    async def story(harness: CommandHarness) -> None:
+        harness.engine.gate = asyncio.Event()
+        first, second = harness.snapshot("a"), harness.snapshot("b")
+        queue = harness.queue()
+        await queue.advance(harness.ended.set)
         await turns()
         await queue.close()
-        assert (world.get(first).stage, world.get(second).stage) == ("running", "pending")
-        world.engine.gate = None
+        assert (harness.get(first).stage, harness.get(second).stage) == ("running", "pending")
+        harness.engine.gate = None
         # It takes effect, and the program ends before that is recorded.
-        lost = world.queue()
-        await lost.advance(world.ended.set)
+        lost = harness.queue()
+        await lost.advance(harness.ended.set)
         await turns()
-        assert world.get(first).stage == "running"
-        await world.finish(world.queue())
-        assert [(each["label"], each["id"]) for each in world.engine.done] == [
+        assert harness.get(first).stage == "running"
+        await harness.finish(harness.queue())
+        assert [(mapping["label"], mapping["id"]) for mapping in harness.engine.done] == [
             ("a", first),
             ("a", first),
             ("b", second),
         ]
-        assert {world.get(each).stage for each in (first, second)} == {"completed"}
+        assert {harness.get(text).stage for text in (first, second)} == {"completed"}
 
     play(tmp_path, story)
 
@@ -208,100 +212,105 @@ FAILURES: Sequence[tuple[str, BaseException, str]] = (
 
 
 def test_a_failure_or_a_bug_ends_one_command_and_the_others_go_on(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        world.engine.errors = {label: error for label, error, _ in FAILURES}
-        ids = [world.snapshot(label) for label, *_ in FAILURES]
-        good, nowhere = world.snapshot("good"), world.snapshot("far", location="mars")
-        await world.finish(world.queue())
+    async def story(harness: CommandHarness) -> None:
+        harness.engine.errors = {label: error for label, error, _ in FAILURES}
+        ids = [harness.snapshot(label) for label, *_ in FAILURES]
+        good, nowhere = harness.snapshot("good"), harness.snapshot("far", location="mars")
+        await harness.finish(harness.queue())
         for name, (_, _, message) in zip(ids, FAILURES, strict=True):
-            [text] = world.get(name).messages
+            [text] = harness.get(name).messages
             assert text.startswith(message.split(" at tests")[0])
-        assert [world.get(name).stage.value for name in (*ids, good, nowhere)] == [
-            "failed", "failed", "completed", "failed",
-        ]  # fmt: skip
-        assert world.get(nowhere).messages == ("NotFound: this host does not bind mars",)
-        assert SECRET not in str(world.events())
-        assert [reason for reason, _ in world.events()].count("CommandFailed") == 3
+        assert [harness.get(name).stage.value for name in (*ids, good, nowhere)] == [
+            "failed",
+            "failed",
+            "completed",
+            "failed",
+        ]
+        assert harness.get(nowhere).messages == ("NotFound: this host does not bind mars",)
+        assert SECRET not in str(harness.events())
+        assert [reason for reason, _ in harness.events()].count("CommandFailed") == 3
 
     play(tmp_path, story)
 
 
 def test_secret_values_reach_the_engine_and_are_nowhere_afterwards(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
+    async def story(harness: CommandHarness) -> None:
         spec = {"location": "here", "containerOverrides": OVERRIDES}
-        name = world.records.commands.add(NewCommand(JOB, "here", "runCronWorkload", spec, "ann"))
-        await world.finish(world.queue())
-        assert world.engine.done[0]["spec"] == spec
-        ended = world.get(name)
+        name = harness.records.commands.add(NewCommand(JOB, "here", "runCronWorkload", spec, "ann"))
+        await harness.finish(harness.queue())
+        assert harness.engine.done[0]["spec"] == spec
+        ended = harness.get(name)
         assert ended.messages == ("the execution job-1",)
         assert ended.spec["containerOverrides"] == [{"name": "main", "env": [{"name": "TOKEN", "value": "***"}]}]
-        assert SECRET not in str(world.events(JOB))
+        assert SECRET not in str(harness.events(JOB))
 
     play(tmp_path, story)
 
 
 def test_a_cancelled_command_is_not_performed(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        name = world.snapshot("a")
-        [command] = world.records.commands.open()
-        world.records.commands.finish(name, command.stage.CANCELLED, ["ann cancelled it"], command.spec)
-        assert not world.records.commands.start(name)
-        await world.queue().advance(world.ended.set)
-        assert world.engine.done == []
+    async def story(harness: CommandHarness) -> None:
+        name = harness.snapshot("a")
+        [command] = harness.records.commands.open()
+        harness.records.commands.finish(name, command.stage.CANCELLED, ["ann cancelled it"], command.spec)
+        assert not harness.records.commands.start(name)
+        await harness.queue().advance(harness.ended.set)
+        assert harness.engine.done == []
 
     play(tmp_path, story)
 
 
 def test_the_effect_and_the_end_of_a_recorded_command_are_one_transaction(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
-        world.engines["here"] = RecordedEngine(world.records, "here", "acme", "example.net", world.clock)
+    async def story(harness: CommandHarness) -> None:
+        harness.engines["here"] = RecordedEngine(harness.records, "here", "acme", "example.net", harness.clock)
         volume = {"index": 0, "lifecycle": "bound", "currentSize": 10}
         state = json.dumps({"name": "here", "volumes": [volume]}).encode()
-        world.records.applied.put_many([record(DATA, {"spec": {"initialCapacity": 10}}, "here", state=state)])
-        name = world.snapshot("a")
-        queue = world.queue()
+        harness.records.applied.put_many([record(DATA, {"spec": {"initialCapacity": 10}}, "here", state=state)])
+        name = harness.snapshot("a")
+        queue = harness.queue()
         with closing(sqlite3.connect(tmp_path / FILE)) as other:
-            other.execute("CREATE TRIGGER full BEFORE UPDATE ON commands WHEN new.stage = 'completed' "
-                          "BEGIN SELECT RAISE(ABORT, 'no room'); END")  # fmt: skip
+            other.execute(
+                "CREATE TRIGGER full BEFORE UPDATE ON commands WHEN new.stage = 'completed' "
+                "BEGIN SELECT RAISE(ABORT, 'no room'); END"
+            )
             with pytest.raises(RecordsError, match="no room"):
                 await queue.advance()
             other.execute("DROP TRIGGER full")
-        assert b'"a"' not in world.records.applied.get(DATA)[0].state
-        assert world.get(name).stage == "pending"
+        assert b'"a"' not in harness.records.applied.get(DATA)[0].state
+        assert harness.get(name).stage == "pending"
         await queue.advance()
-        assert (world.get(name).stage, world.get(name).started) == ("completed", world.clock.now())
-        [volume] = json.loads(world.records.applied.get(DATA)[0].state)["volumes"]
+        assert (harness.get(name).stage, harness.get(name).started) == ("completed", harness.clock.now())
+        [volume] = json.loads(harness.records.applied.get(DATA)[0].state)["volumes"]
         assert [each["name"] for each in volume["volumeSnapshots"]] == ["a"]
-        assert world.records.status_queue.take("main").keys == [DATA]
+        assert harness.records.status_queue.take("main").keys == [DATA]
 
     play(tmp_path, story)
 
 
 def test_a_command_waits_for_the_commit_of_its_source_and_ends_with_the_source(tmp_path: Path) -> None:
-    async def story(world: World) -> None:
+    async def story(harness: CommandHarness) -> None:
         wait = Precondition("main", "c1", Key.parse(JOB))
         spec = {"location": "here", "volumeIndex": 0, "snapshotName": "a"}
         first, second = [
-            world.records.commands.add(NewCommand(DATA, "here", "restoreVolume", spec, "ann", wait)) for _ in range(2)
+            harness.records.commands.add(NewCommand(DATA, "here", "restoreVolume", spec, "ann", wait)) for _ in range(2)
         ]
-        world.records.sources.put(SourceRow("main", "main", "c2", "t2", "s1"))
-        world.records.applied.put_many([record(JOB, {}, "here", digest="old")])
-        world.records.desired.replace("main", [], [DesiredEntry(JOB, "main", "job.yaml", 0, 1, "b", "new")])
+        harness.records.sources.put(SourceRow("main", "main", "c2", "t2", "s1"))
+        harness.records.applied.put_many([record(JOB, {}, "here", digest="old")])
+        harness.records.desired.replace("main", [], [DesiredEntry(JOB, "main", "job.yaml", 0, 1, "b", "new")])
         for commit, digest in (("c2", "new"), ("c1", "old")):
-            world.records.sources.put(SourceRow("main", "main", commit, "t", "s1"))
-            world.records.applied.put_many([record(JOB, {}, "here", digest=digest)])
-            await world.queue().advance(world.ended.set)
-            assert world.get(first).stage == "pending"
-        world.records.applied.put_many([record(JOB, {}, "here", digest="new")])
-        queue = world.queue()
-        await queue.advance(world.ended.set)
-        assert (world.get(first).stage, world.get(second).stage) == ("running", "pending")
-        await world.ended.wait()
-        world.records.sources.forget("main")
-        await queue.advance(world.ended.set)
-        assert (world.get(first).stage, world.get(second).stage) == ("completed", "cancelled")
-        assert world.get(second).messages == ("main is no longer in the settings",)
-        assert [reason for reason, _ in world.events()] == ["CommandCompleted", "CommandCancelled"]
+            harness.records.sources.put(SourceRow("main", "main", commit, "t", "s1"))
+            harness.records.applied.put_many([record(JOB, {}, "here", digest=digest)])
+            await harness.queue().advance(harness.ended.set)
+            assert harness.get(first).stage == "pending"
+        harness.records.applied.put_many([record(JOB, {}, "here", digest="new")])
+        queue = harness.queue()
+        await queue.advance(harness.ended.set)
+        assert (harness.get(first).stage, harness.get(second).stage) == ("running", "pending")
+        await harness.ended.wait()
+        harness.records.sources.forget("main")
+        await queue.advance(harness.ended.set)
+        assert (harness.get(first).stage, harness.get(second).stage) == ("completed", "cancelled")
+        assert harness.get(second).messages == ("main is no longer in the settings",)
+        assert [reason for reason, _ in harness.events()] == ["CommandCompleted", "CommandCancelled"]
 
     play(tmp_path, story)
 
@@ -309,19 +318,19 @@ def test_a_command_waits_for_the_commit_of_its_source_and_ends_with_the_source(t
 def test_what_a_completed_command_did_is_recorded_with_its_end(tmp_path: Path) -> None:
     """Who waits for a snapshot and lists snapshots then finds it, before anything is observed again."""
 
-    async def story(world: World) -> None:
+    async def story(harness: CommandHarness) -> None:
         before = record(DATA, {}, "here")
-        world.records.applied.put(before)
+        harness.records.applied.put(before)
         after = Observation(before.key, "here", Health.UNHEALTHY, b'{"after": 1}', before.digest, before.version)
-        world.engine.seen = [msgspec.structs.replace(after, key=Key.parse(OTHER)), after]
-        world.snapshot("first")
-        await world.finish(world.queue())
-        found = world.records.applied.at(DATA, "here")
-        assert found is not None
-        assert (found.health, found.state) == (Health.UNHEALTHY, b'{"after": 1}')
-        world.engine.seen = [msgspec.structs.replace(after, digest="another", state=b'{"another": 1}')]
-        world.snapshot("second")
-        await world.finish(world.queue())
-        assert world.records.applied.at(DATA, "here") == found, "another version says nothing about this one"
+        harness.engine.seen = [msgspec.structs.replace(after, key=Key.parse(OTHER)), after]
+        harness.snapshot("first")
+        await harness.finish(harness.queue())
+        applied = harness.records.applied.at(DATA, "here")
+        assert applied is not None
+        assert (applied.health, applied.state) == (Health.UNHEALTHY, b'{"after": 1}')
+        harness.engine.seen = [msgspec.structs.replace(after, digest="another", state=b'{"another": 1}')]
+        harness.snapshot("second")
+        await harness.finish(harness.queue())
+        assert harness.records.applied.at(DATA, "here") == applied, "another version says nothing about this one"
 
     play(tmp_path, story)

@@ -20,16 +20,16 @@ from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
 from reconciler.engines.plugin import find_plugin, list_engines
 from reconciler.engines.recorded.plugin import RecordedReader
 from reconciler.settings import HostSettings, LocationSettings, Settings
-from tests.engines.contract import PROMISES, EnginePair, Factory, Subject, subject_of
-from tests.engines.host.podman.libpod import Libpod
+from tests.engines.contract import PROMISES, EngineHarness, EnginePair, Factory, subject_of
+from tests.engines.host.runtimes.podman.libpod import Libpod
 from tests.support.clock import FakeClock
 from tests.support.draft import draft_engine
 from tests.support.engines import LedgerEngine
 from tests.support.host_sandbox import let_others_through
-from tests.support.plans import Bench
+from tests.support.plans import ExecutorHarness
 
 
-def context_at(bench: Bench, path: Path, engine: str) -> EngineContext:
+def context_at(harness: ExecutorHarness, path: Path, engine: str) -> EngineContext:
     """The inputs of the engine of ``here``, whose state directory is ``path``."""
 
     def no_secret(key: object) -> object:
@@ -37,39 +37,39 @@ def context_at(bench: Bench, path: Path, engine: str) -> EngineContext:
 
     host = HostSettings(termination_scale=0.002)
     settings = Settings("acme", (), path, {"here": LocationSettings(engine)}, host=host)
-    tables = bench.records if engine == "recorded" else None
-    records = LocationRecords(bench.records, "here")
-    return EngineContext(records, settings, bench.clock, no_secret, tables=tables)  # type: ignore[arg-type]
+    tables = harness.records if engine == "recorded" else None
+    records = LocationRecords(harness.records, "here")
+    return EngineContext(records, settings, harness.clock, no_secret, tables=tables)  # type: ignore[arg-type]
 
 
-def from_plugin(bench: Bench, path: Path, name: str) -> EnginePair:
+def from_plugin(harness: ExecutorHarness, path: Path, name: str) -> EnginePair:
     """The engine and the reader that the plugin ``name`` makes."""
-    context, plugin = context_at(bench, path, name), find_plugin(name)
+    context, plugin = context_at(harness, path, name), find_plugin(name)
     assert plugin is not None
     return EnginePair(plugin.make(context), plugin.make_reader(context.settings, "here"))
 
 
-def draft(bench: Bench, path: Path) -> EnginePair:
+def draft(harness: ExecutorHarness, path: Path) -> EnginePair:
     with draft_engine():
-        return from_plugin(bench, path, "draft")
+        return from_plugin(harness, path, "draft")
 
 
-def ledger(_bench: Bench, path: Path) -> EnginePair:
+def ledger(_bench: ExecutorHarness, path: Path) -> EnginePair:
     return EnginePair(LedgerEngine(path), RecordedReader("here", "ledger"))
 
 
-def host(bench: Bench, path: Path, runtime: str) -> EnginePair:
+def host(harness: ExecutorHarness, path: Path, runtime: str) -> EnginePair:
     let_others_through(path.parent)
-    context, root = context_at(bench, path, "host"), find_directory(path, "here")
-    made = runtime_plugin(runtime).make(root, "here", bench.clock, context.settings)
+    context, root = context_at(harness, path, "host"), find_directory(path, "here")
+    made = runtime_plugin(runtime).make(root, "here", harness.clock, context.settings)
     return EnginePair(HostEngine(context, root, made), HostReader(context.settings, "here"))
 
 
-def podman(bench: Bench, path: Path) -> EnginePair:
+def podman(harness: ExecutorHarness, path: Path) -> EnginePair:
     """The Podman runtime over a service in memory, which outlives the engine."""
     service, root = SERVICES.setdefault(path, Libpod()), find_directory(path, "here")
-    context = context_at(bench, path, "host")
-    runtime = PodmanRuntime(root, "here", bench.clock, path / "socket", service.transport())
+    context = context_at(harness, path, "host")
+    runtime = PodmanRuntime(root, "here", harness.clock, path / "socket", service.transport())
     runtime.image_store = None  # every image is there, and no registry is asked
     return EnginePair(HostEngine(context, root, runtime), HostReader(context.settings, "here"))
 
@@ -87,9 +87,9 @@ FACTORIES = {
 
 @pytest.mark.parametrize("name", FACTORIES)
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
-def test_engines_keep_their_promises(promise: Callable[[Subject], None], name: str, tmp_path: Path) -> None:
-    with subject_of(FACTORIES[name], tmp_path) as subject:
-        promise(subject)
+def test_engines_keep_their_promises(promise: Callable[[EngineHarness], None], name: str, tmp_path: Path) -> None:
+    with subject_of(FACTORIES[name], tmp_path) as harness:
+        promise(harness)
 
 
 def test_every_engine_is_one_that_the_settings_name() -> None:

@@ -41,7 +41,7 @@ class Reporting(RecordedEngine):
         return self.reports
 
 
-class World:
+class DomainHarness:
     """Records with a domain, and two locations."""
 
     def __init__(self) -> None:
@@ -70,77 +70,80 @@ def served(location: str, *found: DomainCondition) -> dict[Key, DomainReport]:
     return {KEY: DomainReport(location, (endpoint,), found)}
 
 
-@pytest.fixture(name="world")
-def new_world() -> World:
-    return World()
+@pytest.fixture(name="harness")
+def new_harness() -> DomainHarness:
+    return DomainHarness()
 
 
-def test_reports_become_conditions_with_their_locations(world: World) -> None:
-    found = world.report({"here": served("here", MISSING), "there": served("there", MISSING)})
+def test_reports_become_conditions_with_their_locations(harness: DomainHarness) -> None:
+    found = harness.report({"here": served("here", MISSING), "there": served("there", MISSING)})
     shown = {each.type: each.message for each in compute_conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
     assert shown == {
         "Ready": "not healthy: no certificate",
         "CertificateMissing": "at here, there: no certificate",
     }
-    assert world.records.status_queue.take("main").keys == [str(KEY)]
+    assert harness.records.status_queue.take("main").keys == [str(KEY)]
 
 
 @pytest.mark.parametrize("type_", ConditionType)
-def test_a_domain_is_as_healthy_as_its_conditions(world: World, type_: ConditionType) -> None:
+def test_a_domain_is_as_healthy_as_its_conditions(harness: DomainHarness, type_: ConditionType) -> None:
     """Of every type: one that degrades it makes it Unhealthy, with an event, as long as it is true."""
     report = served("here", DomainCondition(type_, Reason.ROUTE_NOT_SERVED, "half of it"))
-    assert world.report({"here": report}).health is (Health.UNHEALTHY if type_.degrades else Health.HEALTHY)
-    assert world.report({"here": served("here")}).health is Health.HEALTHY
-    events = [(event.reason, event.message) for event in world.records.events.list(str(KEY))]
+    assert harness.report({"here": report}).health is (Health.UNHEALTHY if type_.degrades else Health.HEALTHY)
+    assert harness.report({"here": served("here")}).health is Health.HEALTHY
+    events = [(event.reason, event.message) for event in harness.records.events.list(str(KEY))]
     expected = [(Reason.UNHEALTHY, "not healthy: half of it"), (Reason.HEALTHY, "healthy")]
     assert events == (expected if type_.degrades else [])
 
 
-def test_an_equal_report_writes_nothing(world: World) -> None:
-    world.report({"here": served("here", MISSING)})
-    taken = world.records.status_queue.take("main")
-    world.records.status_queue.clear("main", taken.keys, taken.upto)
-    world.report({"here": served("here", MISSING)})
-    assert world.records.status_queue.take("main").keys == []
+def test_an_equal_report_writes_nothing(harness: DomainHarness) -> None:
+    harness.report({"here": served("here", MISSING)})
+    taken = harness.records.status_queue.take("main")
+    harness.records.status_queue.clear("main", taken.keys, taken.upto)
+    harness.report({"here": served("here", MISSING)})
+    assert harness.records.status_queue.take("main").keys == []
 
 
-def test_a_location_that_knows_nothing_changes_nothing(world: World) -> None:
-    whole = world.report({"here": served("here", MISSING), "there": served("there")}).state
-    assert world.report({"here": None, "there": served("there")}).state == whole
-    assert world.report({"there": served("there")}).state == whole
+def test_a_location_that_knows_nothing_changes_nothing(harness: DomainHarness) -> None:
+    whole = harness.report({"here": served("here", MISSING), "there": served("there")}).state
+    assert harness.report({"here": None, "there": served("there")}).state == whole
+    assert harness.report({"there": served("there")}).state == whole
     # Another daemon knows nothing of the reports before it.
-    world.recorder = ObservationRecorder(world.records, SETTINGS)
-    assert world.report({"here": None}).state == whole
+    harness.recorder = ObservationRecorder(harness.records, SETTINGS)
+    assert harness.report({"here": None}).state == whole
 
 
-def test_a_domain_that_a_location_no_longer_serves_is_reported_no_more(world: World) -> None:
-    world.report({"here": served("here", MISSING), "there": served("there")})
-    assert [each.location for each in read_domain_state(world.report({"here": {}}).state).locations] == ["there"]
-    world.recorder = ObservationRecorder(world.records, msgspec.structs.replace(SETTINGS, locations={}))
-    world.recorder.record({}, {}, {})
-    assert world.now.state == b"{}"
+def test_a_domain_that_a_location_no_longer_serves_is_reported_no_more(harness: DomainHarness) -> None:
+    harness.report({"here": served("here", MISSING), "there": served("there")})
+    assert [each.location for each in read_domain_state(harness.report({"here": {}}).state).locations] == ["there"]
+    harness.recorder = ObservationRecorder(harness.records, msgspec.structs.replace(SETTINGS, locations={}))
+    harness.recorder.record({}, {}, {})
+    assert harness.now.state == b"{}"
 
 
-def test_locations_without_an_ingress_count_only_where_none_has_one(world: World) -> None:
+def test_locations_without_an_ingress_count_only_where_none_has_one(harness: DomainHarness) -> None:
     nowhere = {name: {KEY: report_without_ingress(name)} for name in ("here", "there")}
-    found = world.report(nowhere)
-    shown = {each.type: each.message for each in compute_conditions(ResourceFacts(KEY, "main", "d1", records=(found,)))}
+    reported = harness.report(nowhere)
+    shown = {
+        compute_condition.type: compute_condition.message
+        for compute_condition in compute_conditions(ResourceFacts(KEY, "main", "d1", records=(reported,)))
+    }
     assert shown.keys() == {"Ready", "NotServed"}
     assert shown["NotServed"].startswith("at here, there: no location with its workloads has an ingress")
-    found = world.report({"here": nowhere["here"], "there": served("there", MISSING)})
-    assert [each.location for each in read_domain_state(found.state).locations] == ["there"]
+    reported = harness.report({"here": nowhere["here"], "there": served("there", MISSING)})
+    assert [location.location for location in read_domain_state(reported.state).locations] == ["there"]
 
 
-async def test_a_change_in_git_keeps_the_reports(world: World) -> None:
-    state = world.report({"here": served("here", MISSING)}).state
-    engine = RecordedEngine(world.records, "", "acme", "platform.test", FakeClock())
+async def test_a_change_in_git_keeps_the_reports(harness: DomainHarness) -> None:
+    state = harness.report({"here": served("here", MISSING)}).state
+    engine = RecordedEngine(harness.records, "", "acme", "platform.test", FakeClock())
     done = await engine.perform(step(str(KEY), "", action=Action.UPDATE, version=4))
     assert done.seen is not None
     assert done.seen.state == state
 
 
-def test_describe_and_json_show_the_endpoints(world: World) -> None:
-    facts = ResourceFacts(KEY, "main", "d1", records=(world.report({"here": served("here", MISSING)}),))
+def test_describe_and_json_show_the_endpoints(harness: DomainHarness) -> None:
+    facts = ResourceFacts(KEY, "main", "d1", records=(harness.report({"here": served("here", MISSING)}),))
     sections = dict(resource_sections(facts, (), (), colour=False))
     assert sections["Endpoints"].split("  ")[1:] == [
         "https://shop.example",

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.fuzz.campaign import HOME, Ground, cores, fuzz, missing
+from tests.fuzz.campaign import HOME, FuzzWorkspace, cores, fuzz, missing
 from tests.fuzz.targets import TARGETS
 
 
@@ -24,16 +24,16 @@ def main(arguments: list[str]) -> int:
         return 2
     chosen = {name: target for name, target in TARGETS.items() if name in options.targets or not options.targets}
     whole = sum(target.share for target in chosen.values())
-    found = []
+    crashers = []
     for name, target in chosen.items():
         seconds = options.seconds * target.share / whole
         print(f"{name}: {seconds:.0f} s with {cores()} processes", flush=True)
-        outcome = fuzz(Ground(name, HOME), seconds, cores(), seed=options.seed)
+        outcome = fuzz(FuzzWorkspace(name, HOME), seconds, cores(), seed=options.seed)
         print(outcome, flush=True)
-        found += outcome.found
+        crashers += outcome.found
         for each in outcome.found:
             print(f"\n{each}\n", flush=True)
-    return int(bool(found))
+    return int(bool(crashers))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -40,7 +40,7 @@ class Bounds(NamedTuple):
 USUAL = Bounds()
 
 
-class Found(NamedTuple):
+class Crasher(NamedTuple):
     """An input that breaks something, and what it breaks; without ``path`` the child ended before its first one."""
 
     target: str
@@ -65,7 +65,7 @@ class Campaign(NamedTuple):
     coverage: int = 0
     corpus: int = 0
     memory: int = 0
-    found: tuple[Found, ...] = ()
+    found: tuple[Crasher, ...] = ()
 
     def __add__(self, other: object) -> Campaign:
         """Both together; coverage is that of the better one, since they share what they learn."""
@@ -92,7 +92,7 @@ def missing() -> str:
     return "" if find_spec("atheris") else "atheris is not installed; it has wheels for Linux on x86-64 only"
 
 
-class Ground:
+class FuzzWorkspace:
     """Where the children of one target find their seeds, share what they learn, and leave what breaks."""
 
     def __init__(self, target: str, home: Path, results: Path = HOME) -> None:
@@ -135,52 +135,60 @@ class Ground:
             f"-artifact_prefix={self.found / self.target}-",
             "-print_final_stats=1",
         ]
-        return [sys.executable, "-m", "tests.fuzz.child", self.target, str(self.current(seed)), *options,
-                str(self.home / "corpus"), str(self.seeds)]  # fmt: skip
+        return [
+            sys.executable,
+            "-m",
+            "tests.fuzz.child",
+            self.target,
+            str(self.current(seed)),
+            *options,
+            str(self.home / "corpus"),
+            str(self.seeds),
+        ]
 
 
 def fuzz(
-    ground: Ground, seconds: float, workers: int = 1, bounds: Bounds = USUAL, seed: int = 1, most: int = 5
+    workspace: FuzzWorkspace, seconds: float, workers: int = 1, bounds: Bounds = USUAL, seed: int = 1, most: int = 5
 ) -> Campaign:
     """Fuzz for ``seconds`` with as many children at once; after a find the next goes on, up to ``most`` finds."""
     began = time.monotonic()
-    total = Campaign(ground.target)
+    total = Campaign(workspace.target)
     while len(total.found) < most and (left := seconds - (time.monotonic() - began)) >= 1:
-        total = sum(_together(ground, left, range(seed, seed + workers), bounds), total)
+        total = sum(_together(workspace, left, range(seed, seed + workers), bounds), total)
         seed += workers
     once = {each.path or each.words: each for each in total.found}
     return total._replace(seconds=time.monotonic() - began, found=tuple(once.values()))
 
 
-def _together(ground: Ground, seconds: float, seeds: Iterable[int], bounds: Bounds) -> list[Campaign]:
+def _together(workspace: FuzzWorkspace, seconds: float, seeds: Iterable[int], bounds: Bounds) -> list[Campaign]:
     children = []
     for seed in seeds:
-        with ground.log(seed).open("wb") as out:
+        with workspace.log(seed).open("wb") as out:
             child = subprocess.Popen(
-                ground.command(seconds, seed, bounds), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out
+                workspace.command(seconds, seed, bounds), cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out
             )
         children.append((seed, child))
-    return [_ended(ground, seed, child, seconds + bounds.seconds + GRACE) for seed, child in children]
+    return [_ended(workspace, seed, child, seconds + bounds.seconds + GRACE) for seed, child in children]
 
 
-def _ended(ground: Ground, seed: int, child: subprocess.Popen[bytes], seconds: float) -> Campaign:
-    code, words = _wait(child, ground.log(seed), seconds)
-    text = ground.log(seed).read_text(errors="replace")
+def _ended(workspace: FuzzWorkspace, seed: int, child: subprocess.Popen[bytes], seconds: float) -> Campaign:
+    code, words = _wait(child, workspace.log(seed), seconds)
+    text = workspace.log(seed).read_text(errors="replace")
     numbers = {name: int(value) for name, value in _STATISTIC.findall(text)}
     coverage, corpus = next(iter(_PROGRESS.findall(text)[-1:]), (0, 0))
-    found: tuple[Found, ...] = ()
+    crashers: tuple[Crasher, ...] = ()
     if code:
         saved, raised = _SAVED.search(text), _RAISED.search(text)
         words = raised[1] if raised else f"{words}:\n{text[-1500:]}"
-        found = (Found(ground.target, Path(saved[1]) if saved else ground.lost(seed), words),)
+        crashers = (Crasher(workspace.target, Path(saved[1]) if saved else workspace.lost(seed), words),)
     return Campaign(
-        ground.target,
+        workspace.target,
         numbers.get("number_of_executed_units", 0),
         0.0,
         int(coverage),
         int(corpus),
         numbers.get("peak_rss_mb", 0),
-        found,
+        crashers,
     )
 
 

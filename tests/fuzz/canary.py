@@ -32,10 +32,10 @@ def is_only_secret(raw: bytes) -> bool:
     count = raw.count(CANARY.encode())
     if not count:
         return False
-    found = parse_documents(raw)
-    if found.faults:
+    reading = parse_documents(raw)
+    if reading.faults:
         return False
-    secret = [each.value["data"] for each in found.documents if _is_secret(each.value)]
+    secret = [each.value["data"] for each in reading.documents if _is_secret(each.value)]
     return sum(map(_count, secret)) == count
 
 

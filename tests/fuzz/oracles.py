@@ -36,7 +36,7 @@ from reconciler.model.resource import GVC_PLACEHOLDER, Manifest
 from reconciler.printable import UNSAFE
 from reconciler.rulebook import load_rulebook
 from tests.fuzz.canary import CANARY, broken, is_only_secret
-from tests.fuzz.world import checked, shown, stepped
+from tests.fuzz.revisions import checked, shown, stepped
 from tests.support.mutations import places
 
 SECONDS = 1.0
@@ -47,8 +47,19 @@ THEN = b'\n---\n"then"\n---\n'
 HEAD = 4
 """Bytes before a saved input that hold its length."""
 COMPOSE_FILE = "compose.yaml"
-UNITS = ("web.container", "db.container", "all.pod", "own.volume", "own.network", "own.image", "own.kube",
-         "web.timer", "web.container.d/1.conf", "container.d/2.conf", "named")  # fmt: skip
+UNITS = (
+    "web.container",
+    "db.container",
+    "all.pod",
+    "own.volume",
+    "own.network",
+    "own.image",
+    "own.kube",
+    "web.timer",
+    "web.container.d/1.conf",
+    "container.d/2.conf",
+    "named",
+)
 """Names of the quadlets of an input, in their order."""
 NAMED = "named"
 """What is read of every file of a project that others name."""
@@ -64,21 +75,21 @@ _CONTROL = re.compile(rf"[\x00-\x09\x0b-\x1f{UNSAFE}]")
 _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 
 
-class Wrong(AssertionError):
+class BrokenProperty(AssertionError):
     """An input for which something does not hold that holds for all."""
 
 
 def reading(raw: bytes) -> None:
     """The reader: faults within the file and without what they must not quote, values within the limits."""
-    found = _timed(parse_documents, raw)
-    _within(found.faults, raw)
-    _silent(found.faults)
+    parsed = _timed(parse_documents, raw)
+    _within(parsed.faults, raw)
+    _silent(parsed.faults)
     tight = parse_documents(raw, TIGHT)
     _within(tight.faults, raw)
     if len(tight.faults) > TIGHT.faults or len(tight.documents) > TIGHT.documents:
-        raise Wrong("more was reported or read than the limits allow")
+        raise BrokenProperty("more was reported or read than the limits allow")
     locator = Locator(raw)
-    for document in found.documents:
+    for document in parsed.documents:
         _readable(document)
         located = locator.of(document.index)
         ends = _ends(raw)
@@ -95,12 +106,12 @@ def decoding(raw: bytes) -> None:
     _known(fault.rule for fault in decoded.faults)
     if is_only_secret(raw):
         if any(CANARY in f"{each.message} {each.suggestion}" for each in decoded.faults):
-            raise Wrong("a fault reveals a secret")
+            raise BrokenProperty("a fault reveals a secret")
         for form in (raw, broken(raw)):
             if any(CANARY in line for line in visible_lines(form) if line):
-                raise Wrong("a line of a secret is shown")
+                raise BrokenProperty("a line of a secret is shown")
     if _sometimes(raw) and decode_manifests(raw, dialect) != decoded:
-        raise Wrong("the same bytes were decoded to something else")
+        raise BrokenProperty("the same bytes were decoded to something else")
     if not decoded.faults:
         for manifest in decoded.manifests:
             _check_normal_form(manifest, dialect)
@@ -113,25 +124,25 @@ def reading_json(raw: bytes) -> None:
     _within(decoded.faults, raw)
     _known(fault.rule for fault in decoded.faults)
     if not is_manifest and decoded != NO_MANIFEST:
-        raise Wrong("a file that is no manifest is read")
+        raise BrokenProperty("a file that is no manifest is read")
     is_text = check_encoding(raw, LIMITS, is_stream=True) is None
     if is_text and parse_documents(raw, is_json=True) != read_json_events(raw):
-        raise Wrong("a file is read otherwise than its events are")
-    found = _timed(lambda raw: parse_documents(raw, text_fields=frozenset(), is_json=True), raw)
-    _within(found.faults, raw)
-    _silent(found.faults)
+        raise BrokenProperty("a file is read otherwise than its events are")
+    parsed = _timed(lambda raw: parse_documents(raw, text_fields=frozenset(), is_json=True), raw)
+    _within(parsed.faults, raw)
+    _silent(parsed.faults)
     try:
         value = json.loads(raw.decode(), parse_constant=_refused)
     except (ValueError, RecursionError):
-        if not found.faults:
-            raise Wrong("what is no JSON is read") from None
+        if not parsed.faults:
+            raise BrokenProperty("what is no JSON is read") from None
         return
-    if any(fault.rule == "syntax" and "surrogates" not in fault.message for fault in found.faults):
-        raise Wrong("JSON is refused")
-    if not found.faults:
+    if any(fault.rule == "syntax" and "surrogates" not in fault.message for fault in parsed.faults):
+        raise BrokenProperty("JSON is refused")
+    if not parsed.faults:
         values = value if isinstance(value, list) else [value]
-        if json.dumps([each.value for each in found.documents]) != json.dumps(values):
-            raise Wrong("JSON has another value")
+        if json.dumps([each.value for each in parsed.documents]) != json.dumps(values):
+            raise BrokenProperty("JSON has another value")
         _changed(raw.decode(), values)
 
 
@@ -144,14 +155,16 @@ def _changed(text: str, values: list[Any]) -> None:
     if not values or not isinstance(values[0], dict):
         return
     documents = JsonDocuments(text)
-    wanted = [{**dict([*values[0].items()][1:]), "added": [1, {"x": None}]}, *values[1:]]
-    documents.replace(0, values[0], wanted[0])
-    if len(wanted) > 1:
-        documents.remove(len(wanted) - 1)
-        wanted.pop()
+    values_after = [{**dict([*values[0].items()][1:]), "added": [1, {"x": None}]}, *values[1:]]
+    documents.replace(0, values[0], values_after[0])
+    if len(values_after) > 1:
+        documents.remove(len(values_after) - 1)
+        values_after.pop()
     after = json.loads(documents.text())
-    if json.dumps(after if isinstance(after, list) else [after], sort_keys=True) != json.dumps(wanted, sort_keys=True):
-        raise Wrong("a change of JSON has another value")
+    if json.dumps(after if isinstance(after, list) else [after], sort_keys=True) != json.dumps(
+        values_after, sort_keys=True
+    ):
+        raise BrokenProperty("a change of JSON has another value")
 
 
 def checking(raw: bytes) -> None:
@@ -161,21 +174,21 @@ def checking(raw: bytes) -> None:
     _within(reported, raw)
     text = shown(reported, raw)
     if _CONTROL.search(text):
-        raise Wrong("what is shown has control characters in it")
+        raise BrokenProperty("what is shown has control characters in it")
     if is_only_secret(raw) and CANARY in text:
-        raise Wrong("what is shown reveals a secret")
+        raise BrokenProperty("what is shown reveals a secret")
     if _sometimes(raw) and checked(raw) != reported:
-        raise Wrong("the same file was found to be something else")
+        raise BrokenProperty("the same file was found to be something else")
 
 
 def composing(raw: bytes) -> None:
     """A compose project of one file: converted or refused, within the file and the time, and the output is read."""
-    found = _timed(_project, raw)
-    converted = _timed(lambda _: convert_compose(found), raw)
-    remarks = make_findings(converted.remarks, found.contents)
-    _within([*found.faults, *remarks], raw)
+    project = _timed(_project, raw)
+    converted = _timed(lambda _: convert_compose(project), raw)
+    remarks = make_findings(converted.remarks, project.contents)
+    _within([*project.faults, *remarks], raw)
     if parse_documents(render_stream(draft.body for draft in converted.drafts).encode()).faults:
-        raise Wrong("the manifests of a project cannot be read")
+        raise BrokenProperty("the manifests of a project cannot be read")
 
 
 def _project(raw: bytes) -> Project:
@@ -198,7 +211,7 @@ def converting(raw: bytes) -> None:
         converted = _timed(convert, sources)
         _within([*faults, *make_findings(converted.remarks, contents)], raw)
         if parse_documents(render_stream(draft.body for draft in converted.drafts).encode()).faults:
-            raise Wrong("the manifests of a conversion cannot be read")
+            raise BrokenProperty("the manifests of a conversion cannot be read")
 
 
 def deploying(raw: bytes) -> None:
@@ -222,21 +235,21 @@ def _of_files(named: dict[str, bytes], files: dict[str, bytes], destination: str
         return files[path] if path in files else files[NAMED]
 
     options = ConversionOptions("shop", "", destination, lambda _: read_file)
-    found = _timed(lambda _: convert_files(named, options), raw)
+    conversion = _timed(lambda _: convert_files(named, options), raw)
     for path, content in files.items():
-        here = [each for each in found.findings if each.path == path]
+        here = [each for each in conversion.findings if each.path == path]
         _within(here, content)
-    _known_to_conversions(each.rule for each in found.findings)
-    if parse_documents(render_stream(draft.body for draft in found.drafts).encode()).faults:
-        raise Wrong("the manifests of a conversion cannot be read")
-    if _sometimes(raw) and convert_files(named, options) != found:
-        raise Wrong("the same files were converted to something else")
+    _known_to_conversions(each.rule for each in conversion.findings)
+    if parse_documents(render_stream(draft.body for draft in conversion.drafts).encode()).faults:
+        raise BrokenProperty("the manifests of a conversion cannot be read")
+    if _sometimes(raw) and convert_files(named, options) != conversion:
+        raise BrokenProperty("the same files were converted to something else")
 
 
 def _known_to_conversions(rules: Iterable[str]) -> None:
     unknown = set(rules) - load_rulebook().keys() - RULEBOOK.keys()
     if unknown:
-        raise Wrong(f"no rule is called {', '.join(sorted(unknown))}")
+        raise BrokenProperty(f"no rule is called {', '.join(sorted(unknown))}")
 
 
 def stepping(raw: bytes) -> None:
@@ -248,15 +261,16 @@ def stepping(raw: bytes) -> None:
     if len(halves) != 2:
         return
     before, after = ({f"shop/{number:02d}.yaml": text for number, text in enumerate(half)} for half in halves)
-    found = stepped(before, after)
-    if found is None:
+    results = stepped(before, after)
+    if results is None:
         return
-    step, fresh = ({(each.path, each.line, each.column, each.rule, each.severity, each.message) for each in one}
-                   for one in found)  # fmt: skip
+    step, fresh = (
+        {(each.path, each.line, each.column, each.rule, each.severity, each.message) for each in one} for one in results
+    )
     wrong = (step - fresh) | {one for one in fresh - step if one[4] is Severity.ERROR}
     if wrong:
         where = "on the way only" if min(wrong) in step else "by a fresh load only"
-        raise Wrong(f"found {where}: {min(wrong)}")
+        raise BrokenProperty(f"found {where}: {min(wrong)}")
 
 
 def _timed(check: Callable[..., Any], raw: Any, *rest: Any) -> Any:
@@ -266,7 +280,7 @@ def _timed(check: Callable[..., Any], raw: Any, *rest: Any) -> Any:
         result = check(raw, *rest)
         if (spent := time.process_time() - began) < SECONDS:
             return result
-    raise Wrong(f"{len(raw):,} bytes took {spent:.2f} s")
+    raise BrokenProperty(f"{len(raw):,} bytes took {spent:.2f} s")
 
 
 def _sometimes(raw: bytes) -> bool:
@@ -275,14 +289,14 @@ def _sometimes(raw: bytes) -> bool:
 
 
 def _readable(document: Document) -> None:
-    found = list(places(document.value))
-    if len(found) > LIMITS.nodes:
-        raise Wrong(f"a document of {len(found):,} values was read")
-    for place in found:
-        if isinstance(place.step, str) and "\0" in place.step:
-            raise Wrong("a stand-in for a faulty key got out")
-        if isinstance(place.value, float) and not abs(place.value) < float("inf"):
-            raise Wrong("a number that is not finite got out")
+    slots = list(places(document.value))
+    if len(slots) > LIMITS.nodes:
+        raise BrokenProperty(f"a document of {len(slots):,} values was read")
+    for slot in slots:
+        if isinstance(slot.step, str) and "\0" in slot.step:
+            raise BrokenProperty("a stand-in for a faulty key got out")
+        if isinstance(slot.value, float) and not abs(slot.value) < float("inf"):
+            raise BrokenProperty("a number that is not finite got out")
 
 
 def _pointers(value: Any) -> Iterable[tuple[Any, ...]]:
@@ -307,9 +321,9 @@ def _within(faults: Iterable[Fault | Finding], raw: bytes) -> None:
     ends: list[int] = []
     for fault in faults:
         if "\n" in fault.message + fault.suggestion or _CONTROL.search(fault.message + fault.suggestion):
-            raise Wrong(f"{fault.rule} has control characters: {fault.message!r} {fault.suggestion!r}")
+            raise BrokenProperty(f"{fault.rule} has control characters: {fault.message!r} {fault.suggestion!r}")
         if max(len(fault.message), len(fault.suggestion)) > LONGEST:
-            raise Wrong(f"{fault.rule} quotes too much: {fault.message[:200]!r} {fault.suggestion[:200]!r}")
+            raise BrokenProperty(f"{fault.rule} quotes too much: {fault.message[:200]!r} {fault.suggestion[:200]!r}")
         ends = ends or _ends(raw)
         if (fault.line, fault.column) != (0, 0):
             _placed((fault.line, fault.column), ends, f"{fault.rule} ({fault.message})")
@@ -318,20 +332,20 @@ def _within(faults: Iterable[Fault | Finding], raw: bytes) -> None:
 def _placed(place: tuple[int, int], ends: list[int], what: str) -> None:
     line, column = place
     if not (1 <= line <= len(ends) and 1 <= column <= ends[line - 1] + 1):
-        raise Wrong(f"{what} stands at {line}:{column}, which is not in the file")
+        raise BrokenProperty(f"{what} stands at {line}:{column}, which is not in the file")
 
 
 def _silent(faults: Iterable[Fault]) -> None:
     """The reader quotes nothing, since what it cannot read may be a password."""
     for fault in faults:
         if CANARY in f"{fault.message} {fault.suggestion}":
-            raise Wrong(f"{fault.rule} quotes what it cannot read")
+            raise BrokenProperty(f"{fault.rule} quotes what it cannot read")
 
 
 def _known(rules: Iterable[str]) -> None:
     unknown = set(rules) - load_rulebook().keys()
     if unknown:
-        raise Wrong(f"no rule is called {', '.join(sorted(unknown))}")
+        raise BrokenProperty(f"no rule is called {', '.join(sorted(unknown))}")
 
 
 def _check_normal_form(manifest: Manifest, dialect: ManifestContext) -> None:
@@ -342,4 +356,4 @@ def _check_normal_form(manifest: Manifest, dialect: ManifestContext) -> None:
     again: Decoded = decode_manifests(resource.body, ManifestContext(dialect.org))
     # A default may be one that cannot be written, such as a probe's port where the container's is below 80.
     if any(one.body != resource.body for one in again.manifests):
-        raise Wrong(f"the normal form of {resource.key} decodes to something else")
+        raise BrokenProperty(f"the normal form of {resource.key} decodes to something else")

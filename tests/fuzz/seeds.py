@@ -13,7 +13,7 @@ from reconciler.convert.quadlet.fields import CARRIED, LEFT_OUT
 from reconciler.documents.reader import parse_documents
 from tests.fuzz.canary import planted
 from tests.fuzz.oracles import BETWEEN, BYTES, THEN
-from tests.fuzz.world import stepped
+from tests.fuzz.revisions import stepped
 from tests.support.cases import CASES
 from tests.support.mutations import EXAMPLES, Pool, examples
 from tests.support.sops import FILES
@@ -155,10 +155,10 @@ def streams() -> Iterator[bytes]:
         yield stream([planted(document)])
     for path in (*(EXAMPLES.glob("*")), *CASES.glob("rules/*/*.yaml")):
         files = sorted(path.rglob("*.yaml")) if path.is_dir() else [path]
-        found = [document for file in files for document in loaded(file.read_bytes())]
-        if found:
-            yield stream(found)
-            yield stream([planted(document) for document in found])
+        contents = [document for file in files for document in loaded(file.read_bytes())]
+        if contents:
+            yield stream(contents)
+            yield stream([planted(document) for document in contents])
 
 
 def steps() -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.campaign import USUAL, Bounds, Campaign, Found, Ground, fuzz, missing
+from tests.fuzz.campaign import USUAL, Bounds, Campaign, Crasher, FuzzWorkspace, fuzz, missing
 from tests.fuzz.seeds import write_seeds
 from tests.fuzz.targets import TARGETS
 
@@ -38,16 +38,16 @@ def test_no_seed_breaks_anything(name: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("atheris")
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_input_breaks_anything(name: str, tmp_path: Path) -> None:
-    campaign = fuzz(Ground(name, tmp_path), SECONDS * TARGETS[name].share / WHOLE)
+    campaign = fuzz(FuzzWorkspace(name, tmp_path), SECONDS * TARGETS[name].share / WHOLE)
     assert not campaign.found, "\n".join(map(str, campaign.found))
     assert campaign.coverage > 200, campaign
 
 
 def planted(name: str, tmp_path: Path, bounds: Bounds = USUAL) -> Campaign:
-    return fuzz(Ground(f"planted-{name}", tmp_path, tmp_path), 3, bounds=bounds, most=1)
+    return fuzz(FuzzWorkspace(f"planted-{name}", tmp_path, tmp_path), 3, bounds=bounds, most=1)
 
 
-def first(campaign: Campaign) -> Found:
+def first(campaign: Campaign) -> Crasher:
     assert campaign.found, campaign
     assert campaign.found[0].path is not None
     assert b":" not in campaign.found[0].path.read_bytes()

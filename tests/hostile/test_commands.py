@@ -16,9 +16,9 @@ from reconciler.documents.limits import LIMITS
 from reconciler.source.file_filter import IGNORE_FILE
 from tests.hostile.corpus import HUGE, MIB, WIDE
 from tests.hostile.test_files import MEMORY, SECONDS, bounded_memory, sample
-from tests.support.desk import SETTINGS, CommandResult, Desk
+from tests.support.command_sandbox import SETTINGS, CommandResult, CommandSandbox
 from tests.support.pace import in_time, slowness
-from tests.support.pipeline import BASE, Way
+from tests.support.pipeline import BASE, PipelineHarness
 from tests.support.sops import CASES
 
 BOMBS = (
@@ -64,58 +64,58 @@ def ended_well(run: Callable[[], CommandResult], codes: set[int]) -> CommandResu
 
 @pytest.mark.parametrize("name", sample((*BOMBS, "brackets", "a hundred megabytes"), SHORT))
 def test_a_hostile_commit_is_refused_by_every_command(name: str, tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.applied()
-    desk.repo.git("config", "core.compression", "0")
-    desk.commit({"shop/bad.yaml": raw(name)})
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.applied()
+    sandbox.repo.git("config", "core.compression", "0")
+    sandbox.commit({"shop/bad.yaml": raw(name)})
     for command, forms in FORMATS.items():
         words = ("main~1", "main") if command == "diff" else ()
         for form in forms:
-            result = ended_well(lambda: desk.run(command, *words, "--format", form), {0, 1})  # noqa: B023
+            result = ended_well(lambda: sandbox.run(command, *words, "--format", form), {0, 1})  # noqa: B023
             assert len(result.out + result.err) < MIB
-    ended_well(lambda: desk.run("apply"), {0, 1})
-    ended_well(lambda: desk.run("get"), {0})
+    ended_well(lambda: sandbox.run("apply"), {0, 1})
+    ended_well(lambda: sandbox.run("get"), {0})
 
 
 @pytest.mark.parametrize("name", sample((*BOMBS, "brackets", "a hundred megabytes"), SHORT))
 def test_a_hostile_file_of_an_operator_is_refused_by_every_command(name: str, tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    sandbox = CommandSandbox(tmp_path)
     bad = tmp_path / "bad.yaml"
     bad.write_bytes(raw(name))
     for command in ("import", "convert"):
-        ended_well(lambda: desk.run(command, str(bad)), {0, 1, 2})  # noqa: B023
+        ended_well(lambda: sandbox.run(command, str(bad)), {0, 1, 2})  # noqa: B023
     recipient = "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p"
-    ended_well(lambda: desk.run("secret", "encrypt", str(bad), "--recipient", recipient), {0, 1, 2})
+    ended_well(lambda: sandbox.run("secret", "encrypt", str(bad), "--recipient", recipient), {0, 1, 2})
     for command in ("edit", "rotate"):
         environ = {"SOPS_AGE_KEY_FILE": str(IDENTITY), "EDITOR": "true"}
-        ended_well(lambda: desk.run("secret", command, str(bad), **environ), {0, 1, 2})  # noqa: B023
+        ended_well(lambda: sandbox.run("secret", command, str(bad), **environ), {0, 1, 2})  # noqa: B023
     (tmp_path / ".sops.yaml").write_bytes(raw(name))
     (tmp_path / "plain.yaml").write_text("kind: secret\nname: a\ntype: opaque\ndata: {payload: x}\n")
-    ended_well(lambda: desk.run("secret", "encrypt", str(tmp_path / "plain.yaml")), {1, 2})
+    ended_well(lambda: sandbox.run("secret", "encrypt", str(tmp_path / "plain.yaml")), {1, 2})
     for command in ("validate", "get", "plan", "doctor"):
-        ended_well(lambda: desk.run(command, "--settings", str(bad)), {1, 2})  # noqa: B023
+        ended_well(lambda: sandbox.run(command, "--settings", str(bad)), {1, 2})  # noqa: B023
 
 
 @pytest.mark.parametrize("size", [70_000, pytest.param(100 << 20, marks=pytest.mark.slow)])
 def test_a_large_ignore_file_is_refused_from_its_size_alone(size: int, tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.repo.git("config", "core.compression", "0")
-    desk.commit({IGNORE_FILE: b"a\n" * (size // 2)})
-    assert "too large" in ended_well(lambda: desk.run("plan"), {1}).err
+    sandbox = CommandSandbox(tmp_path)
+    sandbox.repo.git("config", "core.compression", "0")
+    sandbox.commit({IGNORE_FILE: b"a\n" * (size // 2)})
+    assert "too large" in ended_well(lambda: sandbox.run("plan"), {1}).err
     (tmp_path / IGNORE_FILE).write_bytes(b"a\n" * (size // 2))
     (tmp_path / "a.yaml").write_text(SETTINGS)
-    ended_well(lambda: desk.run("validate", str(tmp_path)), {1, 2})
+    ended_well(lambda: sandbox.run("validate", str(tmp_path)), {1, 2})
 
 
 @pytest.mark.parametrize("name", sample(("brackets", *BOMBS, *HUGE), (*SHORT, "deep and wide below sops")))
 def test_the_daemon_refuses_a_hostile_commit_in_time(name: str, tmp_path: Path) -> None:
-    way = Way(tmp_path, {"shop/gvc.yaml": BASE})
-    way.applied()
-    way.repo.git("config", "core.compression", "0")
-    way.commit({"shop/bad.yaml": raw(name)})
-    way.prepare()
+    harness = PipelineHarness(tmp_path, {"shop/gvc.yaml": BASE})
+    harness.applied()
+    harness.repo.git("config", "core.compression", "0")
+    harness.commit({"shop/bad.yaml": raw(name)})
+    harness.prepare()
     with bounded_memory(MEMORY):
-        prepared, _ = in_time(lambda: way.fresh_line().plan_revision(keep_cache=False), SECONDS)
+        prepared, _ = in_time(lambda: harness.new_pipeline().plan_revision(keep_cache=False), SECONDS)
     assert prepared.plan is None or not prepared.plan.steps
 
 
@@ -131,18 +131,21 @@ def test_a_fresh_process_holds_its_limits(name: str, form: str, tmp_path: Path) 
     limited += f"resource.setrlimit(resource.RLIMIT_CPU, ({seconds},) * 2)\n"
     ended = subprocess.run(
         [sys.executable, "-c", f"{limited}main()", "validate", str(bad), "--format", form],
-        capture_output=True, text=True, cwd=tmp_path, check=False,
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=False,
         env={"PATH": os.environ["PATH"], "RECONCILER_SETTINGS": "none"},
-    )  # fmt: skip
+    )
     assert ended.returncode in (0, 1), ended.stderr[-500:]
     assert not re.search(r"Traceback|this is a bug", ended.stderr + ended.stdout)
 
 
 def test_a_file_beyond_the_limit_is_not_opened_for_reading(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    sandbox = CommandSandbox(tmp_path)
     bad = tmp_path / "bad.yaml"
     with bad.open("wb") as file:
         file.truncate(1 << 40)
     assert bad.stat().st_size > LIMITS.file_bytes
     for words in (("validate",), ("import",), ("convert",), ("secret", "rotate"), ("get", "--settings")):
-        ended_well(lambda: desk.run(*words, str(bad), SOPS_AGE_KEY_FILE=str(IDENTITY)), {1, 2})  # noqa: B023
+        ended_well(lambda: sandbox.run(*words, str(bad), SOPS_AGE_KEY_FILE=str(IDENTITY)), {1, 2})  # noqa: B023

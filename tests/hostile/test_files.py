@@ -33,18 +33,36 @@ DIALECT = ManifestContext("acme", secret_key=b"k" * 32, keyring=keyring("identit
 AROUND = ExternalResources(external=frozenset({"gvc/shop"}), settings_unknown=True)
 
 DEAR = {
-    "many wide documents with sops", "many documents of many values", "many tags", "one long JSON",
-    "many encrypted documents", "many wide documents", "deep and wide", "a long dictionary", "many bindings",
-    "many unknown fields", "a wide list", "many wrong workloads of an unclear GVC", "several deep and wide documents",
-    "many keys", "one key again and again", "many ports", "many arguments", "many wrong documents",
-}  # fmt: skip
+    "many wide documents with sops",
+    "many documents of many values",
+    "many tags",
+    "one long JSON",
+    "many encrypted documents",
+    "many wide documents",
+    "deep and wide",
+    "a long dictionary",
+    "many bindings",
+    "many unknown fields",
+    "a wide list",
+    "many wrong workloads of an unclear GVC",
+    "several deep and wide documents",
+    "many keys",
+    "one key again and again",
+    "many ports",
+    "many arguments",
+    "many wrong documents",
+}
 """Bombs that take longest and are like another one: every run of the tests leaves them to the slow suites."""
 SHORT_HUGE = ("a hundred megabytes", "just within the size of a file", "fifteen megabytes of strings of one pair")
 SHORT_NEIGHBOURS = (
-    "variables that no GVC sets", "secrets of a GVC that nobody may reveal", "many faulty policies",
-    "circles whose names stand in reverse order", "circles of all with all", "a query of many stars",
+    "variables that no GVC sets",
+    "secrets of a GVC that nobody may reveal",
+    "many faulty policies",
+    "circles whose names stand in reverse order",
+    "circles of all with all",
+    "a query of many stars",
     "missing members of groups",
-)  # fmt: skip
+)
 
 FORMATS: dict[str, Callable[[FolderCheck], str]] = {
     "text": lambda one: findings_text(one.findings, Excerpts(one.read)),
@@ -75,13 +93,13 @@ def sample(names: Iterable[str], short: Collection[str]) -> list[Any]:
 
 def checked(path: Path, dialect: ManifestContext = DIALECT) -> FolderCheck:
     """``path`` checked and shown in every format, each in time."""
-    found, spent = in_time(lambda: check_folder(path, dialect, AROUND), SECONDS)
-    unknown = {finding.rule for finding in found.findings} - load_rulebook().keys()
+    result, spent = in_time(lambda: check_folder(path, dialect, AROUND), SECONDS)
+    unknown = {finding.rule for finding in result.findings} - load_rulebook().keys()
     assert not unknown
     for name, shown in FORMATS.items():
-        text, _ = in_time(partial(shown, found), SECONDS, spent)
+        text, _ = in_time(partial(shown, result), SECONDS, spent)
         assert len(text) < MIB, name
-    return found
+    return result
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -49,11 +49,11 @@ def test_every_case_is_read_in_time_by_every_reader(suite: str) -> None:
 def test_all_cases_of_a_suite_are_checked_and_shown(suite: str, tmp_path: Path) -> None:
     for number, (_, raw) in enumerate(SUITES[suite]()):
         (tmp_path / f"{number:04d}.yaml").write_bytes(raw)
-    found = check_folder(tmp_path, DIALECT, AROUND)
+    check = check_folder(tmp_path, DIALECT, AROUND)
     # The root of a case is no manifest: each file has at least one finding.
-    assert found.findings
+    assert check.findings
     for shown in FORMATS.values():
-        assert "Traceback" not in shown(found)
+        assert "Traceback" not in shown(check)
 
 
 @pytest.mark.parametrize("suite", SUITES)

@@ -11,7 +11,7 @@ import pytest
 from reconciler.manifests.rules import load_rules
 from tests.support.cases import cases
 from tests.support.git import File
-from tests.support.pipeline import BASE, Way, shown
+from tests.support.pipeline import BASE, PipelineHarness, shown
 
 WORKLOAD = "kind: workload\nname: {name}\nspec: {{type: standard, containers: [{{name: main, image: nginx:1}}]}}\n"
 
@@ -24,33 +24,33 @@ def text_of(content: Any) -> File:
     return "\n---\n".join(json.dumps(document) for document in documents)
 
 
-def desired(way: Way) -> dict[str, str]:
+def desired(harness: PipelineHarness) -> dict[str, str]:
     """Every desired key and the file that asks for it."""
-    keys = [key for key, _ in way.records.desired.scan()]
-    return {key: way.records.desired.get(key).path for key in keys}  # type: ignore[union-attr]
+    keys = [key for key, _ in harness.records.desired.scan()]
+    return {key: harness.records.desired.get(key).path for key in keys}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("case", cases("manifests/assembly.yaml"))
 def test_revisions_are_assembled_as_their_case_expects(case: dict[str, Any], tmp_path: Path) -> None:
     revisions = [{path: text_of(one) for path, one in revision["files"].items()} for revision in case["revisions"]]
-    way = Way(tmp_path, revisions[0], external=tuple(case.get("external", ())))
+    harness = PipelineHarness(tmp_path, revisions[0], external=tuple(case.get("external", ())))
     before: dict[str, str] = {}
     for number, revision in enumerate(case["revisions"]):
         if number:
-            way.commit(revisions[number])
-        prepared = way.prepare()
+            harness.commit(revisions[number])
+        prepared = harness.prepare()
         found = [finding for finding in prepared.findings if finding.rule not in load_rules()]
         assert shown(found) == revision.get("findings", [])
         if prepared.plan is not None:
-            way.accept(prepared)
+            harness.accept(prepared)
             before = revision["desired"]
-        assert desired(way) == before
+        assert desired(harness) == before
 
 
 def test_a_resource_in_two_sources_is_reported_with_both_places(tmp_path: Path) -> None:
-    first = Way(tmp_path / "one", {"shop/gvc.yaml": BASE, "shop/web.yaml": WORKLOAD.format(name="web")})
+    first = PipelineHarness(tmp_path / "one", {"shop/gvc.yaml": BASE, "shop/web.yaml": WORKLOAD.format(name="web")})
     first.applied()
-    second = Way(
+    second = PipelineHarness(
         tmp_path / "two",
         {"z.yaml": "kind: identity\nname: a\ngvc: shop\n---\n" + WORKLOAD.format(name="web") + "gvc: shop\n"},
         records=first.records,
@@ -63,10 +63,10 @@ def test_a_resource_in_two_sources_is_reported_with_both_places(tmp_path: Path) 
 
 
 def test_a_resource_of_one_source_may_refer_to_that_of_another(tmp_path: Path) -> None:
-    first = Way(tmp_path / "one", {"shop/gvc.yaml": BASE})
+    first = PipelineHarness(tmp_path / "one", {"shop/gvc.yaml": BASE})
     first.applied()
     files = {"z.yaml": "kind: identity\nname: a\ngvc: shop\n"}
-    second = Way(tmp_path / "two", files, records=first.records, name="second")
+    second = PipelineHarness(tmp_path / "two", files, records=first.records, name="second")
     second.applied()
     assert {"gvc/shop", "identity/shop/a"} <= second.recorded().keys()
 
@@ -79,32 +79,34 @@ def test_many_broken_links_are_all_reported(count: int, tmp_path: Path) -> None:
     spec = f"{{{{type: standard, identityLink: //identity/web, containers: [{uses}]}}}}"
     workload = f"kind: workload\nname: {{name}}\nspec: {spec}\n"
     documents = "---\n".join(workload.format(name=name) for name in names)
-    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/all.yaml": documents, "secret.yaml": secret})
-    way.accept(way.prepare())
-    way.commit({"secret.yaml": None})
-    found = way.prepare().findings
+    harness = PipelineHarness(tmp_path, {"shop/gvc.yaml": BASE, "shop/all.yaml": documents, "secret.yaml": secret})
+    harness.accept(harness.prepare())
+    harness.commit({"secret.yaml": None})
+    found = harness.prepare().findings
     assert [finding.key for finding in found] == [f"workload/shop/{name}" for name in names]
 
 
 def test_a_thousand_broken_links_of_one_file_are_reported(tmp_path: Path) -> None:
     group = "kind: group\nname: g{}\nmemberLinks: [//serviceaccount/{}]\n"
     missing = "---\n".join(group.format(number, number) for number in range(1_500))
-    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "groups.yaml": missing, "one.yaml": group.format("x", "y")})
-    found = way.prepare().findings
-    *reported, last = (each for each in found if each.path == "groups.yaml")
+    harness = PipelineHarness(
+        tmp_path, {"shop/gvc.yaml": BASE, "groups.yaml": missing, "one.yaml": group.format("x", "y")}
+    )
+    findings = harness.prepare().findings
+    *reported, last = (finding for finding in findings if finding.path == "groups.yaml")
     assert len(reported) == 1_000
     assert (last.rule, last.line, "more than 1,000 errors" in last.message) == ("too-many-faults", 4_003, True)
-    assert [each.path for each in found if each.path == "one.yaml"] == ["one.yaml"]
+    assert [finding.path for finding in findings if finding.path == "one.yaml"] == ["one.yaml"]
 
 
 def test_some_circles_are_reported_and_long_ones_shortened(tmp_path: Path) -> None:
     group = "kind: group\nname: g{:02}\ntags: {{reconciler/depends-on: //group/g{:02}}}\n"
     long = "---\n".join(group.format(number, (number + 1) % 30) for number in range(30))
     loops = "---\n".join(group.format(number, number) for number in range(99, 69, -1))
-    found = Way(tmp_path, {"long.yaml": long, "loops.yaml": loops}).prepare().findings
-    assert {each.rule for each in found} == {"dependency-cycle"}
-    first, *rest = (each.message for each in found)
+    found = PipelineHarness(tmp_path, {"long.yaml": long, "loops.yaml": loops}).prepare().findings
+    assert {finding.rule for finding in found} == {"dependency-cycle"}
+    first, *rest = (finding.message for finding in found)
     assert first.partition(": ")[2].count(" → ") == 12
     assert "… 19 more …" in first
     assert len(rest) == 20
-    assert sum("more than 20 cycles" in each for each in rest) == 1
+    assert sum("more than 20 cycles" in text for text in rest) == 1

@@ -16,10 +16,20 @@ _PARTS = st.lists(st.sampled_from([*"()[]{}*+?|\\^$.a1,:=!<>P", "(?:", "\\Q", "\
 @pytest.mark.parametrize(
     "pattern",
     [
-        "/(a*)*b(a*)*$", "(a+)+", "([a-z]+)*", "([a-z]+-?)+x", "(?:a|b*)*", "((a*)b?)*", "(a*){2,}", r"(\w+\s?)*",
-        "((a+))+", "([a-z]*){0,}", "(?P<x>a+)+", "(^a*$)*",
+        "/(a*)*b(a*)*$",
+        "(a+)+",
+        "([a-z]+)*",
+        "([a-z]+-?)+x",
+        "(?:a|b*)*",
+        "((a*)b?)*",
+        "(a*){2,}",
+        r"(\w+\s?)*",
+        "((a+))+",
+        "([a-z]*){0,}",
+        "(?P<x>a+)+",
+        "(^a*$)*",
     ],
-)  # fmt: skip
+)
 def test_a_repeat_of_nothing_but_repeats_is_found(pattern: str) -> None:
     assert has_nested_repeats(pattern)
 
@@ -27,10 +37,24 @@ def test_a_repeat_of_nothing_but_repeats_is_found(pattern: str) -> None:
 @pytest.mark.parametrize(
     "pattern",
     [
-        "/api(/[a-z0-9-]+)*", "a*b*", "(ab)*", "(a*b)*", "(a?)*", r"([a-z]+\.)+example", "(?>a*)*", "(a*+)*", "(a*)?",
-        "(a{1,5})*", "[(*)*]", r"\(a*\)*", "(?i)abc.*", r"/v[0-9]+(\.[0-9]+)?/.*", r"\Q(a*)*\E", "",
+        "/api(/[a-z0-9-]+)*",
+        "a*b*",
+        "(ab)*",
+        "(a*b)*",
+        "(a?)*",
+        r"([a-z]+\.)+example",
+        "(?>a*)*",
+        "(a*+)*",
+        "(a*)?",
+        "(a{1,5})*",
+        "[(*)*]",
+        r"\(a*\)*",
+        "(?i)abc.*",
+        r"/v[0-9]+(\.[0-9]+)?/.*",
+        r"\Q(a*)*\E",
+        "",
     ],
-)  # fmt: skip
+)
 def test_other_repeats_pass(pattern: str) -> None:
     assert not has_nested_repeats(pattern)
 

@@ -69,10 +69,10 @@ def test_many_files_are_decoded_as_each_of_them() -> None:
 @pytest.mark.parametrize("case", cases("manifests/forms.yaml"))
 def test_a_document_is_decoded_as_its_case_expects(case: dict[str, Any]) -> None:
     decoded = decode_manifests(case["input"].encode(), ManifestContext("acme", case.get("scheme", "platform"), KEY))
-    wanted = case.get("faults", [])
+    expected = case.get("faults", [])
     faults = of_form(decoded)
-    assert [written(fault)[: len(words)] for fault, words in zip(faults, wanted, strict=False)] == wanted
-    assert len(faults) == len(wanted), [written(fault) for fault in faults]
+    assert [written(fault)[: len(words)] for fault, words in zip(faults, expected, strict=False)] == expected
+    assert len(faults) == len(expected), [written(fault) for fault in faults]
     if "form" not in case and "references" not in case:
         return
     [resource] = resources(decoded)
@@ -98,12 +98,12 @@ def manifests_of(value: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def optional(value: Any) -> list[tuple[dict[str, Any], str]]:
     """Every mapping in ``value`` with each of its fields."""
-    found: list[tuple[dict[str, Any], str]] = []
+    fields: list[tuple[dict[str, Any], str]] = []
     if isinstance(value, dict):
-        found += [(value, name) for name in value]
+        fields += [(value, name) for name in value]
     for child in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        found += optional(child)
-    return found
+        fields += optional(child)
+    return fields
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -128,13 +128,13 @@ def test_the_normal_form_of_a_normal_form_is_itself(kind: str) -> None:
 def test_saying_the_gvc_that_would_be_found_changes_nothing() -> None:
     example = (ROOT / "examples/repo/shop/api.yaml").read_bytes()
     for text in (example, *(msgspec.json.encode(document) for document in full("workload"))):
-        [found] = resources(decode_manifests(text, ManifestContext("acme")))
+        [resource] = resources(decode_manifests(text, ManifestContext("acme")))
         explicit_text = text.replace(b"name:", b"gvc: shop\nname:", 1)
         if text is not example:
-            explicit_text = msgspec.json.encode(msgspec.json.decode(text) | {"gvc": found.key.gvc})
+            explicit_text = msgspec.json.encode(msgspec.json.decode(text) | {"gvc": resource.key.gvc})
         [explicit] = resources(decode_manifests(explicit_text, ManifestContext("acme")))
-        assert (explicit.key, explicit.body, explicit.digest) == (found.key, found.body, found.digest)
-        assert explicit.references == found.references
+        assert (explicit.key, explicit.body, explicit.digest) == (resource.key, resource.body, resource.digest)
+        assert explicit.references == resource.references
 
 
 def test_the_order_of_fields_and_spellings_does_not_change_the_digest() -> None:

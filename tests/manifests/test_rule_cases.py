@@ -21,18 +21,25 @@ def named(path: Path) -> str:
 @pytest.mark.parametrize("path", FILES, ids=named)
 def test_an_example_has_the_findings_that_its_marks_expect(path: Path, tmp_path: Path) -> None:
     case = Case.load(path)
-    found = found_in(case, tmp_path).findings
+    findings = found_in(case, tmp_path).findings
     expected = marks_of(case)
     with_column = {(mark.rule, mark.path, mark.line) for mark in expected if mark.column}
     notices = {mark.rule for mark in expected}
     reported = sorted(
-        (each.rule, each.path, each.line, each.column if (each.rule, each.path, each.line) in with_column else 0)
-        for each in found
-        if each.severity != "notice" or each.rule in notices
+        (
+            finding.rule,
+            finding.path,
+            finding.line,
+            finding.column if (finding.rule, finding.path, finding.line) in with_column else 0,
+        )
+        for finding in findings
+        if finding.severity != "notice" or finding.rule in notices
     )
-    assert reported == expected, [f"{each.path}:{each.line}:{each.column} {each.message}" for each in found]
+    assert reported == expected, [
+        f"{finding.path}:{finding.line}:{finding.column} {finding.message}" for finding in findings
+    ]
     rule = path.parent.name
-    assert (rule in {each.rule for each in found}) == path.name.startswith("fails")
+    assert (rule in {finding.rule for finding in findings}) == path.name.startswith("fails")
 
 
 @pytest.mark.parametrize("path", FAILING, ids=named)

@@ -16,7 +16,7 @@ from reconciler.model.key import Kind
 from reconciler.model.resource import GVC_PLACEHOLDER
 from tests.support.mutations import Pool, examples, mutated
 from tests.support.pace import in_time
-from tests.support.pipeline import BASE, Way, shown
+from tests.support.pipeline import BASE, PipelineHarness, shown
 
 DIALECT = ManifestContext("acme")
 
@@ -164,10 +164,12 @@ def test_manifests_in_another_spelling_obey_the_same_rules() -> None:
 def test_questions_that_one_document_leaves_open_go_to_the_gvc_of_its_directory() -> None:
     document = workload({"inheritEnv": True, "env": [{"name": "A", "value": "$(B)$(C)$(PORT)"}]})
     del document["gvc"]
-    asked = [each for each in check_rules(Kind.WORKLOAD, document).questions if each.rule.startswith("env-")]
-    assert {each.target for each in asked} == {f"gvc/{GVC_PLACEHOLDER}"}
-    assert {each.pointer for each in asked} == {"/spec/containers/0/env/0/value"}
-    assert [(each.rule, each.detail) for each in asked] == [
+    asked = [
+        question for question in check_rules(Kind.WORKLOAD, document).questions if question.rule.startswith("env-")
+    ]
+    assert {request.target for request in asked} == {f"gvc/{GVC_PLACEHOLDER}"}
+    assert {request.pointer for request in asked} == {"/spec/containers/0/env/0/value"}
+    assert [(request.rule, request.detail) for request in asked] == [
         ("env-unknown", "B"),
         ("env-unknown", "C"),
         ("env-cycle", "A"),
@@ -194,21 +196,21 @@ def test_a_change_of_the_gvc_is_reported_at_the_unchanged_workload(tmp_path: Pat
         listed = ", ".join(f'{{name: {name}, value: "{value}"}}' for name, value in variables)
         return BASE.replace("spec: {", f"spec: {{env: [{listed}], ")
 
-    way = Way(tmp_path, {"shop/gvc.yaml": gvc(("DOMAIN", "example.com")), "shop/web.yaml": INHERITS})
-    way.applied()
-    assert way.prepare().findings == []
+    harness = PipelineHarness(tmp_path, {"shop/gvc.yaml": gvc(("DOMAIN", "example.com")), "shop/web.yaml": INHERITS})
+    harness.applied()
+    assert harness.prepare().findings == []
 
-    found = {}
+    lines_of = {}
     for name, variables in {
         "gone": (("OTHER", "example.com"),),
         "circle": (("DOMAIN", "$(PLACE)"), ("PLACE", "$(HOST)")),
         "port": (("DOMAIN", "example.com"), ("PORT", "9000")),
         "same port": (("DOMAIN", "example.com"), ("PORT", "8080")),
     }.items():
-        way.commit({"shop/gvc.yaml": gvc(*variables)})
-        lines = [line.split(" |")[0] for line in shown(way.prepare().findings) if "shop/web" in line]
-        found[name] = lines
-    assert found == {
+        harness.commit({"shop/gvc.yaml": gvc(*variables)})
+        lines = [line.split(" |")[0] for line in shown(harness.prepare().findings) if "shop/web" in line]
+        lines_of[name] = lines
+    assert lines_of == {
         "gone": ["shop/web.yaml:12:31 env-unknown"],
         "circle": ["shop/web.yaml:12:31 env-cycle"],
         "port": ["shop/web.yaml:8:19 env-port"],

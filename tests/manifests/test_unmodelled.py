@@ -17,8 +17,8 @@ from reconciler.manifests.field_schema import find_unmodelled, recorded_sentence
 from reconciler.manifests.normalize import ManifestContext
 from reconciler.model.finding import Severity
 from reconciler.model.kinds import volumeset, workload
-from tests.engines.host.volumesets.kit import DB, VolumeHost, play
-from tests.support.host_sandbox import HostSite, host_site, served
+from tests.engines.host.volumesets.kit import DB, VolumeHarness, play
+from tests.support.host_sandbox import HostSandbox, host_sandbox, served
 from tests.support.sandbox import eventually
 
 DIALECT = ManifestContext("acme", secret_key=b"k")
@@ -77,10 +77,10 @@ def product(shapes: tuple[str, ...]) -> dict[str, Any]:
     """A workload with these shapes."""
     spec = deepcopy(SPEC)
     for (*path, last), value in (change for each in shapes for change in SHAPES[each]):
-        place: Any = spec
+        parent: Any = spec
         for step in path:
-            place = place[step]
-        place[last] = value
+            parent = parent[step]
+        parent[last] = value
     return {"kind": "workload", "name": "product", "gvc": "shop", "spec": spec}
 
 
@@ -124,7 +124,7 @@ def test_each_field_is_found_in_every_kind_that_has_it() -> None:
 
 
 def test_a_workload_on_a_host_names_what_has_no_effect(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database(spot=True)
         await host.running("db-0")
@@ -180,11 +180,11 @@ def with_variable(value: str) -> bytes:
 
 def test_another_spelling_of_the_platform_has_references_too() -> None:
     other = ManifestContext("acme", secret_key=b"k", scheme="other")
-    found = decode_manifests(with_variable("other://reference/a.b"), other)
-    assert [each.rule for each in found.faults if each.rule in ("field-not-enforced", "bad-link")] == [
+    decoded = decode_manifests(with_variable("other://reference/a.b"), other)
+    assert [each.rule for each in decoded.faults if each.rule in ("field-not-enforced", "bad-link")] == [
         "field-not-enforced"
     ]
-    assert b'"platform://reference/a.b"' in found.manifests[0].body
+    assert b'"platform://reference/a.b"' in decoded.manifests[0].body
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a b", "a" * 101])
@@ -220,15 +220,15 @@ def test_volume_sets_gvcs_and_domains_name_what_has_no_effect_too(tmp_path: Path
         "shop/volumeset/data.yaml": "at here: spec.mountOptions",
         "_org/domain/a.example.com.yaml": "spec.ports.routes.mirror",
     }
-    with host_site(tmp_path, {**files, "domain.yaml": json.dumps(domain)}) as site, site.daemon():
+    with host_sandbox(tmp_path, {**files, "domain.yaml": json.dumps(domain)}) as sandbox, sandbox.daemon():
         for path, name in names.items():
-            shown = eventually(partial(lacking_of, site, path), path)
+            shown = eventually(partial(lacking_of, sandbox, path), path)
             assert f"{name} has no effect here; the platform " in shown
 
 
-def lacking_of(site: HostSite, path: str) -> str:
+def lacking_of(sandbox: HostSandbox, path: str) -> str:
     """The message of NotEnforced in a status file."""
-    found = yaml.safe_load(site.status(path)) or {}
+    found = yaml.safe_load(sandbox.status(path)) or {}
     return next((each["message"] for each in found.get("conditions", ()) if each["type"] == "NotEnforced"), "")
 
 

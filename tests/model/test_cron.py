@@ -84,12 +84,12 @@ def test_the_next_time_is_the_first_minute_that_is_meant(written: Written, start
     searched = 4 * 24 * 60
     minutes = (EPOCH + timedelta(minutes=start + after) for after in range(1, searched + 1))
     expected = next((minute for minute in minutes if means(written, minute)), None)
-    found = Cron.parse(text_of(written)).next_after(start)
+    next_minute = Cron.parse(text_of(written)).next_after(start)
     if expected is not None:
-        assert found is not None
-        assert EPOCH + timedelta(minutes=found) == expected
+        assert next_minute is not None
+        assert EPOCH + timedelta(minutes=next_minute) == expected
     else:
-        assert found is None or found > start + searched
+        assert next_minute is None or next_minute > start + searched
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -100,24 +100,24 @@ def test_the_next_day_is_the_first_one_that_is_meant(written: Written, start: in
     noon = (EPOCH + timedelta(minutes=start)).replace(hour=12, minute=30)
     days = (noon + timedelta(days=after) for after in range(searched))
     expected = next((day for day in days if day > EPOCH + timedelta(minutes=start) and means_day(written, day)), None)
-    found = Cron.parse(text_of(written)).next_after(start)
+    next_minute = Cron.parse(text_of(written)).next_after(start)
     if expected is not None:
-        assert found is not None
-        assert EPOCH + timedelta(minutes=found) == expected
+        assert next_minute is not None
+        assert EPOCH + timedelta(minutes=next_minute) == expected
     else:
-        assert found is None or found > start + (searched - 1) * 24 * 60
+        assert next_minute is None or next_minute > start + (searched - 1) * 24 * 60
 
 
 @given(SCHEDULES, MINUTES)
 def test_later_times_follow_in_order_and_only_in_minutes_that_are_meant(written: Written, start: int) -> None:
     schedule = Cron.parse(text_of(written))
     for _ in range(20):
-        found = schedule.next_after(start)
-        if found is None:
+        minute = schedule.next_after(start)
+        if minute is None:
             return
-        assert found > start
-        assert means(written, EPOCH + timedelta(minutes=found))
-        start = found
+        assert minute > start
+        assert means(written, EPOCH + timedelta(minutes=minute))
+        start = minute
 
 
 @given(SCHEDULES)
@@ -129,24 +129,24 @@ def test_a_schedule_comes_if_it_has_a_next_time(written: Written) -> None:
 @given(st.text(alphabet="0123456789*/,- \tjanmonfri@?L#²٣\n", max_size=30) | st.text(max_size=20))
 def test_a_text_is_a_schedule_or_has_a_fault_in_words(text: str) -> None:
     try:
-        found = Cron.parse(text).next_after(0)
+        minute = Cron.parse(text).next_after(0)
     except CronError as fault:
-        found = None if str(fault) else -1
-    assert found is None or found > 0
+        minute = None if str(fault) else -1
+    assert minute is None or minute > 0
 
 
 @pytest.mark.parametrize("case", cases("model/schedules.yaml"))
 def test_a_schedule_has_the_times_of_its_case(case: dict[str, Any]) -> None:
     at = datetime.fromisoformat(case["after"]).replace(tzinfo=UTC)
-    schedule, found = Cron.parse(case["schedule"]), []
+    schedule, times = Cron.parse(case["schedule"]), []
     for _ in case["then"]:
         minute = schedule.next_after(int((at - EPOCH).total_seconds()) // 60)
         if minute is None:
-            found.append("never")
+            times.append("never")
             break
         at = EPOCH + timedelta(minutes=minute)
-        found.append(at.strftime("%Y-%m-%d %H:%M %a"))
-    assert found == case["then"]
+        times.append(at.strftime("%Y-%m-%d %H:%M %a"))
+    assert times == case["then"]
 
 
 @pytest.mark.parametrize("case", cases("model/not-schedules.yaml"))

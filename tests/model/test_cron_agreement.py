@@ -61,12 +61,12 @@ def by_the_manual(text: str, begin: datetime) -> Iterator[datetime]:
 
 def values(text: str, kind: str, low: int, high: int) -> set[int]:
     """The values of one field, read in the plainest way; 7 is Sunday."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     for entry in text.split(","):
         span, _, step = entry.partition("/")
         ends = [number(each, kind) for each in span.split("-")] if span != "*" else [low, high]
-        found.update(range(ends[0], ends[-1] + 1, int(step or 1)))
-    return {each % 7 for each in found} if kind == "weekday" else found
+        numbers.update(range(ends[0], ends[-1] + 1, int(step or 1)))
+    return {each % 7 for each in numbers} if kind == "weekday" else numbers
 
 
 def number(text: str, kind: str) -> int:
@@ -107,10 +107,10 @@ def check(seeds: range) -> None:
     for text in map(generated, seeds):
         minute, hour, *day = text.split()
         parts = (" ".join(["0 0", *day]), f"0 {hour} 1 1 *", f"{minute} 0 1 1 *")
-        for each in parts:
-            expected = year(by_the_manual, each)
+        for part in parts:
+            expected = year(by_the_manual, part)
             for times in (ours, by_cronsim, by_croniter) if expected else (ours,):
-                assert (each, times.__name__, year(times, each)) == (each, times.__name__, expected)
+                assert (part, times.__name__, year(times, part)) == (part, times.__name__, expected)
         clock = f"{minute} {hour} 1 1 *"
         assert (clock, year(ours, clock)) == (clock, year(by_the_manual, clock))
 

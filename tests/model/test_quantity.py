@@ -17,8 +17,30 @@ def test_memory_is_counted_in_bytes(text: str, amount: int) -> None:
     assert memory_bytes(text) == amount
 
 
-NEITHER = ["", "m", "Mi", "-1", "-1m", "-1Mi", "+1m", "1_0m", " 1m", "1 m", "1.5", "0.5Gi", "1e3", "٣m", "²Mi", "1M",
-           "1G", "1mi", "1MiMi", "9" * 16, "9" * 5000 + "Mi", "\ud800"]  # fmt: skip
+NEITHER = [
+    "",
+    "m",
+    "Mi",
+    "-1",
+    "-1m",
+    "-1Mi",
+    "+1m",
+    "1_0m",
+    " 1m",
+    "1 m",
+    "1.5",
+    "0.5Gi",
+    "1e3",
+    "٣m",
+    "²Mi",
+    "1M",
+    "1G",
+    "1mi",
+    "1MiMi",
+    "9" * 16,
+    "9" * 5000 + "Mi",
+    "\ud800",
+]
 
 
 @pytest.mark.parametrize("text", NEITHER)

@@ -42,9 +42,11 @@ BODIES = st.fixed_dictionaries(
 )
 TERMS = st.fixed_dictionaries(
     {"op": st.sampled_from(["=", "!=", ">", ">=", "<", "<=", "~", "exists", "!exists"]), "value": VALUES}
-).flatmap(lambda term: st.sampled_from([
-    {**term, "tag": "t"}, {**term, "property": "name"}, {**term, "property": "a.b"}, {**term, "tag": "u"},
-]))  # fmt: skip
+).flatmap(
+    lambda term: st.sampled_from(
+        [{**term, "tag": "t"}, {**term, "property": "name"}, {**term, "property": "a.b"}, {**term, "tag": "u"}]
+    )
+)
 QUERIES = st.fixed_dictionaries(
     {"match": st.sampled_from(["all", "any", "none"]), "terms": st.lists(TERMS, max_size=3)}
 ).map(lambda spec: {"spec": spec})
@@ -53,15 +55,17 @@ QUERIES = st.fixed_dictionaries(
 def holds(term: dict[str, Any], body: dict[str, Any]) -> bool:
     """Whether ``term`` is true of ``body``, as the page of queries defines it."""
     inner = body.get("a")
-    found = {
-        "t": body.get("tags", {}).get("t"), "u": body.get("tags", {}).get("u"), "name": body.get("name"),
+    value = {
+        "t": body.get("tags", {}).get("t"),
+        "u": body.get("tags", {}).get("u"),
+        "name": body.get("name"),
         "a.b": inner.get("b") if isinstance(inner, dict) else None,
-    }[term.get("tag") or term["property"]]  # fmt: skip
+    }[term.get("tag") or term["property"]]
     if term["op"] in ("exists", "!exists"):
-        return (found is None) == (term["op"] == "!exists")
-    if found is None:
+        return (value is None) == (term["op"] == "!exists")
+    if value is None:
         return bool(term["op"] == "!=")
-    left, right = (str(each).lower() if isinstance(each, bool) else str(each) for each in (found, term["value"]))
+    left, right = (str(each).lower() if isinstance(each, bool) else str(each) for each in (value, term["value"]))
     if term["op"] == "~":
         return right in left
     if term["op"] in ("=", "!="):

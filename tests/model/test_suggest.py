@@ -7,17 +7,39 @@ import pytest
 from reconciler.model.suggest import find_closest_word
 
 MEANT = {
-    "cup": "cpu", "pcu": "cpu", "cpus": "cpu", "cp": "cpu", "url": "uri", "kin": "kind", "ssec": "spec",
-    "descripton": "description", "minScal": "minScale", "standrd": "standard", "DB_HOSTS": "DB_HOST",
-    "livenesProbe": "livenessProbe", "liveness_probe": "livenessProbe", "timeout": "timeoutSeconds",
-    "inboundAllowCidrs": "inboundAllowCIDR", "readyProbe": "readinessProbe", "outbundAllowPort": "outboundAllowPort",
-}  # fmt: skip
+    "cup": "cpu",
+    "pcu": "cpu",
+    "cpus": "cpu",
+    "cp": "cpu",
+    "url": "uri",
+    "kin": "kind",
+    "ssec": "spec",
+    "descripton": "description",
+    "minScal": "minScale",
+    "standrd": "standard",
+    "DB_HOSTS": "DB_HOST",
+    "livenesProbe": "livenessProbe",
+    "liveness_probe": "livenessProbe",
+    "timeout": "timeoutSeconds",
+    "inboundAllowCidrs": "inboundAllowCIDR",
+    "readyProbe": "readinessProbe",
+    "outbundAllowPort": "outboundAllowPort",
+}
 NOT_MEANT = {
-    "gpu": "cpu", "inboundBlockedCIDR": "inboundAllowCIDR", "outboundDenyCIDR": "outboundAllowCIDR",
-    "inboundAllowPort": "outboundAllowPort", "disabled": "enabled", "unused": "used", "inactive": "active",
-    "maxReadySeconds": "minReadySeconds", "postStop": "preStop", "web-v1": "web-v2", "notReady": "Ready",
-    "externalPorts": "internalPorts", "accountLink": "volumeLink",
-}  # fmt: skip
+    "gpu": "cpu",
+    "inboundBlockedCIDR": "inboundAllowCIDR",
+    "outboundDenyCIDR": "outboundAllowCIDR",
+    "inboundAllowPort": "outboundAllowPort",
+    "disabled": "enabled",
+    "unused": "used",
+    "inactive": "active",
+    "maxReadySeconds": "minReadySeconds",
+    "postStop": "preStop",
+    "web-v1": "web-v2",
+    "notReady": "Ready",
+    "externalPorts": "internalPorts",
+    "accountLink": "volumeLink",
+}
 
 
 @pytest.mark.parametrize("word", MEANT)

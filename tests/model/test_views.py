@@ -32,10 +32,10 @@ def resolved(schema: Schema, file: str) -> tuple[Schema, str]:
     while "$ref" in schema:
         name, _, pointer = schema["$ref"].partition("#")
         file = name or file
-        found: Any = document(file)
+        schema_node: Any = document(file)
         for step in pointer.split("/")[1:]:
-            found = found[step]
-        schema = {**found, **{key: value for key, value in schema.items() if key != "$ref"}}
+            schema_node = schema_node[step]
+        schema = {**schema_node, **{key: value for key, value in schema.items() if key != "$ref"}}
     return schema, file
 
 
@@ -50,20 +50,20 @@ def views_in(annotation: Any) -> Iterator[tuple[type[View], bool]]:
 
 def differences(view: type[View], schema: Schema, file: str, path: str = "") -> Iterator[str]:
     """Fields that no manifest has, and defaults that are not those of the schema."""
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     for field in msgspec.structs.fields(view):
-        place = f"{path}/{field.encode_name}"
-        if field.encode_name not in known:
-            yield f"{place} is in no manifest"
+        field_path = f"{path}/{field.encode_name}"
+        if field.encode_name not in properties:
+            yield f"{field_path} is in no manifest"
             continue
-        below, where = resolved(known[field.encode_name], file)
+        below, where = resolved(properties[field.encode_name], file)
         if isinstance(below.get("default"), str | int | float | bool) and field.default != below["default"]:
-            yield f"{place} is {field.default!r} where it is left out, by the schema {below['default']!r}"
+            yield f"{field_path} is {field.default!r} where it is left out, by the schema {below['default']!r}"
         for inner, many in views_in(field.type):
             target, its_file = (
                 resolved(below.get("items") or below.get("additionalProperties"), where) if many else (below, where)
             )
-            yield from differences(inner, target, its_file, place)
+            yield from differences(inner, target, its_file, field_path)
 
 
 EXCUSED = {

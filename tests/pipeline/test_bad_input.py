@@ -14,7 +14,7 @@ from reconciler.errors import SourceEmpty
 from tests.support.cases import cases
 from tests.support.git import File, Submodule, Symlink
 from tests.support.pace import in_time
-from tests.support.pipeline import BASE, Way, shown
+from tests.support.pipeline import BASE, PipelineHarness, shown
 
 SOUND = {"shop/gvc.yaml": BASE + "---\nkind: identity\nname: sound\n"}
 BAD = "shop/bad.yaml"
@@ -22,39 +22,39 @@ SECONDS = 1.0
 
 
 @pytest.fixture
-def way(tmp_path: Path) -> Way:
+def harness(tmp_path: Path) -> PipelineHarness:
     """A repository that is applied."""
-    way = Way(tmp_path, dict(SOUND))
-    way.applied()
-    return way
+    harness = PipelineHarness(tmp_path, dict(SOUND))
+    harness.applied()
+    return harness
 
 
-def findings_in_time(way: Way) -> list[str]:
+def findings_in_time(harness: PipelineHarness) -> list[str]:
     """The findings of the newest commit, found in under a second of work."""
-    prepared, _ = in_time(way.prepare, SECONDS)
+    prepared, _ = in_time(harness.prepare, SECONDS)
     assert prepared.plan is None
     return shown(prepared.findings)
 
 
-def stays_applied_and_recovers(way: Way, *paths: str | bytes) -> None:
+def stays_applied_and_recovers(harness: PipelineHarness, *paths: str | bytes) -> None:
     """A run refuses the newest commit and changes nothing; the commit that takes the files away goes through."""
-    before = way.recorded()
-    assert way.apply().outcome == "refused"
-    assert way.recorded() == before
-    assert way.records.sources.get("main").commit != way.repo.git("rev-parse", "main")  # type: ignore[union-attr]
-    way.commit(dict.fromkeys(paths))
-    way.applied()
-    assert way.recorded().keys() == before.keys()
+    before = harness.recorded()
+    assert harness.apply().outcome == "refused"
+    assert harness.recorded() == before
+    assert harness.records.sources.get("main").commit != harness.repo.git("rev-parse", "main")  # type: ignore[union-attr]
+    harness.commit(dict.fromkeys(paths))
+    harness.applied()
+    assert harness.recorded().keys() == before.keys()
 
 
 @pytest.mark.parametrize("case", cases("bad-input/documents.yaml"))
-def test_a_mistake_is_reported_with_its_place(case: dict[str, Any], way: Way) -> None:
-    way.commit({BAD: case["input"]})
-    found = findings_in_time(way)
+def test_a_mistake_is_reported_with_its_place(case: dict[str, Any], harness: PipelineHarness) -> None:
+    harness.commit({BAD: case["input"]})
+    found = findings_in_time(harness)
     assert len(found) == len(case["findings"]), found
     for line, start in zip(found, case["findings"], strict=True):
         assert line.startswith(start)
-    stays_applied_and_recovers(way, BAD)
+    stays_applied_and_recovers(harness, BAD)
 
 
 def identities(count: int) -> bytes:
@@ -96,21 +96,21 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_file_costs_little_and_is_reported_with_its_place(name: str, way: Way) -> None:
-    make, wanted = HOSTILE[name]
-    way.repo.git("config", "pack.compression", "1")
-    way.commit({BAD: make()})
-    found = findings_in_time(way)
-    assert re.match(rf"shop/bad\.yaml:{wanted}", found[0]), found[0]
+def test_a_hostile_file_costs_little_and_is_reported_with_its_place(name: str, harness: PipelineHarness) -> None:
+    make, expected = HOSTILE[name]
+    harness.repo.git("config", "pack.compression", "1")
+    harness.commit({BAD: make()})
+    found = findings_in_time(harness)
+    assert re.match(rf"shop/bad\.yaml:{expected}", found[0]), found[0]
     assert len("".join(found[:1])) < 600
-    stays_applied_and_recovers(way, BAD)
+    stays_applied_and_recovers(harness, BAD)
 
 
-def test_a_file_that_is_too_large_is_never_read(way: Way) -> None:
-    way.commit({BAD: b"# " + b"a" * 20_000_000})
+def test_a_file_that_is_too_large_is_never_read(harness: PipelineHarness) -> None:
+    harness.commit({BAD: b"# " + b"a" * 20_000_000})
     tracemalloc.start()
     try:
-        way.prepare()
+        harness.prepare()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -127,16 +127,16 @@ ODD: dict[str, tuple[dict[str | bytes, File], str]] = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_an_entry_that_is_no_plain_file_is_reported(name: str, way: Way) -> None:
-    files, wanted = ODD[name]
-    way.commit(files)
-    [found] = findings_in_time(way)
-    assert re.match(wanted, found)
-    stays_applied_and_recovers(way, *files)
+def test_an_entry_that_is_no_plain_file_is_reported(name: str, harness: PipelineHarness) -> None:
+    files, expected = ODD[name]
+    harness.commit(files)
+    [found] = findings_in_time(harness)
+    assert re.match(expected, found)
+    stays_applied_and_recovers(harness, *files)
 
 
-def test_all_faults_are_reported_at_once(way: Way) -> None:
-    way.commit(
+def test_all_faults_are_reported_at_once(harness: PipelineHarness) -> None:
+    harness.commit(
         {
             "a.yaml": "kind: [",
             "b.yaml": b"\xff",
@@ -145,7 +145,7 @@ def test_all_faults_are_reported_at_once(way: Way) -> None:
             "shop/e.yaml": "kind: identity\nname: sound\n",
         }
     )
-    assert [line.split(" |")[0] for line in findings_in_time(way)] == [
+    assert [line.split(" |")[0] for line in findings_in_time(harness)] == [
         "a.yaml:1:8 syntax",
         "b.yaml:1:1 encoding",
         "c.yaml:0:0 symlink",
@@ -156,60 +156,62 @@ def test_all_faults_are_reported_at_once(way: Way) -> None:
 
 
 def test_with_skip_the_sound_files_of_a_bad_revision_are_applied(tmp_path: Path) -> None:
-    way = Way(tmp_path, SOUND | {"shop/web.yaml": "kind: identity\nname: web\n"}, on_invalid="skip")
-    way.applied()
-    way.commit({"shop/web.yaml": "kind: [", "shop/new.yaml": "kind: identity\nname: new\n", "x.yaml": Symlink("y")})
-    ended = way.apply()
+    harness = PipelineHarness(tmp_path, SOUND | {"shop/web.yaml": "kind: identity\nname: web\n"}, on_invalid="skip")
+    harness.applied()
+    harness.commit({"shop/web.yaml": "kind: [", "shop/new.yaml": "kind: identity\nname: new\n", "x.yaml": Symlink("y")})
+    ended = harness.apply()
     assert (ended.outcome, ended.good) == ("applied", False)
     assert ended.skipped_files == "2 errors; the first: shop/web.yaml:1:8: a value is missing here"
     assert [line.split(" |")[0] for line in shown(ended.findings)] == ["shop/web.yaml:1:8 syntax", "x.yaml:0:0 symlink"]
-    assert way.recorded().keys() == {"gvc/shop", "identity/shop/sound", "identity/shop/web", "identity/shop/new"}
-    way.commit({"shop/web.yaml": None, "x.yaml": None})
-    way.applied()
-    assert "identity/shop/web" not in way.recorded()
+    assert harness.recorded().keys() == {"gvc/shop", "identity/shop/sound", "identity/shop/web", "identity/shop/new"}
+    harness.commit({"shop/web.yaml": None, "x.yaml": None})
+    harness.applied()
+    assert "identity/shop/web" not in harness.recorded()
 
 
 def test_with_skip_a_change_that_the_records_forbid_stays_out_until_it_is_mended(tmp_path: Path) -> None:
     """Once taken for desired, it would wait without a word and without its place on the status branch."""
     data = "kind: volumeset\nname: data\nspec: {initialCapacity: 20, performanceClass: general-purpose-ssd}\n"
-    way = Way(tmp_path, SOUND | {"shop/data.yaml": data}, on_invalid="skip")
-    way.applied()
-    before = way.records.desired.get("volumeset/shop/data")
-    way.commit({"shop/data.yaml": data.replace("20", "15"), "shop/new.yaml": "kind: identity\nname: new\n"})
-    for line in (way.line, way.fresh_line()):
-        way.line = line
-        ended = way.apply()
+    harness = PipelineHarness(tmp_path, SOUND | {"shop/data.yaml": data}, on_invalid="skip")
+    harness.applied()
+    before = harness.records.desired.get("volumeset/shop/data")
+    harness.commit({"shop/data.yaml": data.replace("20", "15"), "shop/new.yaml": "kind: identity\nname: new\n"})
+    for pipeline in (harness.pipeline, harness.new_pipeline()):
+        harness.pipeline = pipeline
+        ended = harness.apply()
         assert [found.split(" |")[0] for found in shown(ended.findings)] == ["shop/data.yaml:3:25 volume-shrink"]
         assert not ended.good
-        assert way.records.desired.get("volumeset/shop/data") == before
-        assert "identity/shop/new" in way.recorded()
-    way.commit({"shop/data.yaml": data.replace("20", "25")})
-    ended = way.apply()
+        assert harness.records.desired.get("volumeset/shop/data") == before
+        assert "identity/shop/new" in harness.recorded()
+    harness.commit({"shop/data.yaml": data.replace("20", "25")})
+    ended = harness.apply()
     assert (ended.good, ended.counts) == (True, {"updated": 1})
 
 
 def test_with_skip_nothing_is_deleted_until_all_of_the_revision_can_be_read(tmp_path: Path) -> None:
     extra = {"shop/one.yaml": "kind: identity\nname: one\n", "shop/two.yaml": "kind: identity\nname: two\n"}
-    way = Way(tmp_path, SOUND | extra, on_invalid="skip")
-    way.applied()
-    before = way.recorded().keys()
-    way.commit({"shop/one.yaml": None, "shop/two.yaml": None, "shop/moved.yaml": "kind: identity\nname: one\n---\n["})
-    assert way.apply().outcome == "unchanged"
-    assert way.recorded().keys() == before
-    way.commit({"shop/moved.yaml": "kind: identity\nname: one\n"})
-    way.applied()
-    assert before - way.recorded().keys() == {"identity/shop/two"}
+    harness = PipelineHarness(tmp_path, SOUND | extra, on_invalid="skip")
+    harness.applied()
+    before = harness.recorded().keys()
+    harness.commit(
+        {"shop/one.yaml": None, "shop/two.yaml": None, "shop/moved.yaml": "kind: identity\nname: one\n---\n["}
+    )
+    assert harness.apply().outcome == "unchanged"
+    assert harness.recorded().keys() == before
+    harness.commit({"shop/moved.yaml": "kind: identity\nname: one\n"})
+    harness.applied()
+    assert before - harness.recorded().keys() == {"identity/shop/two"}
 
 
 def test_with_skip_what_others_need_is_not_deleted(tmp_path: Path) -> None:
     secret = "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"
     user = "kind: identity\nname: user\ntags: {reconciler/depends-on: secret/s}\n"
-    way = Way(tmp_path, SOUND | {"s.yaml": secret, "shop/user.yaml": user}, on_invalid="skip")
-    way.applied()
-    way.commit({"s.yaml": None})
-    ended = way.apply()
+    harness = PipelineHarness(tmp_path, SOUND | {"s.yaml": secret, "shop/user.yaml": user}, on_invalid="skip")
+    harness.applied()
+    harness.commit({"s.yaml": None})
+    ended = harness.apply()
     assert [line.split(" |")[0] for line in shown(ended.findings)] == ["shop/user.yaml:3:31 missing-reference"]
-    assert "secret/s" in way.recorded()
+    assert "secret/s" in harness.recorded()
 
 
 @pytest.mark.parametrize(
@@ -223,24 +225,24 @@ def test_with_skip_what_others_need_is_not_deleted(tmp_path: Path) -> None:
     ],
     ids=["a field is misspelt", "a document cannot be read", "no name", "no kind", "an unknown kind"],
 )
-def test_a_fault_is_not_repeated_by_the_resources_that_refer_to_it(broken: str, way: Way) -> None:
-    way.commit(
+def test_a_fault_is_not_repeated_by_the_resources_that_refer_to_it(broken: str, harness: PipelineHarness) -> None:
+    harness.commit(
         {"shop/gvc.yaml": broken, "shop/more.yaml": "kind: identity\nname: sound\n---\nkind: identity\nname: b\n"}
     )
-    found = findings_in_time(way)
+    found = findings_in_time(harness)
     assert found
     assert {line.partition(":")[0] for line in found} == {"shop/gvc.yaml"}
 
 
 def test_a_first_load_reports_an_unreadable_file_and_not_what_it_may_declare(tmp_path: Path) -> None:
-    way = Way(
+    harness = PipelineHarness(
         tmp_path, {"shop/gvc.yaml": BASE.replace("name: shop", "name: y"), "shop/w.yaml": "kind: identity\nname: a\n"}
     )
-    assert {line.partition(":")[0] for line in findings_in_time(way)} == {"shop/gvc.yaml"}
+    assert {line.partition(":")[0] for line in findings_in_time(harness)} == {"shop/gvc.yaml"}
 
 
 def test_a_first_load_reports_a_broken_gvc_and_not_its_members(tmp_path: Path) -> None:
-    way = Way(
+    harness = PipelineHarness(
         tmp_path,
         {
             "shop/gvc.yaml": BASE.replace("locationLinks", "locationLnks"),
@@ -248,10 +250,10 @@ def test_a_first_load_reports_a_broken_gvc_and_not_its_members(tmp_path: Path) -
             "p.yaml": "kind: policy\nname: p\ntargetKind: identity\ntargetLinks: [//gvc/shop/identity/a]\n",
         },
     )
-    assert {line.partition(":")[0] for line in findings_in_time(way)} == {"shop/gvc.yaml"}
+    assert {line.partition(":")[0] for line in findings_in_time(harness)} == {"shop/gvc.yaml"}
 
 
-def test_a_revision_without_manifests_is_not_even_planned(way: Way) -> None:
-    commit = way.repo.git("commit-tree", "-m", "Empty", way.repo.git("mktree", "--missing"))
+def test_a_revision_without_manifests_is_not_even_planned(harness: PipelineHarness) -> None:
+    commit = harness.repo.git("commit-tree", "-m", "Empty", harness.repo.git("mktree", "--missing"))
     with pytest.raises(SourceEmpty):
-        way.line.plan_revision(commit)
+        harness.pipeline.plan_revision(commit)

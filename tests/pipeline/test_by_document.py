@@ -91,7 +91,7 @@ FORMER = file(*DOCUMENTS)
 )
 def test_changed_documents_alone_are_decoded(documents: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     raw = file(*documents)
-    whole, known = decode_manifests(raw, DIALECT), decode_manifests(FORMER, DIALECT)
+    whole, former = decode_manifests(raw, DIALECT), decode_manifests(FORMER, DIALECT)
     decoded: list[bytes] = []
 
     def counted(text: bytes, dialect: ManifestContext) -> Decoded:
@@ -99,7 +99,7 @@ def test_changed_documents_alone_are_decoded(documents: list[str], monkeypatch: 
         return decode_manifests(text, dialect)
 
     monkeypatch.setattr(by_document, "decode_manifests", counted)
-    assert decode_by_document(raw, FORMER, known, DIALECT) == whole
+    assert decode_by_document(raw, FORMER, former, DIALECT) == whole
     assert decode_by_document(raw, raw, whole, DIALECT) == whole
     assert not set(decoded) & {each.encode() for each in DOCUMENTS if each.startswith("kind: workload")}
 
@@ -157,10 +157,10 @@ def test_a_notice_about_the_whole_file_is_written_anew() -> None:
 
 
 def test_examples_put_into_one_file_and_changed_at_random() -> None:
-    found = sorted(path.read_text() for path in EXAMPLES.rglob("*.yaml") if "\n---\n" not in path.read_text())
+    texts = sorted(path.read_text() for path in EXAMPLES.rglob("*.yaml") if "\n---\n" not in path.read_text())
     chance = random.Random(7)
     for _ in range(20):
-        former, fresh = ([chance.choice(found) for _ in range(15)] for _ in range(2))
+        former, fresh = ([chance.choice(texts) for _ in range(15)] for _ in range(2))
         raw = file(*fresh, *former[:7])
         assert by_documents(file(*former), raw) in (None, decode_manifests(raw, DIALECT))
 

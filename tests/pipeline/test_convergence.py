@@ -15,12 +15,12 @@ from reconciler.engines.protocol import Result
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action, Plan, Step, StepId
 from reconciler.records.store import Records
-from tests.pipeline.worlds import AFAR, World, files_of, worlds
+from tests.pipeline.random_repositories import AFAR, DesiredState, desired_states, files_of
 from tests.project.tree import ROOT
 from tests.support.engines import LedgerEngine
 from tests.support.examples import examples
 from tests.support.git import GitRepo
-from tests.support.pipeline import Way, placed
+from tests.support.pipeline import PipelineHarness, placed
 
 few = settings(deadline=None, suppress_health_check=list(HealthCheck), database=None)
 
@@ -36,14 +36,14 @@ def out_of_order(plan: Plan) -> list[StepId]:
     return early
 
 
-def misplaced(way: Way, plan: Plan) -> list[str]:
+def misplaced(harness: PipelineHarness, plan: Plan) -> list[str]:
     """Creates and updates that come before a step of what they refer to, by the links themselves."""
     index = {step.id: number for number, step in enumerate(plan.steps)}
     wrong = []
     for step in plan.steps:
         if step.action is Action.DELETE:
             continue
-        for reference in way.records.desired.references(step.key):
+        for reference in harness.records.desired.references(step.key):
             other = index.get(StepId(Key.parse(reference.target), step.location))
             other = index.get(StepId(Key.parse(reference.target), ""), -1) if other is None else other
             if other > index[step.id] and reference.bond != "none":
@@ -51,66 +51,66 @@ def misplaced(way: Way, plan: Plan) -> list[str]:
     return wrong
 
 
-def converge(way: Way) -> None:
+def converge(harness: PipelineHarness) -> None:
     """Approve what waits, apply, and check that nothing is left."""
-    plan = way.plan()
+    plan = harness.plan()
     assert out_of_order(plan) == []
     if plan.hold_digest:
-        way.approve(plan.hold_digest)
-    way.applied()
-    assert misplaced(way, plan) == []
-    assert way.plan().steps == ()
-    way.state = way.state.with_all_pending()
-    assert way.plan().steps == ()
+        harness.approve(plan.hold_digest)
+    harness.applied()
+    assert misplaced(harness, plan) == []
+    assert harness.plan().steps == ()
+    harness.state = harness.state.with_all_pending()
+    assert harness.plan().steps == ()
 
 
-def recorded_world(way: Way) -> dict[str, set[str]]:
+def recorded_world(harness: PipelineHarness) -> dict[str, set[str]]:
     """Every recorded key with its locations."""
-    found: dict[str, set[str]] = {}
-    for record in way.records.applied.items():
-        found.setdefault(str(record.key), set()).add(record.location)
-    return found
+    locations: dict[str, set[str]] = {}
+    for record in harness.records.applied.items():
+        locations.setdefault(str(record.key), set()).add(record.location)
+    return locations
 
 
-@given(states=st.lists(st.tuples(worlds(), st.integers(0, 3)), min_size=2, max_size=4))
+@given(states=st.lists(st.tuples(desired_states(), st.integers(0, 3)), min_size=2, max_size=4))
 @settings(few, max_examples=examples(40))
 def test_after_a_plan_is_applied_the_next_is_empty(
-    repo: GitRepo, tmp_path: Path, states: list[tuple[World, int]]
+    repo: GitRepo, tmp_path: Path, states: list[tuple[DesiredState, int]]
 ) -> None:
-    way = Way(tmp_path, files_of(*states[0]), repo=repo, external=(AFAR,))
-    for number, (world, layout) in enumerate(states):
+    harness = PipelineHarness(tmp_path, files_of(*states[0]), repo=repo, external=(AFAR,))
+    for number, (resources, layout) in enumerate(states):
         if number:
-            way.commit(files_of(world, layout), whole=True)
-        converge(way)
-        assert recorded_world(way).keys() == world.keys()
-        desired = dict(way.records.desired.scan())
-        assert all(record.digest == desired[str(record.key)] for record in way.records.applied.items())
-    way.records.close()
+            harness.commit(files_of(resources, layout), whole=True)
+        converge(harness)
+        assert recorded_world(harness).keys() == resources.keys()
+        desired = dict(harness.records.desired.scan())
+        assert all(record.digest == desired[str(record.key)] for record in harness.records.applied.items())
+    harness.records.close()
 
 
-@given(before=worlds(), after=worlds(), chance=st.randoms(use_true_random=False))
+@given(before=desired_states(), after=desired_states(), chance=st.randoms(use_true_random=False))
 @settings(few, max_examples=examples(25))
 def test_a_failure_leaves_undone_only_what_waits_for_it(
-    repo: GitRepo, tmp_path: Path, before: World, after: World, chance: random.Random
+    repo: GitRepo, tmp_path: Path, before: DesiredState, after: DesiredState, chance: random.Random
 ) -> None:
-    way = Way(tmp_path, files_of(before, 0), repo=repo, external=(AFAR,))
-    engines = {place: LedgerEngine(tmp_path / way.branch / f"at-{place}", place) for place in way.engines}
-    way.engines = dict(engines)
-    converge(way)
-    way.commit(files_of(after, 0), whole=True)
-    way.approve(way.plan().hold_digest)
-    plan = way.plan()
+    harness = PipelineHarness(tmp_path, files_of(before, 0), repo=repo, external=(AFAR,))
+    engines = {engine: LedgerEngine(tmp_path / harness.branch / f"at-{engine}", engine) for engine in harness.engines}
+    harness.engines = dict(engines)
+    converge(harness)
+    harness.commit(files_of(after, 0), whole=True)
+    harness.approve(harness.plan().hold_digest)
+    plan = harness.plan()
     refused = {step.id for step in plan.steps if chance.random() < 0.2}
     for place, engine in engines.items():
         engine.refuse = {str(one.key) for one in refused if one.location == place}
-    way.apply()
-    ended = {step.id: way.outcomes[step.id].result for step in plan.steps}
+    harness.apply()
+    ended = {step.id: harness.outcomes[step.id].result for step in plan.steps}
     for step in plan.steps:
         assert ended[step.id] is expected(step, step.id in refused, ended)
     for engine in engines.values():
         engine.refuse = set()
-    converge(way)
-    way.records.close()
+    converge(harness)
+    harness.records.close()
 
 
 def expected(step: Step, refused: bool, ended: dict[StepId, Result]) -> Result:
@@ -138,21 +138,21 @@ print(json.dumps(build_plan_document(plan)), render_plan_text(plan), render_mark
 
 
 def test_plans_are_the_same_bytes_for_every_hash_seed(tmp_path: Path) -> None:
-    tried: list[World] = []
+    tried: list[DesiredState] = []
 
-    @given(worlds())
+    @given(desired_states())
     @settings(few, max_examples=12, derandomize=True)
-    def collect(world: World) -> None:
-        tried.append(world)
+    def collect(resources: DesiredState) -> None:
+        tried.append(resources)
 
     collect()
     tried.sort(key=len)
     before, after = tried[-1], tried[-2]
     records = Records.open(tmp_path / "records.sqlite")
-    way = Way(tmp_path, files_of(before, 1), records=records, external=(AFAR,))
-    way.applied()
-    way.commit(files_of(after, 2), whole=True)
-    assert len(way.plan().steps) > 5
+    harness = PipelineHarness(tmp_path, files_of(before, 1), records=records, external=(AFAR,))
+    harness.applied()
+    harness.commit(files_of(after, 2), whole=True)
+    assert len(harness.plan().steps) > 5
     records.close()
     (tmp_path / "settings.yaml").write_text(
         "org: acme\nstate: .\nsources: [{name: main, url: main.git, branch: main}]\n"
@@ -170,7 +170,7 @@ def test_plans_are_the_same_bytes_for_every_hash_seed(tmp_path: Path) -> None:
 
 
 def test_versions_count_what_had_to_be_applied_anew(tmp_path: Path) -> None:
-    def web(**changed: object) -> World:
+    def web(**changed: object) -> DesiredState:
         spec = {"type": "standard", "containers": [{"name": "main", "image": "nginx:1"}]} | changed
         place = {"staticPlacement": {"locationLinks": ["//location/here", "//location/there"]}}
         return {
@@ -186,9 +186,9 @@ def test_versions_count_what_had_to_be_applied_anew(tmp_path: Path) -> None:
         (web(containers=[{"name": "main", "image": "nginx:2"}]), 3),
         (web(), 4),
     ]
-    way = Way(tmp_path, files_of(changes[0][0], 0))
-    for world, version in changes:
-        way.commit(files_of(world, 0), whole=True)
-        converge(way)
-        versions = {placed(record): record.version for record in way.records.applied.items(name="w")}
+    harness = PipelineHarness(tmp_path, files_of(changes[0][0], 0))
+    for resources, version in changes:
+        harness.commit(files_of(resources, 0), whole=True)
+        converge(harness)
+        versions = {placed(record): record.version for record in harness.records.applied.items(name="w")}
         assert versions == {"workload/x/w@here": version, "workload/x/w@there": version}

@@ -25,7 +25,7 @@ def test_a_batch_is_bounded_in_bytes_and_read_when_it_is_asked_for() -> None:
 
 
 def test_small_files_go_by_number() -> None:
-    found = list(read_in_batches(CHANGES[:250], Blobs(len, lambda _: bytes(1_500))))
-    assert [len(batch.content) for batch in found] == [BATCH, BATCH, 50]
-    assert [change for batch in found for change in batch.changes] == CHANGES[:250]
-    assert all(sum(len(file.raw) for file in batch.content) < BATCH_BYTES for batch in found)
+    batches = list(read_in_batches(CHANGES[:250], Blobs(len, lambda _: bytes(1_500))))
+    assert [len(batch.content) for batch in batches] == [BATCH, BATCH, 50]
+    assert [change for batch in batches for change in batch.changes] == CHANGES[:250]
+    assert all(sum(len(file.raw) for file in batch.content) < BATCH_BYTES for batch in batches)

@@ -9,7 +9,7 @@ from reconciler.model.key import Kind
 from reconciler.pipeline.desired_index import RecordsIndex
 from reconciler.pipeline.externals import ExternalResources
 from tests.project.tree import PACKAGE, modules
-from tests.support.pipeline import BASE, Way
+from tests.support.pipeline import BASE, PipelineHarness
 
 WEB = """kind: workload
 name: web
@@ -25,11 +25,11 @@ DECODING = ("reconciler.decode", "reconciler.manifests.decoder", "reconciler.sec
 
 
 def test_a_change_set_makes_a_new_view_and_leaves_the_other_as_it_was(tmp_path: Path) -> None:
-    way = Way(tmp_path, FILES)
-    way.applied()
-    before = way.line.view()
-    way.commit({"shop/web.yaml": WEB.replace("nginx", "caddy"), "shop/identity.yaml": None})
-    after = before.with_changes(way.prepare().loaded.change_set)
+    harness = PipelineHarness(tmp_path, FILES)
+    harness.applied()
+    before = harness.pipeline.view()
+    harness.commit({"shop/web.yaml": WEB.replace("nginx", "caddy"), "shop/identity.yaml": None})
+    after = before.with_changes(harness.prepare().loaded.change_set)
     for view, image, exists in ((before, b"nginx", True), (after, b"caddy", False)):
         body = view.bodies.related_body("workload/shop/web")
         assert body is not None
@@ -38,10 +38,10 @@ def test_a_change_set_makes_a_new_view_and_leaves_the_other_as_it_was(tmp_path: 
 
 
 def test_the_index_answers_from_records_and_a_change_set_alone(tmp_path: Path) -> None:
-    way = Way(tmp_path, FILES)
-    way.applied()
-    way.commit({"shop/web.yaml": f"# moved down\n{WEB}", "shop/gvc.yaml": None})
-    index = RecordsIndex("main", way.records, ExternalResources(), way.prepare().loaded.change_set)
+    harness = PipelineHarness(tmp_path, FILES)
+    harness.applied()
+    harness.commit({"shop/web.yaml": f"# moved down\n{WEB}", "shop/gvc.yaml": None})
+    index = RecordsIndex("main", harness.records, ExternalResources(), harness.prepare().loaded.change_set)
     assert index.users("identity/shop/web", Kind.WORKLOAD) == ["workload/shop/web"]
     assert [reference.target for reference in index.references("workload/shop/web")][-1] == "identity/shop/web"
     assert index.site("identity/shop/web").path == "shop/identity.yaml"

@@ -22,11 +22,11 @@ from reconciler.pipeline.accept import index_revision
 from reconciler.pipeline.planned_revision import PlannedRevision
 from reconciler.pipeline.source_pipeline import SourcePipeline
 from reconciler.records.store import Records
+from tests.pipeline.random_repositories import AFAR, DesiredState, desired_states, files_of
 from tests.pipeline.test_convergence import few
-from tests.pipeline.worlds import AFAR, World, files_of, worlds
 from tests.support.examples import examples
 from tests.support.git import File, GitRepo
-from tests.support.pipeline import Way
+from tests.support.pipeline import PipelineHarness
 
 Files = dict[str | bytes, File]
 PATHS = ("gvc.yaml", "a/gvc.yaml", "a/one.yaml", "a/b/gvc.yaml", "a/b/two.yaml", "c/three.yaml", "a/four.json")
@@ -56,19 +56,19 @@ def edits(draw: st.DrawFn) -> Files:
     for path in changed:
         pool = DOCUMENTS["gvc"] if path.endswith("gvc.yaml") else DOCUMENTS["any"]
         # Whether JSON that declares nothing is a fault depends on what it declared before.
-        pool = [each for each in pool if "name: " in each] if path.endswith(".json") else pool
+        pool = [text for text in pool if "name: " in text] if path.endswith(".json") else pool
         documents = draw(st.lists(st.sampled_from(pool), max_size=2, unique=True))
         files[path] = "---\n".join(documents) if documents else None
         if documents and path.endswith(".json"):
-            values = [yaml.safe_load(each) for each in documents]
+            values = [yaml.safe_load(document) for document in documents]
             files[path] = json.dumps(values[0] if len(values) == 1 else values)
     return files
 
 
-def from_nothing(way: Way) -> tuple[Records, PlannedRevision]:
+def from_nothing(harness: PipelineHarness) -> tuple[Records, PlannedRevision]:
     """The newest commit as a fresh load sees it."""
     records = Records.open(None)
-    prepared = SourcePipeline(way.settings, way.settings.sources[0], records, SystemClock()).plan_revision(
+    prepared = SourcePipeline(harness.settings, harness.settings.sources[0], records, SystemClock()).plan_revision(
         keep_cache=True
     )
     if not prepared.loaded.is_refused:
@@ -92,16 +92,16 @@ def referrers(records: Records) -> dict[str, list[str]]:
     return {target: records.desired.referrers(target) for target in sorted(targets)}
 
 
-def same(way: Way, prepared: PlannedRevision, fresh: PlannedRevision, records: Records) -> None:
+def same(harness: PipelineHarness, prepared: PlannedRevision, fresh: PlannedRevision, records: Records) -> None:
     """Check that both have the same result."""
-    assert way_of(prepared.findings) == way_of(fresh.findings)
+    assert pipeline_of(prepared.findings) == pipeline_of(fresh.findings)
     if not prepared.loaded.is_refused:
-        index_revision(way.records, prepared.loaded, "main")
-        assert index(way.records) == index(records)
-        assert referrers(way.records) == referrers(records)
+        index_revision(harness.records, prepared.loaded, "main")
+        assert index(harness.records) == index(records)
+        assert referrers(harness.records) == referrers(records)
 
 
-def way_of(findings: list[Finding]) -> list[tuple[str, int, int, str, str]]:
+def pipeline_of(findings: list[Finding]) -> list[tuple[str, int, int, str, str]]:
     """Errors with their places; warnings cover only what changed, so a fresh load has more of them."""
     errors = (one for one in findings if one.severity is Severity.ERROR)
     return [(one.path, one.line, one.column, one.rule, one.message) for one in errors]
@@ -125,30 +125,32 @@ def test_commit_by_commit_reaches_the_state_of_a_fresh_load(
     repo: GitRepo, tmp_path: Path, commits: list[Files]
 ) -> None:
     start = "kind: secret\nname: always\ntype: dictionary\ndata: {}\n"
-    way = Way(tmp_path, {"_org/s.yaml": start, **commits[0]}, repo=repo, external=(AFAR,))
+    harness = PipelineHarness(tmp_path, {"_org/s.yaml": start, **commits[0]}, repo=repo, external=(AFAR,))
     for number, files in enumerate(commits):
         if number:
-            way.commit(files)
-        records, fresh = from_nothing(way)
-        same(way, way.prepare(), fresh, records)
+            harness.commit(files)
+        records, fresh = from_nothing(harness)
+        same(harness, harness.prepare(), fresh, records)
         records.close()
-    way.records.close()
+    harness.records.close()
 
 
-@given(states=st.lists(st.tuples(worlds(), st.integers(0, 5)), min_size=2, max_size=4))
+@given(states=st.lists(st.tuples(desired_states(), st.integers(0, 5)), min_size=2, max_size=4))
 @settings(few, max_examples=examples(20))
-def test_sound_states_come_to_the_same_too(repo: GitRepo, tmp_path: Path, states: list[tuple[World, int]]) -> None:
-    way = Way(tmp_path, files_of(*states[0]), repo=repo, external=(AFAR,))
-    for number, (world, layout) in enumerate(states):
+def test_sound_states_come_to_the_same_too(
+    repo: GitRepo, tmp_path: Path, states: list[tuple[DesiredState, int]]
+) -> None:
+    harness = PipelineHarness(tmp_path, files_of(*states[0]), repo=repo, external=(AFAR,))
+    for number, (resources, layout) in enumerate(states):
         if number:
-            way.commit(files_of(world, layout), whole=True)
-        records, fresh = from_nothing(way)
-        prepared = way.prepare()
+            harness.commit(files_of(resources, layout), whole=True)
+        records, fresh = from_nothing(harness)
+        prepared = harness.prepare()
         assert not has_errors(prepared.findings)
-        same(way, prepared, fresh, records)
-        assert {key for key, _ in records.desired.scan()} == world.keys()
+        same(harness, prepared, fresh, records)
+        assert {key for key, _ in records.desired.scan()} == resources.keys()
         records.close()
-    way.records.close()
+    harness.records.close()
 
 
 def test_many_files_read_side_by_side_come_to_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,24 +158,24 @@ def test_many_files_read_side_by_side_come_to_the_same(tmp_path: Path, monkeypat
     gvc = f"kind: gvc\nname: x\n{PLACEMENT}\n"
     identities: Files = {f"x/{number:03d}.yaml": f"kind: identity\nname: i{number}\n" for number in range(500)}
     first = dict(list(identities.items())[:300])
-    way = Way(tmp_path, first | {"x/gvc.yaml": gvc})
-    index_revision(way.records, way.prepare().loaded, "main")
-    way.commit({**identities, "x/bad.yaml": "kind: identity\nnam: x\n"})
-    records, fresh = from_nothing(way)
+    harness = PipelineHarness(tmp_path, first | {"x/gvc.yaml": gvc})
+    index_revision(harness.records, harness.prepare().loaded, "main")
+    harness.commit({**identities, "x/bad.yaml": "kind: identity\nnam: x\n"})
+    records, fresh = from_nothing(harness)
     assert fresh.loaded.change_set.documents > decode.MANY
-    same(way, way.prepare(), fresh, records)
-    way.commit({"x/bad.yaml": None})
-    records, fresh = from_nothing(way)
-    same(way, way.prepare(), fresh, records)
-    assert len(index(way.records)) == 501
+    same(harness, harness.prepare(), fresh, records)
+    harness.commit({"x/bad.yaml": None})
+    records, fresh = from_nothing(harness)
+    same(harness, harness.prepare(), fresh, records)
+    assert len(index(harness.records)) == 501
 
 
 def test_a_changed_file_is_all_that_is_decoded(tmp_path: Path) -> None:
     files: Files = {f"x/{number}.yaml": f"kind: identity\nname: i{number}\n" for number in range(20)}
-    way = Way(tmp_path, files | {"x/gvc.yaml": f"kind: gvc\nname: x\n{PLACEMENT}\n"})
-    way.applied()
-    way.commit({"x/7.yaml": "kind: identity\nname: i7\ndescription: seven\n"})
-    prepared = way.prepare()
+    harness = PipelineHarness(tmp_path, files | {"x/gvc.yaml": f"kind: gvc\nname: x\n{PLACEMENT}\n"})
+    harness.applied()
+    harness.commit({"x/7.yaml": "kind: identity\nname: i7\ndescription: seven\n"})
+    prepared = harness.prepare()
     assert prepared.loaded.change_set.documents == 1
     assert prepared.plan is not None
     assert [str(step.key) for step in prepared.plan.steps] == ["identity/x/i7"]
@@ -185,11 +187,11 @@ def test_members_in_one_file_with_a_secret_are_decoded_together(
     gvc = f"kind: gvc\nname: shop\n{PLACEMENT[:-1]}, env: [{{name: PORT, value: '%d'}}]}}\n"
     members = [f"kind: workload\nname: w{number}\ngvc: shop\n{SPEC}\n" for number in range(5)]
     secret = "kind: secret\nname: s\ntype: dictionary\ndata: {a: b}\n"  # such a file is never cached
-    way = Way(tmp_path, {"gvc.yaml": gvc % 80, "members.yaml": "---\n".join([*members, secret])})
-    way.applied()
+    harness = PipelineHarness(tmp_path, {"gvc.yaml": gvc % 80, "members.yaml": "---\n".join([*members, secret])})
+    harness.applied()
     decoded = decoded_files(monkeypatch)
-    way.commit({"gvc.yaml": gvc % 81})
-    way.applied()
+    harness.commit({"gvc.yaml": gvc % 81})
+    harness.applied()
     assert len(decoded) == 1
 
 
@@ -205,25 +207,25 @@ def test_an_applied_secret_is_not_decoded_again(tmp_path: Path, monkeypatch: pyt
         "kind: workload\nname: w\ngvc: shop\nspec: {type: standard, identityLink: //gvc/shop/identity/i, containers: "
         "[{name: main, image: nginx:%d, env: [{name: A, value: 'platform://secret/s.%s'}]}]}\n"
     )
-    way = Way(
+    harness = PipelineHarness(
         tmp_path,
         {"gvc.yaml": gvc, "i.yaml": identity, "p.yaml": policy, "s.yaml": secret, "w.yaml": workload % (1, "a")},
     )
-    way.applied()
+    harness.applied()
     decoded = decoded_files(monkeypatch)
-    way.commit({"w.yaml": workload % (2, "a")})
-    way.applied()
+    harness.commit({"w.yaml": workload % (2, "a")})
+    harness.applied()
     assert decoded == []
-    way.commit({"w.yaml": workload % (2, "missing")})
-    assert [finding.rule for finding in way.prepare().findings] == ["secret-key"]
+    harness.commit({"w.yaml": workload % (2, "missing")})
+    assert [finding.rule for finding in harness.prepare().findings] == ["secret-key"]
     assert decoded == []
 
 
 def test_a_commit_without_manifests_does_nothing(tmp_path: Path) -> None:
-    way = Way(tmp_path, {"x/gvc.yaml": f"kind: gvc\nname: x\n{PLACEMENT}\n"})
-    way.applied()
-    way.commit({"README.md": "hello"})
-    prepared = way.prepare()
+    harness = PipelineHarness(tmp_path, {"x/gvc.yaml": f"kind: gvc\nname: x\n{PLACEMENT}\n"})
+    harness.applied()
+    harness.commit({"README.md": "hello"})
+    prepared = harness.prepare()
     assert prepared.loaded.change_set.documents == 0
     assert prepared.plan is not None
     assert prepared.plan.steps == ()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reconciler.engines.protocol import Observation
 from reconciler.model.key import Key
-from tests.pipeline.meddling import KEY, SHOP, WEB, Meddled
+from tests.pipeline.drift_harness import KEY, SHOP, WEB, DriftHarness
 from tests.support.engines import LedgerEngine
 
 API = "workload/shop/api"
@@ -36,67 +36,67 @@ class WatchedLedger(LedgerEngine):
         raise NotImplementedError
 
 
-class Watched(Meddled):
+class WatchedDriftHarness(DriftHarness):
     """Two workloads at ``here``, applied and observed once."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, {**SHOP, "shop/api.yaml": WEB.replace("name: web", "name: api")})
         self.ledger = self.engines["here"] = WatchedLedger(path / "watched")
-        self.lookout = self.fresh_lookout()
+        self.monitor = self.new_monitor()
         self.applied()
         self.check()
         self.ledger.asked.clear()
 
     def notice(self, *keys: str) -> set[str]:
         """The engine notices changes of ``keys``, or of anything."""
-        self.lookout.notice("here", frozenset(map(Key.parse, keys)))
-        return asyncio.run(self.lookout.check_noticed())
+        self.monitor.notice("here", frozenset(map(Key.parse, keys)))
+        return asyncio.run(self.monitor.check_noticed())
 
 
 def test_only_what_was_noticed_is_observed_and_compared(tmp_path: Path) -> None:
-    way = Watched(tmp_path)
-    way.another_image()
-    way.another_image("nginx:8", API)
-    assert way.notice(KEY) == {"main"}
-    assert way.ledger.asked == [frozenset({Key.parse(KEY)})]
-    assert [line.split()[0] for line in way.differs()] == [KEY]
-    way.notice(API)
-    assert [line.split()[0] for line in way.differs()] == [API, KEY], "what was found before is not over"
+    harness = WatchedDriftHarness(tmp_path)
+    harness.another_image()
+    harness.another_image("nginx:8", API)
+    assert harness.notice(KEY) == {"main"}
+    assert harness.ledger.asked == [frozenset({Key.parse(KEY)})]
+    assert [line.split()[0] for line in harness.differs()] == [KEY]
+    harness.notice(API)
+    assert [line.split()[0] for line in harness.differs()] == [API, KEY], "what was found before is not over"
 
 
 def test_what_is_gone_and_what_is_as_applied_again_is_noticed(tmp_path: Path) -> None:
-    way = Watched(tmp_path)
-    there = way.ledger.world()[KEY]
-    way.ledger.meddle(KEY)
-    assert way.notice(KEY) == {"main"}
-    assert way.lookout.health_changed
-    way.ledger.meddle(KEY, **there)
-    way.notice(KEY)
-    assert way.differs() == []
+    harness = WatchedDriftHarness(tmp_path)
+    there = harness.ledger.resources()[KEY]
+    harness.ledger.meddle(KEY)
+    assert harness.notice(KEY) == {"main"}
+    assert harness.monitor.health_changed
+    harness.ledger.meddle(KEY, **there)
+    harness.notice(KEY)
+    assert harness.differs() == []
 
 
 def test_many_notices_are_one_check_and_one_without_keys_is_of_everything(tmp_path: Path) -> None:
-    way = Watched(tmp_path)
-    way.lookout.notice("here", frozenset({Key.parse(API)}))
-    way.notice(KEY)
-    assert way.ledger.asked == [frozenset({Key.parse(API), Key.parse(KEY)})]
-    way.lookout.notice("here", frozenset())
-    way.notice(KEY)
-    assert way.ledger.asked[1:] == [None]
-    assert asyncio.run(way.lookout.check_noticed()) == set()
-    assert len(way.ledger.asked) == 2, "nothing is left to look at"
+    harness = WatchedDriftHarness(tmp_path)
+    harness.monitor.notice("here", frozenset({Key.parse(API)}))
+    harness.notice(KEY)
+    assert harness.ledger.asked == [frozenset({Key.parse(API), Key.parse(KEY)})]
+    harness.monitor.notice("here", frozenset())
+    harness.notice(KEY)
+    assert harness.ledger.asked[1:] == [None]
+    assert asyncio.run(harness.monitor.check_noticed()) == set()
+    assert len(harness.ledger.asked) == 2, "nothing is left to look at"
 
 
 def test_a_location_that_this_process_has_not_seen_is_observed_as_a_whole(tmp_path: Path) -> None:
-    way = Watched(tmp_path)
-    way.lookout = way.fresh_lookout()
-    way.notice(KEY)
-    assert way.ledger.asked == [None]
+    harness = WatchedDriftHarness(tmp_path)
+    harness.monitor = harness.new_monitor()
+    harness.notice(KEY)
+    assert harness.ledger.asked == [None]
 
 
 def test_a_whole_check_covers_what_was_noticed_before(tmp_path: Path) -> None:
-    way = Watched(tmp_path)
-    way.lookout.notice("here", frozenset({Key.parse(KEY)}))
-    way.check()
-    asyncio.run(way.lookout.check_noticed())
-    assert way.ledger.asked == [None]
+    harness = WatchedDriftHarness(tmp_path)
+    harness.monitor.notice("here", frozenset({Key.parse(KEY)}))
+    harness.check()
+    asyncio.run(harness.monitor.check_noticed())
+    assert harness.ledger.asked == [None]

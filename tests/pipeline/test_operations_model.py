@@ -34,10 +34,10 @@ from tests.support.pipeline import BASE
 
 NAMES = tuple("abcde")
 TROUBLES = ("break_or_mend", "force_push", "outage", "restart", "freeze_or_thaw")
-World = dict[str, str]
+Files = dict[str, str]
 """Key to the manifest that asks for it."""
 
-GVC: World = {"gvc/shop": BASE}
+GVC: Files = {"gvc/shop": BASE}
 BAD = "shop/bad.yaml"
 
 
@@ -57,36 +57,38 @@ class Killed(BaseException):
     """Ends a run as a power cut does: nothing catches it."""
 
 
-class Mortal(RecordedEngine):
+class MortalEngine(RecordedEngine):
     """The recorded engine, at which the process ends before the step that ``fuse`` (steps left, or None) counts to."""
 
     fuse: int | None = None
 
     async def perform(self, step: Step) -> Outcome:
-        if Mortal.fuse is not None:
-            Mortal.fuse -= 1
-            if Mortal.fuse < 0:
+        if MortalEngine.fuse is not None:
+            MortalEngine.fuse -= 1
+            if MortalEngine.fuse < 0:
                 raise Killed
         return await super().perform(step)
 
 
-def mortal(site: EngineContext) -> Engine:
+def mortal(context: EngineContext) -> Engine:
     """Makes them."""
-    return Mortal(site.tables, site.location, site.settings.org, site.settings.endpoint_domain, site.clock)
+    return MortalEngine(
+        context.tables, context.location, context.settings.org, context.settings.endpoint_domain, context.clock
+    )
 
 
-class Operating(RuleBasedStateMachine):
+class OperationsMachine(RuleBasedStateMachine):
     """One source, one host, one operator."""
 
     def __init__(self) -> None:
         super().__init__()
         self.place = Path(tempfile.mkdtemp())
         self.repo = GitRepo.create(self.place / "main.git")
-        self.commits: dict[str, tuple[World, bool]] = {}
+        self.commits: dict[str, tuple[Files, bool]] = {}
         self.suspended: set[str] = set()
         self.orphans: set[str] = set()
         self.frozen = self.approved = False
-        Mortal.fuse = None
+        MortalEngine.fuse = None
         self.pin = self.tip = self.good = ""
         self.clock = FakeClock(auto=True)
         places = {place: LocationSettings("recorded") for place in ("here", "there")}
@@ -116,22 +118,22 @@ class Operating(RuleBasedStateMachine):
     )
     def write(self, kind: Kind, names: set[str], value: int, protected: int) -> None:
         """New or changed manifests."""
-        world, bad = self.commits[self.tip]
+        contents, bad = self.commits[self.tip]
         fresh = {f"{kind}/shop/{name}": manifest(kind, name, value, protected=bool(protected)) for name in names}
-        self._commit(world | fresh, bad=bad, parent=self.tip)
+        self._commit(contents | fresh, bad=bad, parent=self.tip)
 
     @precondition(lambda self: len(self.commits[self.tip][0]) > 1)
     @rule(data=st.data())
     def take_away(self, data: st.DataObject) -> None:
         """Manifests that go."""
-        world, bad = self.commits[self.tip]
-        gone = data.draw(st.sets(st.sampled_from(sorted(world.keys() - GVC.keys())), min_size=1))
-        self._commit({key: text for key, text in world.items() if key not in gone}, bad=bad, parent=self.tip)
+        contents, bad = self.commits[self.tip]
+        gone = data.draw(st.sets(st.sampled_from(sorted(contents.keys() - GVC.keys())), min_size=1))
+        self._commit({key: text for key, text in contents.items() if key not in gone}, bad=bad, parent=self.tip)
 
     def break_or_mend(self, _data: st.DataObject) -> None:
         """A file that cannot be read, or its end."""
-        world, bad = self.commits[self.tip]
-        self._commit(world, bad=not bad, parent=self.tip)
+        contents, bad = self.commits[self.tip]
+        self._commit(contents, bad=not bad, parent=self.tip)
 
     def force_push(self, data: st.DataObject) -> None:
         """The branch moves to some other commit there ever was."""
@@ -191,7 +193,7 @@ class Operating(RuleBasedStateMachine):
     @rule(steps=st.integers(0, 2))
     def power_cut(self, steps: int) -> None:
         """The next run that has so much to do ends in the middle, and the process is started again."""
-        Mortal.fuse = steps
+        MortalEngine.fuse = steps
 
     # Commands of operators.
 
@@ -254,7 +256,7 @@ class Operating(RuleBasedStateMachine):
         """One run, and nothing in it that is not allowed; then another, which finds nothing to do."""
         if not self.good:
             return
-        if Mortal.fuse is not None:
+        if MortalEngine.fuse is not None:
             self._cut()
         before = self._recorded()
         ended = self._run()
@@ -278,19 +280,19 @@ class Operating(RuleBasedStateMachine):
         try:
             self._run()
         except Killed:
-            Mortal.fuse = None
+            MortalEngine.fuse = None
             self.records.close()
             self._start()
         self._hold_against_the_model(before, self._recorded())
 
-    def _hold_against_the_model(self, before: World, after: World) -> None:
+    def _hold_against_the_model(self, before: Files, after: Files) -> None:
         """Nothing went, and nothing of what is suspended was touched, that the model does not allow."""
         if not self._readable():
             assert after == before
             return
-        wanted = self.commits[self.pin or self.tip][0]
+        expected = self.commits[self.pin or self.tip][0]
         gone = before.keys() - after.keys()
-        assert not gone & (wanted.keys() | self.suspended | self.orphans)
+        assert not gone & (expected.keys() | self.suspended | self.orphans)
         assert not any("platform/protected" in before[key] for key in gone)
         if not self.approved:
             assert len(gone) <= PrunePolicy().allowance(len(before))
@@ -298,7 +300,7 @@ class Operating(RuleBasedStateMachine):
         for key in self.suspended & before.keys():
             assert after.get(key) == before[key]
         for key in (key for key in after if after[key] != before.get(key)):
-            assert after[key] == wanted.get(key), key
+            assert after[key] == expected.get(key), key
 
     def _readable(self) -> bool:
         """Whether a run may change anything: Git is sound, continues the applied history, and is not suspended."""
@@ -313,13 +315,13 @@ class Operating(RuleBasedStateMachine):
     def _contains(self, newer: str, older: str) -> bool:
         return not older or self.repo.git("merge-base", newer, older).strip() == older
 
-    def _commit(self, world: World, bad: bool, parent: str | None) -> None:
-        files: dict[str | bytes, File] = {path_of(key): text for key, text in world.items()}
+    def _commit(self, contents: Files, bad: bool, parent: str | None) -> None:
+        files: dict[str | bytes, File] = {path_of(key): text for key, text in contents.items()}
         if bad:
             files[BAD] = "kind: [\n"
         self.tip = self.repo.commit(files, whole=True, parent=parent or "")
         self.repo.git("update-ref", "refs/heads/main", self.tip)
-        self.commits[self.tip] = (dict(world), bad)
+        self.commits[self.tip] = (dict(contents), bad)
 
     def _start(self) -> None:
         self.records = Records.open(self.place / FILE, clock_now=self.clock.now)
@@ -339,19 +341,19 @@ class Operating(RuleBasedStateMachine):
             return
         noted.add(key)
 
-    def _recorded(self) -> World:
+    def _recorded(self) -> Files:
         """The recorded resources, as manifests that declare them."""
-        found: World = {}
+        files: Files = {}
         for record in self.records.applied.items():
             body = msgspec.json.decode(record.body)
             kind, name, tags = record.key.kind, record.key.name, body["tags"]
             if kind is Kind.GVC:
-                found["gvc/shop"] = BASE
+                files["gvc/shop"] = BASE
             else:
                 protected = tags.get("platform/protected") == "true"
-                found[str(record.key)] = manifest(kind, name, int(tags["v"]), protected=protected)
-        return found
+                files[str(record.key)] = manifest(kind, name, int(tags["v"]), protected=protected)
+        return files
 
 
-Operating.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=20, deadline=None)
-TestOperating = Operating.TestCase
+OperationsMachine.TestCase.settings = settings(max_examples=examples(50), stateful_step_count=20, deadline=None)
+TestOperating = OperationsMachine.TestCase

@@ -27,7 +27,7 @@ from reconciler.secrets.host_files import HostSecretDirectory, HostSecretError, 
 from reconciler.settings import SecretSettings, Settings, SourceSecretSettings
 from reconciler.sops.encrypt import EncryptionRules, decrypt_file, encrypt_secrets, reencrypt_secrets, rotate_key
 from reconciler.sops.keys import Keyring
-from tests.support.pipeline import BASE, Way, shown
+from tests.support.pipeline import BASE, PipelineHarness, shown
 from tests.support.rule_cases import private
 from tests.support.sops import MOMENT, fresh
 
@@ -74,10 +74,10 @@ def secrets(folder: Path, identity: str = IDENTITY, **more: object) -> SecretSet
 
 def on_disk(folder: Path) -> set[str]:
     """Files below ``folder`` that hold a canary, but for those that lie on the host."""
-    found = (path for path in folder.rglob("*") if path.is_file() and "host" not in path.relative_to(folder).parts)
+    paths = (path for path in folder.rglob("*") if path.is_file() and "host" not in path.relative_to(folder).parts)
     return {
         str(path.relative_to(folder))
-        for path in found
+        for path in paths
         if any(each.encode() in path.read_bytes() for each in (CANARY, OTHER))
     }
 
@@ -85,37 +85,37 @@ def on_disk(folder: Path) -> set[str]:
 def test_an_encrypted_secret_is_applied_and_never_written_to_disk(tmp_path: Path) -> None:
     records = Records.open(tmp_path / "records.sqlite")
     files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()}
-    way = Way(tmp_path / "way", files, records=records, secrets=secrets(tmp_path))
-    way.applied()
-    record = way.recorded()["secret/db"]
+    harness = PipelineHarness(tmp_path / "way", files, records=records, secrets=secrets(tmp_path))
+    harness.applied()
+    record = harness.recorded()["secret/db"]
     assert msgspec.json.decode(record.body)["data"].keys() == {"user", "password"}
     assert records.secret_data.get("secret/db", record.digest) is None
     assert on_disk(tmp_path) == set()
-    assert way.plan().steps == ()
+    assert harness.plan().steps == ()
 
 
 def test_another_encryption_of_the_same_is_no_change(tmp_path: Path) -> None:
-    way = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
-    way.applied()
+    harness = PipelineHarness(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
+    harness.applied()
     for raw in (
         rotate_key(sealed(), RING, [fresh()[1]], [], LATER),
         sealed(manner=EncryptionRules("unencrypted_suffix", "_no")),
         sealed(manner=EncryptionRules("encrypted_suffix", "word")),
     ):
-        way.commit({"db.yaml": raw})
-        assert way.plan().steps == ()
+        harness.commit({"db.yaml": raw})
+        assert harness.plan().steps == ()
 
 
 def test_a_new_value_is_a_change_that_shows_none(tmp_path: Path) -> None:
-    way = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
-    way.applied()
+    harness = PipelineHarness(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path))
+    harness.applied()
     edited = decrypt_file(sealed(), RING)
-    way.commit({"db.yaml": reencrypt_secrets(edited, edited.text.replace(CANARY.encode(), OTHER.encode()), LATER)})
-    (step,) = way.plan().steps
+    harness.commit({"db.yaml": reencrypt_secrets(edited, edited.text.replace(CANARY.encode(), OTHER.encode()), LATER)})
+    (step,) = harness.plan().steps
     assert [change.path for change in step.changes] == ["data.password"]
-    assert CANARY not in repr(way.plan())
-    assert OTHER not in repr(way.plan())
-    way.applied()
+    assert CANARY not in repr(harness.plan())
+    assert OTHER not in repr(harness.plan())
+    harness.applied()
 
 
 @pytest.mark.parametrize(
@@ -123,52 +123,58 @@ def test_a_new_value_is_a_change_that_shows_none(tmp_path: Path) -> None:
 )
 def test_a_secret_that_cannot_be_decrypted_is_refused_until_it_can(tmp_path: Path, manner: EncryptionRules) -> None:
     files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed(manner=manner)}
-    way = Way(tmp_path / "way", files, secrets=secrets(tmp_path, fresh()[0]))
-    assert [each.rule for each in way.prepare().findings] == ["secret-key-wrong"]
-    assert way.apply().outcome == "refused"
+    harness = PipelineHarness(tmp_path / "way", files, secrets=secrets(tmp_path, fresh()[0]))
+    assert [each.rule for each in harness.prepare().findings] == ["secret-key-wrong"]
+    assert harness.apply().outcome == "refused"
     private(tmp_path / "host" / "identity.txt", IDENTITY)
-    way.applied()
-    assert "secret/db" in way.recorded()
+    harness.applied()
+    assert "secret/db" in harness.recorded()
 
 
 def test_a_secret_that_can_no_longer_be_decrypted_is_not_deleted(tmp_path: Path, host: Path) -> None:
     key = "kind: secret\nname: key\ntype: opaque\ndata: {payload: {file: db}}\n"
-    way = Way(
+    harness = PipelineHarness(
         tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": sealed(), "key.yaml": key}, secrets=secrets(tmp_path)
     )
-    way.applied()
-    for name, lost, found, raw in (
+    harness.applied()
+    for name, lost, text, raw in (
         ("db", "identity.txt", IDENTITY, sealed(SECRET + b"  more: x\n")),
         ("key", "db", CANARY, f"{key}tags: {{a: b}}\n"),
     ):
-        way.commit({f"{name}.yaml": raw})
-        way.accept(way.prepare())
+        harness.commit({f"{name}.yaml": raw})
+        harness.accept(harness.prepare())
         (host / lost).unlink()
-        way.line = way.fresh_line()
+        harness.pipeline = harness.new_pipeline()
         with pytest.raises(SourceError, match=f"secret/{name} can no longer be opened"):
-            way.prepare()
-        private(host / lost, found)
-        assert [str(step.key) for step in way.plan().steps] == [f"secret/{name}"]
-        way.applied()
+            harness.prepare()
+        private(host / lost, text)
+        assert [str(step.key) for step in harness.plan().steps] == [f"secret/{name}"]
+        harness.applied()
 
 
 def test_readers_of_a_secret_can_change_while_it_cannot_be_decrypted(tmp_path: Path) -> None:
     files = {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()}
-    way = Way(tmp_path / "way", files, secrets=secrets(tmp_path))
-    way.applied()
+    harness = PipelineHarness(tmp_path / "way", files, secrets=secrets(tmp_path))
+    harness.applied()
     (tmp_path / "host" / "identity.txt").unlink()
-    way.commit({"web.yaml": WEB.replace("1.27", "1.28")})
-    way.applied()
-    way.commit({"web.yaml": WEB.replace("db.password", "db.pasword")})
-    assert [each.rule for each in way.prepare().findings] == ["secret-key"]
+    harness.commit({"web.yaml": WEB.replace("1.27", "1.28")})
+    harness.applied()
+    harness.commit({"web.yaml": WEB.replace("db.password", "db.pasword")})
+    assert [each.rule for each in harness.prepare().findings] == ["secret-key"]
 
 
 def test_plain_secrets_are_refused_where_only_encrypted_ones_are_taken(tmp_path: Path) -> None:
-    way = Way(tmp_path / "way", {"db.yaml": SECRET}, secrets=secrets(tmp_path))
-    assert [(each.rule, each.severity) for each in way.prepare().findings] == [("secret-plain-text", "warning")]
-    way.applied()
-    strict = Way(tmp_path / "strict", {"db.yaml": SECRET}, secrets=secrets(tmp_path, policy="encrypted-only"))
-    assert [(each.rule, each.severity) for each in strict.prepare().findings] == [("secret-plain-text", "error")]
+    harness = PipelineHarness(tmp_path / "way", {"db.yaml": SECRET}, secrets=secrets(tmp_path))
+    assert [(finding.rule, finding.severity) for finding in harness.prepare().findings] == [
+        ("secret-plain-text", "warning")
+    ]
+    harness.applied()
+    strict = PipelineHarness(
+        tmp_path / "strict", {"db.yaml": SECRET}, secrets=secrets(tmp_path, policy="encrypted-only")
+    )
+    assert [(finding.rule, finding.severity) for finding in strict.prepare().findings] == [
+        ("secret-plain-text", "error")
+    ]
     strict.commit({"db.yaml": sealed()})
     strict.applied()
 
@@ -176,8 +182,8 @@ def test_plain_secrets_are_refused_where_only_encrypted_ones_are_taken(tmp_path:
 def test_faults_in_encrypted_values_are_reported_at_their_place_without_the_value(tmp_path: Path) -> None:
     wrong = SECRET.replace(b"type: dictionary", b"type: userpass").replace(b"user: shop", b"encoding: base64")
     wrong = wrong.replace(b"password", b"pasword")
-    way = Way(tmp_path / "way", {"db.yaml": sealed(wrong)}, secrets=secrets(tmp_path))
-    findings = shown(way.prepare().findings)
+    harness = PipelineHarness(tmp_path / "way", {"db.yaml": sealed(wrong)}, secrets=secrets(tmp_path))
+    findings = shown(harness.prepare().findings)
     assert [each.split(" ")[0] for each in findings] == ["db.yaml:5:3", "db.yaml:5:3", "db.yaml:6:3"]
     assert not any(CANARY in each for each in findings)
 
@@ -200,51 +206,59 @@ def _host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_secret_of_the_host_is_the_same_as_the_encrypted_one(tmp_path: Path, host: Path) -> None:
     records = Records.open(tmp_path / "records.sqlite")
-    way = Way(tmp_path / "way", {"db.yaml": hosted()}, records=records, secrets=secrets(tmp_path))
-    assert way.prepare().findings == []
-    way.applied()
-    way.commit({"db.yaml": sealed()})
-    assert way.plan().steps == ()
+    harness = PipelineHarness(tmp_path / "way", {"db.yaml": hosted()}, records=records, secrets=secrets(tmp_path))
+    assert harness.prepare().findings == []
+    harness.applied()
+    harness.commit({"db.yaml": sealed()})
+    assert harness.plan().steps == ()
     assert on_disk(tmp_path) == set()
 
 
 def test_a_file_that_changed_is_taken_up_though_nothing_else_did(tmp_path: Path, host: Path) -> None:
-    way = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
-    way.applied()
-    watch = HostSecretMonitor(way.records, {"main": way.line.view})
+    harness = PipelineHarness(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
+    harness.applied()
+    watch = HostSecretMonitor(harness.records, {"main": harness.pipeline.view})
     assert watch.check() == set()
     (host / "db").write_text(OTHER)
     assert watch.check() == {"main"}
-    (step,) = way.plan().steps
+    (step,) = harness.plan().steps
     assert [change.path for change in step.changes] == ["data.password"]
-    assert OTHER not in repr(way.plan())
-    way.applied()
-    assert way.plan().steps == ()
+    assert OTHER not in repr(harness.plan())
+    harness.applied()
+    assert harness.plan().steps == ()
     assert watch.check() == set()
 
 
 def test_a_missing_secret_file_is_reported_once_and_delays_nothing_else(tmp_path: Path, host: Path) -> None:
-    way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": hosted()}, secrets=secrets(tmp_path))
-    way.applied()
-    watch = HostSecretMonitor(way.records, {"main": way.line.view})
+    harness = PipelineHarness(tmp_path / "way", {"shop/gvc.yaml": BASE, "db.yaml": hosted()}, secrets=secrets(tmp_path))
+    harness.applied()
+    watch = HostSecretMonitor(harness.records, {"main": harness.pipeline.view})
     (host / "db").unlink()
     assert [watch.check() for _ in range(3)] == [set()] * 3
-    [event] = [each for each in way.records.events.list() if each.reason == "SecretLost"]
+    [event] = [each for each in harness.records.events.list() if each.reason == "SecretLost"]
     assert (event.key, event.message.partition(":")[0]) == ("secret/db", "db.yaml")
-    way.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: b}}\n"})
-    way.applied()
+    harness.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: b}}\n"})
+    harness.applied()
     private(host / "db", OTHER)
     assert watch.check() == {"main"}
 
 
 @pytest.mark.parametrize(
     ("name", "mode", "rule"),
-    [("db", 0o644, "secret-file-unsafe"), ("db", 0o620, "secret-file-unsafe"), ("gone", 0o600, "secret-file-missing"),
-     ("../records", 0o600, "secret-file-unsafe"), ("link", 0o600, "secret-file-unsafe"),
-     ("dir", 0o600, "secret-file-missing"), ("pipe", 0o600, "secret-file-missing"),
-     ("empty", 0o600, "secret-file-missing"), ("bytes", 0o600, "secret-file-missing"),
-     ("large", 0o600, "secret-file-missing"), ('"a\\tb"', 0o600, "secret-file-missing")],
-)  # fmt: skip
+    [
+        ("db", 0o644, "secret-file-unsafe"),
+        ("db", 0o620, "secret-file-unsafe"),
+        ("gone", 0o600, "secret-file-missing"),
+        ("../records", 0o600, "secret-file-unsafe"),
+        ("link", 0o600, "secret-file-unsafe"),
+        ("dir", 0o600, "secret-file-missing"),
+        ("pipe", 0o600, "secret-file-missing"),
+        ("empty", 0o600, "secret-file-missing"),
+        ("bytes", 0o600, "secret-file-missing"),
+        ("large", 0o600, "secret-file-missing"),
+        ('"a\\tb"', 0o600, "secret-file-missing"),
+    ],
+)
 def test_files_that_cannot_be_secrets_are_reported(tmp_path: Path, host: Path, name: str, mode: int, rule: str) -> None:
     (host / "db").chmod(mode)
     (host / "link").symlink_to("/etc/passwd")
@@ -254,8 +268,8 @@ def test_files_that_cannot_be_secrets_are_reported(tmp_path: Path, host: Path, n
     private(host / "large", "x" * (1 << 20) + "y")
     private(host / "bytes", "")
     (host / "bytes").write_bytes(b"\xff\xfe")
-    way = Way(tmp_path / "way", {"db.yaml": hosted(name)}, secrets=secrets(tmp_path))
-    (finding,) = way.prepare().findings
+    harness = PipelineHarness(tmp_path / "way", {"db.yaml": hosted(name)}, secrets=secrets(tmp_path))
+    (finding,) = harness.prepare().findings
     assert (finding.rule, finding.line, finding.column) == (rule, 6, 13)
     assert CANARY not in repr(finding)
 
@@ -263,22 +277,22 @@ def test_files_that_cannot_be_secrets_are_reported(tmp_path: Path, host: Path, n
 @pytest.mark.parametrize(("text", "value"), [("a\n", "a"), ("a", "a"), ("a\nb\n", "a\nb\n"), (" a \n\n", " a \n\n")])
 def test_a_single_line_has_no_line_break(tmp_path: Path, host: Path, text: str, value: str) -> None:
     (host / "db").write_text(text)
-    way = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
-    way.applied()
+    harness = PipelineHarness(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
+    harness.applied()
     plain = msgspec.json.format(msgspec.json.encode({"user": "shop", "password": value}), indent=0).decode()
-    way.commit({"db.yaml": f"kind: secret\nname: db\ntype: dictionary\ndata: {plain}\n"})
-    assert way.plan().steps == ()
+    harness.commit({"db.yaml": f"kind: secret\nname: db\ntype: dictionary\ndata: {plain}\n"})
+    assert harness.plan().steps == ()
 
 
 def test_a_name_is_no_way_out_of_the_credentials(tmp_path: Path, host: Path) -> None:
     for name in ("../db", "a/b", ".", "..", '""'):
         files = {"db.yaml": hosted().replace("credential: user", f"credential: {name}")}
-        way = Way(tmp_path / f"way-{name.replace('/', '-')}", files, secrets=secrets(tmp_path))
-        assert [each.rule for each in way.prepare().findings] == ["secret-file-unsafe"], name
+        harness = PipelineHarness(tmp_path / f"way-{name.replace('/', '-')}", files, secrets=secrets(tmp_path))
+        assert [each.rule for each in harness.prepare().findings] == ["secret-file-unsafe"], name
 
 
 def test_an_identity_that_others_can_read_opens_nothing(tmp_path: Path) -> None:
-    settings = Way(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path)).settings
+    settings = PipelineHarness(tmp_path / "way", {"db.yaml": sealed()}, secrets=secrets(tmp_path)).settings
     assert keyring_of(settings).identities == (IDENTITY,)
     (tmp_path / "host" / "identity.txt").chmod(0o644)
     assert "read or changed by others" in keyring_of(settings).absence
@@ -289,13 +303,13 @@ def test_an_identity_that_others_can_read_opens_nothing(tmp_path: Path) -> None:
 
 
 def test_commits_are_compared_without_identity_and_host(tmp_path: Path) -> None:
-    way = Way(tmp_path / "way", {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()})
-    way.commit({"db.yaml": hosted()})
-    compared = plan_between(way.settings, way.settings.sources[0], "HEAD~1", "HEAD")
+    harness = PipelineHarness(tmp_path / "way", {"shop/gvc.yaml": BASE, "web.yaml": WEB, "db.yaml": sealed()})
+    harness.commit({"db.yaml": hosted()})
+    compared = plan_between(harness.settings, harness.settings.sources[0], "HEAD~1", "HEAD")
     assert compared.plan is not None, shown(compared.findings)
     assert [str(step.key) for step in compared.plan.steps] == ["secret/db"]
-    way.commit({"db.yaml": sealed()})
-    compared = plan_between(way.settings, way.settings.sources[0], "HEAD~1", "HEAD")
+    harness.commit({"db.yaml": sealed()})
+    compared = plan_between(harness.settings, harness.settings.sources[0], "HEAD~1", "HEAD")
     assert [each.rule for each in compared.findings] == ["secret-locked"]
     assert compared.plan is not None
 
@@ -306,14 +320,14 @@ def test_commits_are_compared_without_identity_and_host(tmp_path: Path) -> None:
 def test_files_can_be_checked_without_decryption(tmp_path: Path, manner: EncryptionRules) -> None:
     for name, raw in {"gvc.yaml": BASE.encode(), "web.yaml": WEB.encode(), "db.yaml": sealed(manner=manner)}.items():
         (tmp_path / name).write_bytes(raw)
-    found = check_folder(
+    check = check_folder(
         tmp_path, ManifestContext("acme", secrets="encrypted-only"), ExternalResources(settings_unknown=True)
     )
-    assert [(each.rule, each.severity) for each in found.findings] == [("secret-locked", "notice")]
+    assert [(finding.rule, finding.severity) for finding in check.findings] == [("secret-locked", "notice")]
     (tmp_path / "web.yaml").write_text(WEB.replace("db.password", "db.pasword"))
-    found = check_folder(tmp_path, ManifestContext("acme"), ExternalResources(settings_unknown=True))
+    check = check_folder(tmp_path, ManifestContext("acme"), ExternalResources(settings_unknown=True))
     seen = {"secret-key", "secret-locked"} if manner == DATA else {"secret-locked"}
-    assert {each.rule for each in found.findings} == seen
+    assert {finding.rule for finding in check.findings} == seen
 
 
 def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
@@ -322,10 +336,10 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
     bodies: list[bytes] = []
     cache = Cache(lambda _: {}, lambda pairs: bodies.extend(packed for _, packed in pairs))
     changes = [FileChange(f"{blob}.yaml", "", blob) for blob in raw]
-    found: list[Decoded] = [
+    decodeds: list[Decoded] = [
         each for _, each in decode_all(changes, blobs, cache, ManifestContext("acme", keyring=RING))
     ]
-    seals = [manifest.secret_data for each in found for manifest in each.manifests if manifest.secret_data]
+    seals = [manifest.secret_data for each in decodeds for manifest in each.manifests if manifest.secret_data]
     assert len(seals) == MANY / 100
     assert all(CANARY.encode() in seal for seal in seals)
     assert len(bodies) == MANY - len(seals)
@@ -334,7 +348,7 @@ def test_processes_that_decode_are_handed_the_identity(tmp_path: Path) -> None:
 
 def test_a_host_without_credentials_reports_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CREDENTIALS_DIRECTORY", raising=False)
-    settings = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path)).settings
+    settings = PipelineHarness(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path)).settings
     with pytest.raises(HostSecretError, match="systemd passed no credentials"):
         HostSecretDirectory.of(settings, settings.sources[0]).text(HostPlace("credential", "db"))
 
@@ -342,13 +356,13 @@ def test_a_host_without_credentials_reports_what_is_missing(tmp_path: Path, monk
 @pytest.fixture(name="two")
 def _two(tmp_path: Path, host: Path) -> Callable[..., Settings]:
     """Settings of two sources; options of the first one, the second has the directory of all with ``db`` in it."""
-    way = Way(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
+    harness = PipelineHarness(tmp_path / "way", {"db.yaml": hosted()}, secrets=secrets(tmp_path))
 
     def made(**own: Any) -> Settings:
-        first, rest = way.settings.sources[0], SourceSecretSettings(host, ("user",))
+        first, rest = harness.settings.sources[0], SourceSecretSettings(host, ("user",))
         second = msgspec.structs.replace(first, name="other", secrets=rest)
         first = msgspec.structs.replace(first, secrets=SourceSecretSettings(**own))
-        return msgspec.structs.replace(way.settings, sources=(first, second))
+        return msgspec.structs.replace(harness.settings, sources=(first, second))
 
     return made
 
@@ -381,8 +395,8 @@ def test_one_source_among_several_names_no_file_or_credential_of_another(
 def test_a_source_that_may_not_name_a_file_is_refused_with_its_place(tmp_path: Path, host: Path) -> None:
     records = Records.open(None)
     options: dict[str, Any] = {"records": records, "secrets": secrets(tmp_path)}
-    first = Way(tmp_path / "first", {"db.yaml": hosted()}, **options)
-    second = Way(
+    first = PipelineHarness(tmp_path / "first", {"db.yaml": hosted()}, **options)
+    second = PipelineHarness(
         tmp_path / "second",
         {"a.yaml": "kind: secret\nname: a\ntype: opaque\ndata: {payload: a}\n"},
         name="other",
@@ -390,7 +404,7 @@ def test_a_source_that_may_not_name_a_file_is_refused_with_its_place(tmp_path: P
     )
     both = (*first.settings.sources, *second.settings.sources)
     first.settings = msgspec.structs.replace(first.settings, sources=both)
-    first.line = first.fresh_line()
+    first.pipeline = first.new_pipeline()
     prepared = first.prepare()
     assert prepared.plan is None
     assert {(each.path, each.rule) for each in prepared.findings if each.severity is Severity.ERROR} == {

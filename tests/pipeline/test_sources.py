@@ -11,7 +11,7 @@ import pytest
 from reconciler.errors import SourceRewritten
 from reconciler.pipeline.runner import Runner
 from tests.support.git import File
-from tests.support.pipeline import BASE, Way, placed, shown
+from tests.support.pipeline import BASE, PipelineHarness, placed, shown
 
 IDENTITY = "kind: identity\nname: s\ngvc: shop\n"
 USER = """kind: workload
@@ -22,18 +22,20 @@ spec: {type: standard, identityLink: //identity/s, containers: [{name: main, ima
 THERE = ", //location/there"
 
 
-def two(path: Path, *, first: dict[str | bytes, File], second: dict[str | bytes, File]) -> tuple[Way, Way]:
+def two(
+    path: Path, *, first: dict[str | bytes, File], second: dict[str | bytes, File]
+) -> tuple[PipelineHarness, PipelineHarness]:
     """Sources ``a`` and ``b``, both applied."""
-    a = Way(path / "a", first, name="a")
+    a = PipelineHarness(path / "a", first, name="a")
     a.applied()
-    b = Way(path / "b", second, name="b", records=a.records)
+    b = PipelineHarness(path / "b", second, name="b", records=a.records)
     b.applied()
     return a, b
 
 
-def owners(way: Way) -> dict[str, str]:
+def owners(harness: PipelineHarness) -> dict[str, str]:
     """The source of every record."""
-    return {placed: record.source for placed, record in way.recorded().items()}
+    return {placed: record.source for placed, record in harness.recorded().items()}
 
 
 def test_a_resource_that_another_source_needs_cannot_be_deleted(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_each_source_follows_a_gvc_with_its_own_resources_alone(tmp_path: Path) 
     a.commit({"g.yaml": gvc})
     assert [placed(step) for step in a.plan().steps] == ["gvc/shop"]
     a.applied()
-    b.line = b.fresh_line()
+    b.pipeline = b.new_pipeline()
     assert [placed(step) for step in b.plan().steps] == ["workload/shop/api@there"]
     b.applied()
     assert owners(b) == {
@@ -88,8 +90,8 @@ def test_a_resource_that_moves_to_another_source_is_not_deleted(tmp_path: Path, 
     b.commit({"s.yaml": moved})
     b.applied()
     assert owners(b)["identity/shop/s"] == "b"
-    for line in (a.line, a.fresh_line()):
-        a.line = line
+    for pipeline in (a.pipeline, a.new_pipeline()):
+        a.pipeline = pipeline
         plan = a.plan()
         assert (plan.steps, plan.retained) == ((), ())
     b.commit({"s.yaml": IDENTITY})
@@ -101,13 +103,13 @@ def test_a_resource_that_moves_to_another_source_is_not_deleted(tmp_path: Path, 
 
 def test_a_source_by_another_name_goes_on_where_the_old_one_ended(tmp_path: Path) -> None:
     files = {"g.yaml": BASE, "s.yaml": IDENTITY, "w.yaml": USER}
-    old = Way(tmp_path / "old", files, name="old")
+    old = PipelineHarness(tmp_path / "old", files, name="old")
     old.applied()
     before = old.recorded()
-    new = Way(tmp_path / "new", files, name="new", records=old.records)
+    new = PipelineHarness(tmp_path / "new", files, name="new", records=old.records)
     runner = Runner(new.settings, new.records, new.clock)
     asyncio.run(runner.open())
-    new.line = runner.pipelines["new"]
+    new.pipeline = runner.pipelines["new"]
     assert new.plan().steps == ()
     new.applied()
     assert owners(new) == dict.fromkeys(before, "new")
@@ -118,8 +120,8 @@ def test_a_source_by_another_name_goes_on_where_the_old_one_ended(tmp_path: Path
 
 
 def test_sources_follow_changes_of_each_other(tmp_path: Path) -> None:
-    a = Way(tmp_path / "a", {"g.yaml": BASE.replace(THERE, "")}, name="a")
-    b = Way(tmp_path / "b", {"w.yaml": USER}, name="b", records=a.records)
+    a = PipelineHarness(tmp_path / "a", {"g.yaml": BASE.replace(THERE, "")}, name="a")
+    b = PipelineHarness(tmp_path / "b", {"w.yaml": USER}, name="b", records=a.records)
     both = msgspec.structs.replace(a.settings, sources=(*b.settings.sources, *a.settings.sources))
     runner = Runner(both, a.records, a.clock)
 
@@ -141,9 +143,9 @@ def test_sources_follow_changes_of_each_other(tmp_path: Path) -> None:
 
 
 def test_a_gvc_that_stays_where_it_is_leaves_the_other_sources_alone(tmp_path: Path) -> None:
-    a = Way(tmp_path / "a", {"g.yaml": BASE, "s.yaml": IDENTITY}, name="a")
-    b = Way(tmp_path / "b", {"w.yaml": USER}, name="b", records=a.records)
-    c = Way(tmp_path / "c", {"h.yaml": BASE.replace("shop", "toys")}, name="c", records=a.records)
+    a = PipelineHarness(tmp_path / "a", {"g.yaml": BASE, "s.yaml": IDENTITY}, name="a")
+    b = PipelineHarness(tmp_path / "b", {"w.yaml": USER}, name="b", records=a.records)
+    c = PipelineHarness(tmp_path / "c", {"h.yaml": BASE.replace("shop", "toys")}, name="c", records=a.records)
     sources = (*a.settings.sources, *b.settings.sources, *c.settings.sources)
     runner = Runner(msgspec.structs.replace(a.settings, sources=sources), a.records, a.clock)
 
@@ -165,20 +167,20 @@ def test_a_gvc_that_stays_where_it_is_leaves_the_other_sources_alone(tmp_path: P
 
 
 def test_a_branch_that_was_reset_to_the_pinned_commit_counts_as_rewritten(tmp_path: Path) -> None:
-    way = Way(tmp_path, {"shop/gvc.yaml": BASE})
-    way.applied()
-    first = way.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: '1'}}\n"})
-    way.applied()
-    way.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: '2'}}\n"})
-    way.applied()
-    way.records.pins.put("main", first, "HEAD~1", "", "ada")
-    way.applied()
-    assert way.has_nothing_to_do()
-    way.repo.git("update-ref", "refs/heads/main", first)
-    way.records.pins.remove("main")
-    assert not way.has_nothing_to_do()
+    harness = PipelineHarness(tmp_path, {"shop/gvc.yaml": BASE})
+    harness.applied()
+    first = harness.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: '1'}}\n"})
+    harness.applied()
+    harness.commit({"shop/gvc.yaml": f"{BASE}tags: {{a: '2'}}\n"})
+    harness.applied()
+    harness.records.pins.put("main", first, "HEAD~1", "", "ada")
+    harness.applied()
+    assert harness.has_nothing_to_do()
+    harness.repo.git("update-ref", "refs/heads/main", first)
+    harness.records.pins.remove("main")
+    assert not harness.has_nothing_to_do()
     with pytest.raises(SourceRewritten):
-        way.prepare()
-    way.repo.commit({"shop/gvc.yaml": BASE}, parent=first)
+        harness.prepare()
+    harness.repo.commit({"shop/gvc.yaml": BASE}, parent=first)
     with pytest.raises(SourceRewritten):
-        way.prepare()
+        harness.prepare()

@@ -21,14 +21,14 @@ from reconciler.pipeline.runner import Runner
 from reconciler.pipeline.upkeep import due_upkeep, run_upkeep
 from reconciler.planning.plan import Step
 from reconciler.status.branch import branch
-from tests.support.pipeline import BASE, Way
+from tests.support.pipeline import BASE, PipelineHarness
 
 GOOD = {"shop/gvc.yaml": BASE, "shop/i.yaml": "kind: identity\nname: good\n"}
 BAD = "kind: identity\nname: bad\n"
 DAY = 86400.0
 
 
-class Picky(RecordedEngine):
+class FailingEngine(RecordedEngine):
     """Fails every step of a resource called ``bad``."""
 
     async def perform(self, step: Step) -> Outcome:
@@ -37,69 +37,69 @@ class Picky(RecordedEngine):
         return await super().perform(step)
 
 
-def picky(path: Path) -> Way:
-    """A way whose engine fails some steps."""
-    way = Way(path, GOOD)
-    way.engines[""] = Picky(way.records, "", way.settings.org, "example.com", way.clock)
-    way.applied()
-    return way
+def picky(path: Path) -> PipelineHarness:
+    """A pipeline whose engine fails some steps."""
+    harness = PipelineHarness(path, GOOD)
+    harness.engines[""] = FailingEngine(harness.records, "", harness.settings.org, "example.com", harness.clock)
+    harness.applied()
+    return harness
 
 
 def test_a_failure_of_a_resource_that_is_no_longer_desired_is_forgotten(tmp_path: Path) -> None:
-    way = picky(tmp_path)
-    way.commit({"shop/bad.yaml": BAD})
-    assert way.apply().outcome == "failed"
-    taken = way.records.status_queue.take("main")
-    way.records.status_queue.clear("main", taken.keys, taken.upto)
-    way.commit({"shop/bad.yaml": None})
-    way.applied()
-    assert way.records.failures.count() == 0
-    assert way.records.status_queue.take("main").keys == ["identity/shop/bad"]
-    asyncio.run(way.clock.sleep(DAY))
-    assert way.has_nothing_to_do()
+    harness = picky(tmp_path)
+    harness.commit({"shop/bad.yaml": BAD})
+    assert harness.apply().outcome == "failed"
+    taken = harness.records.status_queue.take("main")
+    harness.records.status_queue.clear("main", taken.keys, taken.upto)
+    harness.commit({"shop/bad.yaml": None})
+    harness.applied()
+    assert harness.records.failures.count() == 0
+    assert harness.records.status_queue.take("main").keys == ["identity/shop/bad"]
+    asyncio.run(harness.clock.sleep(DAY))
+    assert harness.has_nothing_to_do()
 
 
 def test_a_clock_that_was_put_back_does_not_put_off_the_next_try(tmp_path: Path) -> None:
-    way = picky(tmp_path)
-    way.commit({"shop/bad.yaml": BAD})
-    assert way.apply().outcome == "failed"
-    [failure] = way.records.failures.all()
-    now, cap = way.clock.now(), way.settings.retry.cap
+    harness = picky(tmp_path)
+    harness.commit({"shop/bad.yaml": BAD})
+    assert harness.apply().outcome == "failed"
+    [failure] = harness.records.failures.all()
+    now, cap = harness.clock.now(), harness.settings.retry.cap
     for due, idle in ((now - 1, False), (now + 1, True), (now + cap, True), (now + 365 * DAY, False)):
-        _owe(way, failure, due)
-        assert way.has_nothing_to_do() is idle, due - now
+        _owe(harness, failure, due)
+        assert harness.has_nothing_to_do() is idle, due - now
 
 
-def _owe(way: Way, failure: Failure, due: float) -> None:
-    way.records.failures.put(msgspec.structs.replace(failure, next_attempt=due))
+def _owe(harness: PipelineHarness, failure: Failure, due: float) -> None:
+    harness.records.failures.put(msgspec.structs.replace(failure, next_attempt=due))
 
 
 def test_unused_documents_leave_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_pipeline, "CACHE_SWEEP_EVERY_RUNS", 3)
-    way = Way(tmp_path, GOOD)
-    way.applied()
+    harness = PipelineHarness(tmp_path, GOOD)
+    harness.applied()
     blobs = []
     for number in range(4):
-        way.commit({"shop/i.yaml": f"kind: identity\nname: good\ndescription: '{number}'\n"})
-        way.applied()
-        blobs.append(way.repo.git("rev-parse", f"{way.branch}:shop/i.yaml"))
-        if way.records.documents.needs_sweep():
-            way.records.documents.sweep()
-    assert way.records.documents.get_many(blobs).keys() == set(blobs[3:])
+        harness.commit({"shop/i.yaml": f"kind: identity\nname: good\ndescription: '{number}'\n"})
+        harness.applied()
+        blobs.append(harness.repo.git("rev-parse", f"{harness.branch}:shop/i.yaml"))
+        if harness.records.documents.needs_sweep():
+            harness.records.documents.sweep()
+    assert harness.records.documents.get_many(blobs).keys() == set(blobs[3:])
 
 
 def test_status_branches_are_packed_when_that_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(branch, "EVERY", 2)
-    way = Way(tmp_path, GOOD)
-    runner = Runner(way.settings, way.records, way.clock)
+    harness = PipelineHarness(tmp_path, GOOD)
+    runner = Runner(harness.settings, harness.records, harness.clock)
 
     def write(number: int) -> None:
-        way.commit({"shop/i.yaml": f"kind: identity\nname: good\ndescription: '{number}'\n"})
+        harness.commit({"shop/i.yaml": f"kind: identity\nname: good\ndescription: '{number}'\n"})
         asyncio.run(runner.run("main", "test"))
         assert runner.flush("main", force=True)
 
     def packs() -> int:
-        return len(list((way.repo.path / "objects" / "pack").glob("*.pack")))
+        return len(list((harness.repo.path / "objects" / "pack").glob("*.pack")))
 
     write(1)
     assert list(due_upkeep(runner)) == []
@@ -109,7 +109,7 @@ def test_status_branches_are_packed_when_that_is_due(tmp_path: Path, monkeypatch
     assert list(due_upkeep(runner)) == []
     write(3)
     write(4)
-    objects = way.repo.path / "objects"
+    objects = harness.repo.path / "objects"
     objects.rename(tmp_path / "gone")
     with capture_logs() as logged:
         run_upkeep(due_upkeep(runner))
@@ -122,26 +122,28 @@ def test_status_branches_are_packed_when_that_is_due(tmp_path: Path, monkeypatch
 
 
 async def test_events_stay_bounded_though_nothing_comes_to_be_applied(tmp_path: Path) -> None:
-    way = Way(tmp_path, {"a.yaml": "kind: ["})
-    settings = msgspec.structs.replace(way.settings, events=msgspec.structs.replace(way.settings.events, keep=5))
-    runner = Runner(settings, way.records, way.clock)
+    harness = PipelineHarness(tmp_path, {"a.yaml": "kind: ["})
+    settings = msgspec.structs.replace(
+        harness.settings, events=msgspec.structs.replace(harness.settings.events, keep=5)
+    )
+    runner = Runner(settings, harness.records, harness.clock)
     for number in range(10):
-        way.commit({"a.yaml": f"kind: [{number}"})
+        harness.commit({"a.yaml": f"kind: [{number}"})
         assert (await runner.run("main", "test")).outcome == "refused"
-        assert len(way.records.events.list()) <= 5
+        assert len(harness.records.events.list()) <= 5
 
 
 def test_another_build_of_the_rules_checks_everything_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/id.yaml": "kind: identity\nname: web\n"})
-    way.applied()
-    assert way.prepare().loaded.change_set.added == {}
+    harness = PipelineHarness(tmp_path, {"shop/gvc.yaml": BASE, "shop/id.yaml": "kind: identity\nname: web\n"})
+    harness.applied()
+    assert harness.prepare().loaded.change_set.added == {}
     ours = fingerprint._fingerprint_build()
     monkeypatch.setattr(fingerprint, "_fingerprint_build", lambda: f"another than {ours}")
-    assert way.fresh_line().plan_revision(keep_cache=True).loaded.change_set.documents == 2
-    way.records.documents.put_many([("0" * 40, b"no longer understood")])
+    assert harness.new_pipeline().plan_revision(keep_cache=True).loaded.change_set.documents == 2
+    harness.records.documents.put_many([("0" * 40, b"no longer understood")])
     monkeypatch.undo()
-    way.fresh_line().plan_revision(keep_cache=True)
-    assert way.records.documents.get_many(["0" * 40]) == {}
+    harness.new_pipeline().plan_revision(keep_cache=True)
+    assert harness.records.documents.get_many(["0" * 40]) == {}
 
 
 def test_a_build_has_one_fingerprint_in_every_process() -> None:

@@ -12,7 +12,7 @@ from reconciler.model.finding import Severity
 from reconciler.planning.plan import Step
 from reconciler.settings import LocationSettings, PruneSettings
 from tests.support.cases import cases
-from tests.support.pipeline import BASE, PLACES, Way, placed, shown
+from tests.support.pipeline import BASE, PLACES, PipelineHarness, placed, shown
 
 
 def written(step: Step) -> str:
@@ -26,19 +26,19 @@ def written(step: Step) -> str:
 def test_a_change_plans_the_steps_of_its_case(case: dict[str, Any], tmp_path: Path) -> None:
     prune = PruneSettings(**case.get("prune", {}))
     bound = {place: LocationSettings("recorded") for place in case.get("settings_before", PLACES)}
-    way = Way(
+    harness = PipelineHarness(
         tmp_path,
         {"shop/gvc.yaml": BASE, "shop/all.yaml": case["before"]},
         locations=bound,
         prune=prune,
         external=("//location/there",),
     )
-    way.applied()
-    way.commit({"shop/gvc.yaml": case.get("gvc", BASE), "shop/all.yaml": case["after"]})
+    harness.applied()
+    harness.commit({"shop/gvc.yaml": case.get("gvc", BASE), "shop/all.yaml": case["after"]})
     if "settings_before" in case:
-        way.settings = msgspec.structs.replace(way.settings, locations=way.places)
-        way.line = way.fresh_line()
-    prepared = way.prepare()
+        harness.settings = msgspec.structs.replace(harness.settings, locations=harness.places)
+        harness.pipeline = harness.new_pipeline()
+    prepared = harness.prepare()
     errors = [finding for finding in prepared.findings if finding.severity is Severity.ERROR]
     assert shown(errors) == case.get("findings", [])
     assert (prepared.plan is None) == ("findings" in case)

@@ -17,7 +17,7 @@ from reconciler.render.plan.markdown import MAX_FIELDS, render_markdown
 from reconciler.render.plan.summary import MAX_LINE, diff_lines
 from reconciler.render.plan.text import MAX_CHANGES, MAX_PARTS, render_plan_text
 from tests.support.cases import cases
-from tests.support.pipeline import BASE, Way
+from tests.support.pipeline import BASE, PipelineHarness
 
 SECRET = "kind: secret\nname: db\ntype: dictionary\ndata: {a: b}\n"
 IDENTITIES = "\n---\n".join(
@@ -40,10 +40,10 @@ def between(before: list[Any], after: list[Any]) -> dict[str, tuple[Any, Any]]:
 @pytest.mark.parametrize("case", cases("planning/lists.yaml"))
 def test_a_change_inside_a_list_is_named_by_entry(case: dict[str, Any], tmp_path: Path) -> None:
     around: dict[str | bytes, Any] = {"shop/gvc.yaml": BASE, "shop/i.yaml": IDENTITIES, "s.yaml": SECRET}
-    way = Way(tmp_path, {**around, "shop/it.yaml": case["before"]})
-    way.applied()
-    way.commit({"shop/it.yaml": case["after"]})
-    plan = way.plan()
+    harness = PipelineHarness(tmp_path, {**around, "shop/it.yaml": case["before"]})
+    harness.applied()
+    harness.commit({"shop/it.yaml": case["after"]})
+    plan = harness.plan()
     lines = render_plan_text(plan).splitlines()
     assert [line.removeprefix(FIELD) for line in lines if line.startswith(FIELD)] == case["text"]
     assert [change["path"] for change in build_plan_document(plan)["steps"][0]["changes"]] == case["paths"]

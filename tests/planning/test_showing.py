@@ -18,7 +18,7 @@ from reconciler.render.plan.summary import one_line
 from reconciler.render.plan.text import render_plan_text
 from tests.planning.test_deletes import VOLUMES, identity, stateful, workload
 from tests.support.cases import CASES
-from tests.support.pipeline import BASE, Way
+from tests.support.pipeline import BASE, PipelineHarness
 
 FORMS = {
     "txt": render_plan_text,
@@ -36,7 +36,7 @@ def org(*documents: str) -> str:
 @pytest.fixture
 def mixed(tmp_path: Path) -> Plan:
     """A plan with some of everything in it."""
-    way = Way(
+    harness = PipelineHarness(
         tmp_path,
         {
             "_org/secrets.yaml": org(SECRET.format(name="db", value="hush"), SECRET.format(name="old", value="quiet")),
@@ -51,8 +51,8 @@ def mixed(tmp_path: Path) -> Plan:
             ),
         },
     )
-    way.applied()
-    way.commit(
+    harness.applied()
+    harness.commit(
         {
             "_org/secrets.yaml": org(SECRET.format(name="db", value="shush"), SECRET.format(name="new", value="psst")),
             "shop/all.yaml": org(
@@ -65,7 +65,7 @@ def mixed(tmp_path: Path) -> Plan:
             ),
         }
     )
-    return way.plan()
+    return harness.plan()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -103,14 +103,22 @@ def test_the_document_has_what_scripts_rely_on(mixed: Plan) -> None:
         assert {"action", "key", "location", "changes", "waits_for"} <= step.keys()
         for change in step["changes"]:
             assert change.keys() == {"path", "before", "after", "class"}
-    assert shown["summary"] == {"create": 3, "update": 2, "replace": 1, "delete": 4, "waiting": 5, "suspended": 0,
-                                "blocked": 0, "retained": 1}  # fmt: skip
+    assert shown["summary"] == {
+        "create": 3,
+        "update": 2,
+        "replace": 1,
+        "delete": 4,
+        "waiting": 5,
+        "suspended": 0,
+        "blocked": 0,
+        "retained": 1,
+    }
 
 
 def test_an_empty_plan_is_shown_as_nothing_to_do(tmp_path: Path) -> None:
-    way = Way(tmp_path, {"shop/gvc.yaml": BASE})
-    way.applied()
-    plan = way.plan()
+    harness = PipelineHarness(tmp_path, {"shop/gvc.yaml": BASE})
+    harness.applied()
+    plan = harness.plan()
     assert render_plan_text(plan).endswith("\nPlan: nothing to do.\n")
     assert render_markdown(plan).startswith("### Plan: nothing to do\n")
     assert build_plan_document(plan)["steps"] == []
@@ -148,7 +156,7 @@ def test_no_value_breaks_out_of_its_cell(value: str) -> None:
 
 def test_a_large_plan_is_cut_where_a_comment_would_be(tmp_path: Path) -> None:
     files = {"shop/gvc.yaml": BASE, "shop/all.yaml": org(*(identity(f"i{number}") for number in range(300)))}
-    shown = render_markdown(Way(tmp_path, files).plan())
+    shown = render_markdown(PipelineHarness(tmp_path, files).plan())
     assert "… and 101 more." in shown
     assert shown.count("| create |") == 200
 

@@ -21,7 +21,7 @@ from reconciler.daemon.api_process import SOCKET
 from reconciler.platform_cli import command_line
 from reconciler.platform_cli.main import run_command_line
 from tests.support.git import File
-from tests.support.sandbox import PATIENCE, Running, Site, eventually
+from tests.support.sandbox import PATIENCE, DaemonProcess, DaemonSandbox, eventually
 
 _BLOCK = 65_536
 
@@ -109,20 +109,26 @@ def _pass(source: socket.socket, sink: socket.socket, note: Callable[[bytes], No
             sink.shutdown(socket.SHUT_WR)
 
 
-class Desk:
+class PlatformHarness:
     """A daemon with the API, and the command of a user whose files are in ``home``."""
 
-    def __init__(self, site: Site, running: Running, relay: Relay) -> None:
-        self.site = site
+    def __init__(self, sandbox: DaemonSandbox, running: DaemonProcess, relay: Relay) -> None:
+        self.sandbox = sandbox
         self.running = running
         self.relay = relay
-        self.home = site.path / "home"
+        self.home = sandbox.path / "home"
         self.home.mkdir()
         self.environ = {
-            "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / "config"), "PLATFORM_ORG": "acme",
-            "PLATFORM_ENDPOINT": f"unix://{relay.path}", "NO_COLOR": "", "EDITOR": "", "VISUAL": "", "TZ": "UTC",
+            "HOME": str(self.home),
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "PLATFORM_ORG": "acme",
+            "PLATFORM_ENDPOINT": f"unix://{relay.path}",
+            "NO_COLOR": "",
+            "EDITOR": "",
+            "VISUAL": "",
+            "TZ": "UTC",
             "DBUS_SESSION_BUS_ADDRESS": "",
-        }  # fmt: skip
+        }
 
     def run(
         self, *words: str, text: str = "", environ: Mapping[str, str] | None = None
@@ -146,21 +152,21 @@ class Desk:
 
     def wait_until_applied(self) -> None:
         """Return once the daemon has applied the newest commit."""
-        newest = self.site.repo.git("rev-parse", "main").strip()
-        eventually(lambda: self.site.applied(newest), "the newest commit is applied")
+        newest = self.sandbox.repo.git("rev-parse", "main").strip()
+        eventually(lambda: self.sandbox.applied(newest), "the newest commit is applied")
 
 
 @contextlib.contextmanager
-def desk(path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> Iterator[Desk]:
-    """A ``Desk`` whose files are applied."""
-    site = Site(path, files, **({"api": {}} | settings))
-    with site.daemon() as running:
-        link = site.state / SOCKET
+def harness(path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> Iterator[PlatformHarness]:
+    """A ``PlatformHarness`` whose files are applied."""
+    sandbox = DaemonSandbox(path, files, **({"api": {}} | settings))
+    with sandbox.daemon() as running:
+        link = sandbox.state / SOCKET
         eventually(lambda: _answers(link), "the API answers")
         # A path of a socket is short; its length is always the same, since it is in tables.
         relay = Relay(Path(f"/tmp/relay-{os.getpid():07}-{len(str(path)):03}.sock"), link)
         try:
-            found = Desk(site, running, relay)
+            found = PlatformHarness(sandbox, running, relay)
             found.wait_until_applied()
             yield found
         finally:

@@ -18,8 +18,8 @@ from reconciler.documents.writer import render_stream
 from reconciler.platform_cli.command_line import all_rows
 from reconciler.platform_cli.table.kinds import KINDS
 from reconciler.platform_cli.table.row import COMMON, Option, Row
-from tests.engines.host.logs.kit import Location, place
-from tests.platform_cli.kit import Desk, desk
+from tests.engines.host.logs.kit import LogHarness, place
+from tests.platform_cli.kit import PlatformHarness, harness
 from tests.support.cases import CASES
 from tests.support.dns import name_server
 
@@ -61,25 +61,25 @@ def fixed(text: str) -> str:
     return re.sub(r" +$", "", text, flags=re.MULTILINE)
 
 
-def played(shop: Desk, case: dict[str, Any]) -> dict[str, Any]:
+def played(shop: PlatformHarness, case: dict[str, Any]) -> dict[str, Any]:
     """The case with what comes of it now."""
     for name, text in case.get("files", {}).items():
         (shop.home / name).parent.mkdir(exist_ok=True)
         (shop.home / name).write_text(text)
     shop.relay.requests.clear()
     done = shop.run(*shlex.split(case["run"]), text=case.get("input", ""), environ=case.get("environ"))
-    if any(not each.startswith("GET ") for each in shop.relay.requests):
+    if any(not request.startswith("GET ") for request in shop.relay.requests):
         shop.wait_until_applied()
     found = {"exit": done.returncode, "stdout": fixed(done.stdout), "stderr": fixed(done.stderr)}
-    requests = [fixed(each) for each in shop.relay.requests]
+    requests = [fixed(request) for request in shop.relay.requests]
     return {**{name: value for name, value in case.items() if name not in RESULT}, **found, "requests": requests}
 
 
 def test_commands_do_as_their_cases_show(tmp_path: Path) -> None:
     """All files in one test, and in one worker: each begins with what those before it left."""
-    with name_server() as server, desk(tmp_path, domains={"resolver": server.address}) as shop:
+    with name_server() as server, harness(tmp_path, domains={"resolver": server.address}) as shop:
         server.texts = {f"_reconciler-challenge.example.{end}": ["org=acme"] for end in ("com", "org")}
-        Location(shop.site.path).taken("listening\nGET /x 404\n", place("web"))
+        LogHarness(shop.sandbox.path).taken("listening\nGET /x 404\n", place("web"))
         for file in FILES:
             cases = cases_of(file)
             now = [played(shop, case) for case in cases]
@@ -96,7 +96,7 @@ def test_every_command_has_a_case() -> None:
     assert [" ".join(row.words) for row, found in rows.items() if not found] == []
     assert len(run) >= len(rows)
     used = {(row.run, words[len(row.words) - 1]) for row, found in rows.items() for words in found}
-    assert {(row.run, each) for row in rows for each in (row.words[-1], *row.aliases)} - used == set()
+    assert {(row.run, text) for row in rows for text in (row.words[-1], *row.aliases)} - used == set()
 
 
 def test_every_option_has_a_case() -> None:
@@ -142,12 +142,12 @@ SHOWN_BY_TESTS = {
 def all_cases() -> list[tuple[list[str], int]]:
     """The words and the exit code of each case; an alias of a kind is replaced."""
     aliases = {alias: kind for kind, view in KINDS.items() for alias in view.aliases}
-    found = []
+    cases = []
     for file in FILES:
         for case in cases_of(file):
             first, *rest = shlex.split(case["run"])
-            found.append(([aliases.get(first, first), *rest], case.get("exit", 0)))
-    return found
+            cases.append(([aliases.get(first, first), *rest], case.get("exit", 0)))
+    return cases
 
 
 def spellings(row: Row) -> list[tuple[str, ...]]:

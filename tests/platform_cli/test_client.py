@@ -17,7 +17,7 @@ from reconciler.platform_cli.refusals import ApiError
 Response = tuple[int, dict[str, str], bytes]
 
 
-class Scripted(http.server.ThreadingHTTPServer):
+class ScriptedServer(http.server.ThreadingHTTPServer):
     """Answers with the ``script``, the last part again and again; ``asked`` are the requests, with their headers."""
 
     daemon_threads = True
@@ -41,7 +41,7 @@ class Scripted(http.server.ThreadingHTTPServer):
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server: Scripted
+    server: ScriptedServer
 
     def _answer(self) -> None:
         self.rfile.read(int(self.headers.get("content-length", "0")))
@@ -74,13 +74,13 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_read_is_repeated_while_the_server_begins() -> None:
-    server = Scripted(answer(503), answer(503), answer(body={"name": "shop", "new": 1}))
+    server = ScriptedServer(answer(503), answer(503), answer(body={"name": "shop", "new": 1}))
     assert server.client.get("/org/acme/gvc/shop") == {"name": "shop", "new": 1}
     assert len(server.asked) == 3
 
 
 def test_a_change_is_repeated_only_with_its_key() -> None:
-    server = Scripted(answer(503), answer(503), answer(201, {}))
+    server = ScriptedServer(answer(503), answer(503), answer(201, {}))
     with pytest.raises(ApiError, match="is not ready"):
         server.client.request("POST", "/org/acme/gvc", body={})
     assert len(server.asked) == 1
@@ -91,7 +91,7 @@ def test_a_change_is_repeated_only_with_its_key() -> None:
 def test_a_change_whose_answer_is_lost_is_repeated_only_with_its_key() -> None:
     """It may have been made."""
     lost = answer(201, {}, Content_Length="99", Connection="close")
-    server = Scripted(lost, lost, answer(201, {}))
+    server = ScriptedServer(lost, lost, answer(201, {}))
     with pytest.raises(ApiError, match="no server answers"):
         server.client.request("POST", "/org/acme/gvc", body={})
     assert len(server.asked) == 1
@@ -100,9 +100,9 @@ def test_a_change_whose_answer_is_lost_is_repeated_only_with_its_key() -> None:
 
 
 def test_a_busy_server_is_asked_again_when_it_asks_for_it() -> None:
-    server = Scripted(answer(429, Retry_After="1"), answer(body=[]))
+    server = ScriptedServer(answer(429, Retry_After="1"), answer(body=[]))
     assert server.client.request("PUT", "/x", body={}).body == []
-    late = Scripted(answer(429, {"message": "too many requests"}, Retry_After="900"))
+    late = ScriptedServer(answer(429, {"message": "too many requests"}, Retry_After="900"))
     with pytest.raises(ApiError, match="too many requests"):
         late.client.get("/x")
     assert len(late.asked) == 1
@@ -117,7 +117,7 @@ def test_a_busy_server_is_asked_again_when_it_asks_for_it() -> None:
     ],
 )
 def test_a_refusal_names_the_command_that_helps(status: int, message: str, shown: str) -> None:
-    server = Scripted(answer(status, {"message": message, "status": status}))
+    server = ScriptedServer(answer(status, {"message": message, "status": status}))
     with pytest.raises(ApiError, match=shown):
         server.client.get("/x")
 
@@ -127,7 +127,7 @@ def test_a_refusal_names_the_command_that_helps(status: int, message: str, shown
 )
 def test_advice_is_about_what_has_the_value(origin: str, advice: str) -> None:
     """A login would change nothing for a credential in an environment variable, which wins over the profile."""
-    server = Scripted(answer(401, {"message": "it is expired", "status": 401}))
+    server = ScriptedServer(answer(401, {"message": "it is expired", "status": 401}))
     url = f"http://127.0.0.1:{server.server_port}"
     with pytest.raises(
         ApiError, match=r"of PLATFORM_TOKEN is not valid: it is expired\. Replace it, or leave it out and"
@@ -140,13 +140,13 @@ def test_advice_is_about_what_has_the_value(origin: str, advice: str) -> None:
 
 
 def test_another_server_is_not_taken_for_the_api() -> None:
-    server = Scripted((404, {}, b"<html>not here</html>"))
+    server = ScriptedServer((404, {}, b"<html>not here</html>"))
     with pytest.raises(ApiError, match=r"is not the API: .* platform profile update work --endpoint"):
         server.client.get("/x")
 
 
 def test_a_server_that_is_gone_is_named_once_a_restart_would_be_over() -> None:
-    server = Scripted(answer())
+    server = ScriptedServer(answer())
     server.shutdown()
     server.server_close()
     with pytest.raises(ApiError, match=r"no server answers at http://127\.0\.0\.1:"):
@@ -155,13 +155,13 @@ def test_a_server_that_is_gone_is_named_once_a_restart_would_be_over() -> None:
 
 def test_pages_follow_their_links_up_to_the_limit() -> None:
     first = {"items": [1, 2], "links": [{"rel": "next", "href": "/x?cursor=a"}]}
-    server = Scripted(answer(body=first), answer(body={"items": [3, 4], "links": []}))
+    server = ScriptedServer(answer(body=first), answer(body={"items": [3, 4], "links": []}))
     assert [*server.client.items("/x", 3)] == [[1, 2], [3]]
     assert [each for each, _ in server.asked] == ["GET /x?limit=3", "GET /x?cursor=a"]
 
 
 def test_the_debug_output_has_no_credential_and_no_secret(capfd: pytest.CaptureFixture[str]) -> None:
-    server = Scripted(answer(201, {"key": "rk_made", "name": "k"}), answer(body={"data": {"payload": "hunter2"}}))
+    server = ScriptedServer(answer(201, {"key": "rk_made", "name": "k"}), answer(body={"data": {"payload": "hunter2"}}))
     client = Client(ApiEndpoint(f"http://127.0.0.1:{server.server_port}", "rk_secret"), debug=True)
     client.request("POST", "/org/acme/serviceaccount/ci/-key", body={"token": "hunter3"})
     client.get("/org/acme/secret/db/-reveal")
@@ -172,12 +172,12 @@ def test_the_debug_output_has_no_credential_and_no_secret(capfd: pytest.CaptureF
 
 
 def test_a_stream_waits_for_a_server_that_begins() -> None:
-    server = Scripted(answer(503), answer(body={"line": "a"}))
+    server = ScriptedServer(answer(503), answer(body={"line": "a"}))
     assert [each["line"] for each in server.client.lines("/org/acme/-log", {})] == ["a"]
 
 
 def test_a_stream_comes_as_objects_and_its_errors_as_any_other() -> None:
-    server = Scripted(
+    server = ScriptedServer(
         (200, {}, b'{"line": "a"}\n{"line": "b"}\n'), answer(403, {"message": "x has no permission", "status": 403})
     )
     assert [each["line"] for each in server.client.lines("/org/acme/-log", {"query": "gvc/shop"})] == ["a", "b"]

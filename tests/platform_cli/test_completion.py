@@ -20,9 +20,9 @@ from reconciler.platform_cli import command_line
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, complete_names
 from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.transport import READ_SECONDS
-from tests.platform_cli.kit import Desk, desk
-from tests.platform_cli.test_client import Scripted, answer
-from tests.support.desk import workload
+from tests.platform_cli.kit import PlatformHarness, harness
+from tests.platform_cli.test_client import ScriptedServer, answer
+from tests.support.command_sandbox import workload
 from tests.support.programs import tool
 from tests.support.sandbox import PATIENCE, eventually
 from tests.support.terminal import Terminal, terminal
@@ -34,14 +34,16 @@ FILES = {"shop/gvc.yaml": GVC.format("shop"), "shop/api.yaml": workload(), "ops/
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    with desk(tmp_path_factory.mktemp("complete"), FILES, locations={"here": {"engine": "recorded"}}) as made:
-        made.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "> "}
-        made.run("profile", "update", "work", "--org", "acme", "--gvc", "shop")
-        yield made
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
+    with harness(
+        tmp_path_factory.mktemp("complete"), FILES, locations={"here": {"engine": "recorded"}}
+    ) as platform_harness:
+        platform_harness.environ |= {"PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dumb", "PS1": "> "}
+        platform_harness.run("profile", "update", "work", "--org", "acme", "--gvc", "shop")
+        yield platform_harness
 
 
-def completed(shop: Desk, words: str, **environ: str) -> list[str]:
+def completed(shop: PlatformHarness, words: str, **environ: str) -> list[str]:
     """What completes the last of ``words``."""
     asked = {
         "COMP_WORDS": f"platform {words}",
@@ -49,19 +51,22 @@ def completed(shop: Desk, words: str, **environ: str) -> list[str]:
         COMPLETE_VARIABLE: "bash_complete",
     }
     done = subprocess.run(
-        [BIN / "platform"], env={**os.environ, **shop.environ, **asked, COMPLETE_VARIABLE: "bash_complete", **environ},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [BIN / "platform"],
+        env={**os.environ, **shop.environ, **asked, COMPLETE_VARIABLE: "bash_complete", **environ},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stderr == ""
     return [line.partition(",")[2] for line in done.stdout.splitlines() if line]
 
 
-def names(shop: Desk, words: str, **environ: str) -> list[str]:
+def names(shop: PlatformHarness, words: str, **environ: str) -> list[str]:
     """What completes the last of ``words``, asked again while no name comes: a busy machine answers late."""
     return eventually(lambda: completed(shop, words, **environ), words)
 
 
-def test_words_options_and_names_are_completed(shop: Desk) -> None:
+def test_words_options_and_names_are_completed(shop: PlatformHarness) -> None:
     assert completed(shop, "workl") == ["workload"]
     assert completed(shop, "workload get-rep") == ["get-replicas"]
     assert completed(shop, "workload get --outp") == ["--output"]
@@ -75,7 +80,7 @@ def test_words_options_and_names_are_completed(shop: Desk) -> None:
     assert names(shop, "workload get --profile w") == names(shop, "logout w") == ["work"]
 
 
-def test_nothing_is_printed_where_no_names_come(shop: Desk, tmp_path: Path) -> None:
+def test_nothing_is_printed_where_no_names_come(shop: PlatformHarness, tmp_path: Path) -> None:
     words = "workload get --gvc shop a"
     assert completed(shop, words, PLATFORM_ENDPOINT=f"unix://{tmp_path}/none") == []
     assert completed(shop, words, PLATFORM_ENDPOINT="nonsense") == []
@@ -135,7 +140,7 @@ def test_a_hint_at_a_name_is_not_waited_for(
 
 
 def test_a_login_is_not_renewed_for_a_completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Scripted(answer(body={"items": [{"name": "shop"}]}))
+    server = ScriptedServer(answer(body={"items": [{"name": "shop"}]}))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "platform").mkdir()
     (tmp_path / "platform" / "profiles.json").write_text(
@@ -157,7 +162,7 @@ def test_a_login_is_not_renewed_for_a_completion(tmp_path: Path, monkeypatch: py
     ],
 )
 def test_a_shell_completes_with_the_tab_key(
-    shop: Desk, tmp_path: Path, shell: str, options: list[str], load: str
+    shop: PlatformHarness, tmp_path: Path, shell: str, options: list[str], load: str
 ) -> None:
     script = tmp_path / "script"
     script.write_text(shop.run("misc", "install-completion", "--print", "--shell", shell).stdout)
@@ -185,7 +190,7 @@ def complete(shown: Terminal, pattern: str) -> None:
     shown.until(is_complete, pattern)
 
 
-def test_fish_completes(shop: Desk, tmp_path: Path) -> None:
+def test_fish_completes(shop: PlatformHarness, tmp_path: Path) -> None:
     script = tmp_path / "script"
     script.write_text(shop.run("misc", "install-completion", "--print", "--shell", "fish").stdout)
     asked = f"source {script}; complete --do-complete 'platform workload get --gvc shop a'"

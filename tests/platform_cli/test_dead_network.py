@@ -32,12 +32,12 @@ def test_a_dead_network_ends_sessions_and_streams_and_a_program_that_reads_late_
     if subprocess.run([*command[:3], "true"], capture_output=True, check=False).returncode:
         pytest.skip("this user may not make a network of its own")
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    found = json.loads(done.stdout)
-    assert found["late"] == MUCH
-    assert found["exec"] == "no answer came for 2 s, so the exit code is unknown; the server ends the program"
-    assert found["stream"].startswith("no server answers at http://127.0.0.1:")
-    assert "timed out" in found["stream"] or "No route to host" in found["stream"]
-    assert found["seconds"] < 10 * SILENT_SECONDS
+    printed = json.loads(done.stdout)
+    assert printed["late"] == MUCH
+    assert printed["exec"] == "no answer came for 2 s, so the exit code is unknown; the server ends the program"
+    assert printed["stream"].startswith("no server answers at http://127.0.0.1:")
+    assert "timed out" in printed["stream"] or "No route to host" in printed["stream"]
+    assert printed["seconds"] < 10 * SILENT_SECONDS
 
 
 class Peer:

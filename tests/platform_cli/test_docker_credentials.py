@@ -26,7 +26,7 @@ LOGIN = {"ServerURL": SERVER, "Username": "ann", "Secret": "p\u00e4ss\nword"}
 NOT_FOUND = "credentials not found in native keychain\n"
 
 
-class Done(NamedTuple):
+class HelperResult(NamedTuple):
     code: int
     stdout: str
     stderr: str
@@ -39,13 +39,13 @@ class Home:
         self.path = path
         self.file = path / "platform" / "registries.json"
 
-    def run(self, *words: str, text: str | bytes = "") -> Done:
+    def run(self, *words: str, text: str | bytes = "") -> HelperResult:
         raw = text.encode() if isinstance(text, str) else text
         environ = {**os.environ, "XDG_CONFIG_HOME": str(self.path)}
         done = subprocess.run([HELPER, *words], input=raw, env=environ, capture_output=True, timeout=60, check=False)
-        return Done(done.returncode, done.stdout.decode(), done.stderr.decode())
+        return HelperResult(done.returncode, done.stdout.decode(), done.stderr.decode())
 
-    def store(self, **members: str) -> Done:
+    def store(self, **members: str) -> HelperResult:
         return self.run("store", text=json.dumps({**LOGIN, **members}))
 
 
@@ -55,15 +55,15 @@ def home(tmp_path: Path) -> Home:
 
 
 def test_what_is_stored_is_got_listed_and_erased(home: Home) -> None:
-    assert home.store() == Done(0, "", "")
-    assert home.store(ServerURL="https://other.example.com/v1/", Username="bob") == Done(0, "", "")
+    assert home.store() == HelperResult(0, "", "")
+    assert home.store(ServerURL="https://other.example.com/v1/", Username="bob") == HelperResult(0, "", "")
     got = home.run("get", text=f"{SERVER}\n")
     assert (got.code, json.loads(got.stdout), got.stderr) == (0, LOGIN, "")
     listed = home.run("list")
     assert (listed.code, json.loads(listed.stdout)) == (0, {SERVER: "ann", "https://other.example.com/v1/": "bob"})
-    assert home.run("erase", text=SERVER) == Done(0, "", "")
-    assert home.run("erase", text=SERVER) == Done(0, "", ""), "erasing it again is no error"
-    assert home.run("get", text=SERVER) == Done(1, NOT_FOUND, "")
+    assert home.run("erase", text=SERVER) == HelperResult(0, "", "")
+    assert home.run("erase", text=SERVER) == HelperResult(0, "", ""), "erasing it again is no error"
+    assert home.run("get", text=SERVER) == HelperResult(1, NOT_FOUND, "")
     assert json.loads(home.run("list").stdout) == {"https://other.example.com/v1/": "bob"}
 
 
@@ -95,11 +95,11 @@ def test_logins_are_in_a_file_of_this_user_alone(home: Home) -> None:
         (("guess",), "", "docker-credential-platform: unknown action: guess\n"),
         ((), "", "Usage: docker-credential-platform <store|get|erase|list|version>\n"),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_is_a_line_on_stdout_and_the_code_1(
     home: Home, words: tuple[str, ...], text: str | bytes, printed: str
 ) -> None:
-    assert home.run(*words, text=text) == Done(1, printed, "")
+    assert home.run(*words, text=text) == HelperResult(1, printed, "")
     assert not home.file.exists()
 
 
@@ -129,7 +129,7 @@ def test_a_damaged_file_is_named_and_stays_as_it_is(home: Home, content: str) ->
     home.file.write_text(content)
     for words, text in ((("get",), SERVER), (("list",), ""), (("store",), json.dumps(LOGIN))):
         text_ = f"{home.file} is damaged; remove the file, and log in to the registries again\n"
-        assert home.run(*words, text=text) == Done(1, text_, "")
+        assert home.run(*words, text=text) == HelperResult(1, text_, "")
     assert home.file.read_text() == content
 
 
@@ -166,17 +166,26 @@ def test_podman_logs_in_pulls_and_pushes_with_the_helper(home: Home, registry: D
     logins = home.path / "config.json"
     logins.write_text('{"experimental": "enabled"}')
     environ = {
-        **os.environ, "XDG_CONFIG_HOME": str(home.path), "REGISTRY_AUTH_FILE": str(logins),
-        "DOCKER_CONFIG": str(home.path), "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
-    }  # fmt: skip
+        **os.environ,
+        "XDG_CONFIG_HOME": str(home.path),
+        "REGISTRY_AUTH_FILE": str(logins),
+        "DOCKER_CONFIG": str(home.path),
+        "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
+    }
     prepare = [sys.executable, "-m", "reconciler.platform_cli", "image", "docker-login", "--registry", registry.host]
     prepared = subprocess.run(prepare, env=environ, capture_output=True, text=True, check=True)
     assert prepared.stderr == f"next: docker login {registry.host}\n"
     assert json.loads(logins.read_text()) == {"experimental": "enabled", "credHelpers": {registry.host: "platform"}}
     storage = (
-        "--root", str(home.path / "root"), "--runroot", f"{short_path}/run", "--tmpdir", f"{short_path}/tmp",
-        "--storage-driver", "vfs",
-    )  # fmt: skip
+        "--root",
+        str(home.path / "root"),
+        "--runroot",
+        f"{short_path}/run",
+        "--tmpdir",
+        f"{short_path}/tmp",
+        "--storage-driver",
+        "vfs",
+    )
 
     def run(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         command = [podman, *storage, *words]
@@ -197,7 +206,7 @@ def test_podman_logs_in_pulls_and_pushes_with_the_helper(home: Home, registry: D
         assert done.returncode == 0, done.stderr
     logout = run("logout", registry.host)
     assert logout.returncode == 0, logout.stderr
-    assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
+    assert home.run("get", text=registry.host) == HelperResult(1, NOT_FOUND, "")
 
 
 @contextmanager
@@ -208,9 +217,22 @@ def docker_daemon(path: Path) -> Iterator[str]:
         pytest.skip("the daemon of Docker needs root")
     address = f"unix://{path}/d"
     settings = (
-        "--data-root", f"{path}/data", "--exec-root", f"{path}/exec", "--pidfile", f"{path}/pid", "--host", address,
-        "--bridge", "none", "--ip-forward=false", "--iptables=false", "--ip6tables=false", "--storage-driver", "vfs",
-    )  # fmt: skip
+        "--data-root",
+        f"{path}/data",
+        "--exec-root",
+        f"{path}/exec",
+        "--pidfile",
+        f"{path}/pid",
+        "--host",
+        address,
+        "--bridge",
+        "none",
+        "--ip-forward=false",
+        "--iptables=false",
+        "--ip6tables=false",
+        "--storage-driver",
+        "vfs",
+    )
     with (path / "log").open("wb") as log, subprocess.Popen([program, *settings], stdout=log, stderr=log) as daemon:
         try:
             asking = [tool("docker", "docker.io"), "--host", address, "version"]
@@ -228,9 +250,13 @@ class Docker:
     def __init__(self, home: Home, registry: DockerRegistry, address: str) -> None:
         self.logins = home.path / "config.json"
         self.environ = {
-            **os.environ, "HOME": str(home.path), "XDG_CONFIG_HOME": str(home.path), "DOCKER_CONFIG": str(home.path),
-            "DOCKER_HOST": address, "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
-        }  # fmt: skip
+            **os.environ,
+            "HOME": str(home.path),
+            "XDG_CONFIG_HOME": str(home.path),
+            "DOCKER_CONFIG": str(home.path),
+            "DOCKER_HOST": address,
+            "PATH": f"{HELPER.parent}:{os.environ['PATH']}",
+        }
         self._program = tool("docker", "docker.io")
         prepare = [sys.executable, "-m", "reconciler.platform_cli", "image", "docker-login", "--registry"]
         subprocess.run([*prepare, registry.host], env=self.environ, capture_output=True, check=True)
@@ -267,7 +293,7 @@ def test_docker_pulls_and_pushes_with_the_helper(home: Home, registry: DockerReg
         refused = docker.run("push", f"{reference}:3")
         assert refused.returncode != 0
         assert PASSWORD not in docker.logins.read_text() + home.file.read_text()
-    assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
+    assert home.run("get", text=registry.host) == HelperResult(1, NOT_FOUND, "")
 
 
 def test_docker_logs_in_reads_and_writes_with_the_helper(home: Home, registry: DockerRegistry) -> None:
@@ -289,4 +315,4 @@ def test_docker_logs_in_reads_and_writes_with_the_helper(home: Home, registry: D
     assert both["manifests"][0]["digest"] == image("one").digest
     assert docker.run("logout", registry.host).returncode == 0
     assert docker.run(*read, f"{reference}:1").returncode != 0
-    assert home.run("get", text=registry.host) == Done(1, NOT_FOUND, "")
+    assert home.run("get", text=registry.host) == HelperResult(1, NOT_FOUND, "")

@@ -16,8 +16,8 @@ SENT = (
 
 @pytest.mark.parametrize("size", [1, 7, 64, len(SENT)])
 def test_requests_are_found_however_their_bytes_are_divided(size: int) -> None:
-    found: list[str] = []
-    lines = RequestLines(found)
+    texts: list[str] = []
+    lines = RequestLines(texts)
     for start in range(0, len(SENT), size):
         lines.feed(SENT[start : start + size])
-    assert found == ["POST /org/acme/gvc/-query?limit=2", "GET /org/acme/gvc", "GET /shell"]
+    assert texts == ["POST /org/acme/gvc/-query?limit=2", "GET /org/acme/gvc", "GET /shell"]

@@ -22,7 +22,7 @@ import pytest
 from reconciler.platform_cli.keyring import TokenKeyring
 from reconciler.platform_cli.profiles import Profile
 from tests.api.conftest import FILES
-from tests.platform_cli.kit import Desk, desk
+from tests.platform_cli.kit import PlatformHarness, harness
 from tests.support.keyring import session_bus, unlocked_keyring
 from tests.support.oidc import PeopleProvider, people_provider
 from tests.support.processes import free_ports
@@ -49,8 +49,8 @@ def browse(url: str, person: str) -> httpx2.Response:
         return answer
 
 
-class Person(Desk):
-    """A desk whose daemon has a provider; ``address`` is where its API listens."""
+class LoginHarness(PlatformHarness):
+    """A harness whose daemon has a provider; ``address`` is where its API listens."""
 
     address: str
 
@@ -103,26 +103,26 @@ class Person(Desk):
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[PeopleProvider]:
-    with people_provider() as made:
-        made.add_person("ann", email="ann@example.com", email_verified=True)
-        made.add_person("eve", email="eve@evil.example.com")
-        yield made
+    with people_provider() as people:
+        people.add_person("ann", email="ann@example.com", email_verified=True)
+        people.add_person("eve", email="eve@evil.example.com")
+        yield people
 
 
 @pytest.fixture(scope="module")
-def person(provider: PeopleProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
+def person(provider: PeopleProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoginHarness]:
     path = tmp_path_factory.mktemp("login")
     (path / "oidc-secret").write_text("client-secret\n")
     [port] = free_ports(1)
     oidc = {"issuer": provider.issuer, "clientId": "reconciler", "clientSecretFile": str(path / "oidc-secret")}
     address = f"127.0.0.1:{port}"
-    with desk(path / "site", FILES, api={"address": address, "oidc": oidc}) as made:
-        found = Person.__new__(Person)
+    with harness(path / "site", FILES, api={"address": address, "oidc": oidc}) as made:
+        found = LoginHarness.__new__(LoginHarness)
         found.__dict__.update(made.__dict__, address=f"http://{address}")
         yield found
 
 
-def test_a_person_logs_in_with_the_browser_of_this_machine(person: Person) -> None:
+def test_a_person_logs_in_with_the_browser_of_this_machine(person: LoginHarness) -> None:
     command = person.begin("login", "web", browser=person.browser("ann"))
     out, err = command.communicate(timeout=60)
     assert (command.returncode, out) == (0, "logged in; the profile web is stored\n"), err
@@ -137,7 +137,7 @@ def test_a_person_logs_in_with_the_browser_of_this_machine(person: Person) -> No
     assert person.whoami("web") == "user/ann@example.com"
 
 
-def test_a_person_whom_the_server_refuses_reads_why(person: Person) -> None:
+def test_a_person_whom_the_server_refuses_reads_why(person: LoginHarness) -> None:
     command = person.begin("login", "eve", browser=person.browser("eve"))
     out, err = command.communicate(timeout=60)
     assert (command.returncode, out) == (1, "")
@@ -145,7 +145,7 @@ def test_a_person_whom_the_server_refuses_reads_why(person: Person) -> None:
     assert not person.file.exists() or "eve" not in json.loads(person.file.read_text())["profiles"]
 
 
-def test_a_login_that_is_denied_at_the_provider_ends_at_once(person: Person, provider: PeopleProvider) -> None:
+def test_a_login_that_is_denied_at_the_provider_ends_at_once(person: LoginHarness, provider: PeopleProvider) -> None:
     command = person.begin("login", "no", browser="true %s")
     assert command.stderr is not None
     url = command.stderr.readline().partition(": ")[2].strip()
@@ -158,37 +158,37 @@ def test_a_login_that_is_denied_at_the_provider_ends_at_once(person: Person, pro
     assert (command.returncode, "error: the login was refused: " in err) == (1, True), err
 
 
-def test_an_answer_that_this_command_did_not_ask_for_is_not_taken(person: Person) -> None:
+def test_an_answer_that_this_command_did_not_ask_for_is_not_taken(person: LoginHarness) -> None:
     """Another page of the browser, or another program of this machine, cannot end or hijack a login."""
     command = person.begin("login", "careful", browser="true %s")
     assert command.stderr is not None
     url = command.stderr.readline().partition(": ")[2].strip()
-    found = re.search(r"redirect_uri=http%3A%2F%2F127\.0\.0\.1%3A(\d+)%2Fcallback", url)
-    assert found, url
-    there = f"http://127.0.0.1:{found[1]}"
+    match = re.search(r"redirect_uri=http%3A%2F%2F127\.0\.0\.1%3A(\d+)%2Fcallback", url)
+    assert match, url
+    there = f"http://127.0.0.1:{match[1]}"
     assert httpx2.get(f"{there}/favicon.ico").status_code == 404
     assert httpx2.get(f"{there}/callback?code=stolen&state=guessed").status_code == 200
-    with socket.create_connection(("127.0.0.1", int(found[1]))):  # a browser opens connections in advance
+    with socket.create_connection(("127.0.0.1", int(match[1]))):  # a browser opens connections in advance
         assert browse(url, "ann").text.count("You are logged in") == 1
     _, err = command.communicate(timeout=60)
     assert command.returncode == 0, err
     assert person.whoami("careful") == "user/ann@example.com"
 
 
-def test_a_person_allows_a_machine_without_a_browser_on_another_one(person: Person) -> None:
+def test_a_person_allows_a_machine_without_a_browser_on_another_one(person: LoginHarness) -> None:
     command = person.begin("login", "far", "--device")
     assert command.stderr is not None
-    found = re.fullmatch(r"Open (\S+) and compare the code (\S+)\n", command.stderr.readline())
-    assert found
-    page = _device_page(found[1], "ann")
-    form = {"identity": page[1], "user_code": found[2], "answer": "allow"}
+    match = re.fullmatch(r"Open (\S+) and compare the code (\S+)\n", command.stderr.readline())
+    assert match
+    page = _device_page(match[1], "ann")
+    form = {"identity": page[1], "user_code": match[2], "answer": "allow"}
     assert "Logged in" in httpx2.post(f"{person.address}/login/device/answer", data=form).text
     out, err = command.communicate(timeout=60)
     assert (command.returncode, out) == (0, "logged in; the profile far is stored\n"), err
     assert person.whoami("far") == "user/ann@example.com"
 
 
-def test_a_machine_that_is_denied_is_not_logged_in(person: Person) -> None:
+def test_a_machine_that_is_denied_is_not_logged_in(person: LoginHarness) -> None:
     command = person.begin("login", "denied", "--device")
     assert command.stderr is not None
     found = re.fullmatch(r"Open (\S+) and compare the code (\S+)\n", command.stderr.readline())
@@ -199,7 +199,7 @@ def test_a_machine_that_is_denied_is_not_logged_in(person: Person) -> None:
     assert (command.returncode, err.startswith("error: the login is refused: ")) == (1, True), err
 
 
-def test_a_token_that_ends_is_renewed_once_for_all_commands(person: Person) -> None:
+def test_a_token_that_ends_is_renewed_once_for_all_commands(person: LoginHarness) -> None:
     _log_in(person, "renewed")
     before = person.profile("renewed")
     person.change("renewed", expires=time.time() + 5)
@@ -215,14 +215,14 @@ def test_a_token_that_ends_is_renewed_once_for_all_commands(person: Person) -> N
     assert printed.strip() == person.profile("renewed")["token"] != after["token"]
 
 
-def test_a_login_that_is_over_names_the_command_that_begins_another(person: Person) -> None:
+def test_a_login_that_is_over_names_the_command_that_begins_another(person: LoginHarness) -> None:
     _log_in(person, "over")
     person.change("over", expires=1.0, refreshToken="rr_gone", token="rs_gone")
     assert "the credential of the profile 'over' is not valid: " in (message := person.whoami("over"))
     assert "Log in again: platform login" in message
 
 
-def test_a_logout_ends_the_session_at_the_server_too(person: Person) -> None:
+def test_a_logout_ends_the_session_at_the_server_too(person: LoginHarness) -> None:
     _log_in(person, "short")
     token = person.profile("short")["token"]
     environ = {"PLATFORM_ENDPOINT": person.address}
@@ -233,7 +233,7 @@ def test_a_logout_ends_the_session_at_the_server_too(person: Person) -> None:
     assert person.run("logout", "short", environ=environ).stderr == "error: the profile 'short' has no token\n"
 
 
-def test_a_key_comes_from_standard_input(person: Person) -> None:
+def test_a_key_comes_from_standard_input(person: LoginHarness) -> None:
     key = person.run("serviceaccount", "add-key", "ci").stdout.strip()
     done = person.run("login", "ci", "--token-stdin", text=f"{key}\n", environ={"PLATFORM_ENDPOINT": person.address})
     assert (done.returncode, done.stdout) == (0, "logged in; the profile ci is stored\n"), done.stderr
@@ -241,7 +241,7 @@ def test_a_key_comes_from_standard_input(person: Person) -> None:
     assert person.run("login", "ci", "--token-stdin", text="\n").returncode == 2
 
 
-def test_a_login_stores_only_what_the_server_accepts(person: Person) -> None:
+def test_a_login_stores_only_what_the_server_accepts(person: LoginHarness) -> None:
     """Neither a wrong key nor another org than the server has; a profile of that name stays as it was."""
     key, before = new_key(person), person.stored()
     for words, text, message in (
@@ -256,7 +256,7 @@ def test_a_login_stores_only_what_the_server_accepts(person: Person) -> None:
         assert person.stored() == before
 
 
-def test_a_word_that_names_no_profile_is_refused_before_anything_is_asked_for(person: Person) -> None:
+def test_a_word_that_names_no_profile_is_refused_before_anything_is_asked_for(person: LoginHarness) -> None:
     before = person.stored()
     for word in ("nonsense", "reconciler.example.com/x", "https//example.com"):
         done = person.run("login", word, "--token-stdin", text="rk_1", environ={"PLATFORM_ENDPOINT": ""})
@@ -264,7 +264,7 @@ def test_a_word_that_names_no_profile_is_refused_before_anything_is_asked_for(pe
     assert person.stored() == before
 
 
-def test_a_login_takes_an_address_in_place_of_a_profile(person: Person) -> None:
+def test_a_login_takes_an_address_in_place_of_a_profile(person: LoginHarness) -> None:
     done = person.run(
         "login",
         person.address,
@@ -278,21 +278,21 @@ def test_a_login_takes_an_address_in_place_of_a_profile(person: Person) -> None:
     assert person.profile("by-address")["endpoint"] == person.address
 
 
-def new_key(person: Person) -> str:
+def new_key(person: LoginHarness) -> str:
     """A new key of a service account."""
     return person.run("serviceaccount", "add-key", "ci").stdout.strip()
 
 
-def test_commands_that_change_profiles_at_once_lose_none(person: Person) -> None:
+def test_commands_that_change_profiles_at_once_lose_none(person: LoginHarness) -> None:
     with ThreadPoolExecutor(6) as pool:
-        commands = [person.begin("profile", "update", f"many-{each}", "--gvc", "shop") for each in range(6)]
+        commands = [person.begin("profile", "update", f"many-{number}", "--gvc", "shop") for number in range(6)]
         assert [*pool.map(lambda each: each.wait(60), commands)] == [0] * 6
     stored = json.loads(person.file.read_text())["profiles"]
-    assert {f"many-{each}" for each in range(6)} <= stored.keys()
+    assert {f"many-{number}" for number in range(6)} <= stored.keys()
 
 
 @pytest.fixture
-def keyring(person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenKeyring]:
+def keyring(person: LoginHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TokenKeyring]:
     """A keyring of the desktop on which the commands of ``person`` run."""
     with unlocked_keyring(tmp_path / "desktop") as variables:
         monkeypatch.setattr(person, "environ", {**person.environ, **variables})
@@ -302,7 +302,7 @@ def keyring(person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 IN_KEYRING = Profile(keyring=True)
 
 
-def test_tokens_are_in_the_keyring_of_a_desktop_and_renewed_there(person: Person, keyring: TokenKeyring) -> None:
+def test_tokens_are_in_the_keyring_of_a_desktop_and_renewed_there(person: LoginHarness, keyring: TokenKeyring) -> None:
     _log_in(person, "desk")
     before = keyring.with_tokens("desk", IN_KEYRING)
     assert (before.token[:3], before.refresh_token[:3]) == ("rs_", "rr_")
@@ -329,7 +329,7 @@ def tokens_of(profile: Profile) -> tuple[str, str]:
     "words", ["profile delete kept", "profile update kept --token rk_new", "login kept --token-stdin --no-keyring"]
 )
 def test_a_profile_that_leaves_the_keyring_leaves_nothing_there(
-    person: Person, keyring: TokenKeyring, words: str
+    person: LoginHarness, keyring: TokenKeyring, words: str
 ) -> None:
     key = new_key(person)
     person.run("login", "kept", "--token-stdin", text=key)
@@ -340,7 +340,7 @@ def test_a_profile_that_leaves_the_keyring_leaves_nothing_there(
 
 
 def test_without_a_keyring_tokens_are_in_the_file(
-    person: Person, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    person: LoginHarness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = new_key(person)
     assert person.run("login", "bare", "--token-stdin", "--keyring", text=key).stderr.startswith(
@@ -364,7 +364,7 @@ def test_without_a_keyring_tokens_are_in_the_file(
         assert "the tokens of the profile gone stay in the keyring" in over.stderr
 
 
-def _log_in(person: Person, name: str) -> None:
+def _log_in(person: LoginHarness, name: str) -> None:
     """Store a login of Ann's as the profile ``name``."""
     command = person.begin("login", name, browser="true %s")
     assert command.stderr is not None

@@ -19,11 +19,11 @@ from reconciler.daemon.api_process import SOCKET
 from reconciler.platform_cli.advice import HERE, ON_FILES, ON_THE_HOST, with_local_commands
 from reconciler.platform_cli.command_line import RowCommand, all_rows
 from reconciler.platform_cli.main import run_command_line
-from tests.platform_cli.kit import Desk, desk
-from tests.platform_cli.test_client import Scripted, answer
-from tests.support.host_sandbox import HostSite, host_site, open_place, served
+from tests.platform_cli.kit import PlatformHarness, harness
+from tests.platform_cli.test_client import ScriptedServer, answer
+from tests.support.host_sandbox import HostSandbox, host_sandbox, open_place, served
 from tests.support.processes import ROOT
-from tests.support.sandbox import Running, eventually
+from tests.support.sandbox import DaemonProcess, eventually
 
 ROWS = {row.words: row for row in all_rows()}
 OTHER_PROGRAMS = ("reconciler/cli/", "reconciler/platform_cli/", "reconciler/demo.py", "reconciler/doctor/")
@@ -35,19 +35,19 @@ NAMED = re.compile(r"(?:: |[`'(])reconciler ([a-z]+)((?: (?:--[a-z-]+|[A-Z]{2,}|
 def texts() -> Iterator[tuple[str, str]]:
     """Each text in the code behind the API, with its place; a value in it is ``{}``."""
     for path in sorted((ROOT / "reconciler").rglob("*.py")):
-        place = str(path.relative_to(ROOT))
-        if place.startswith(OTHER_PROGRAMS):
+        path_text = str(path.relative_to(ROOT))
+        if path_text.startswith(OTHER_PROGRAMS):
             continue
         tree = ast.parse(path.read_text())
         inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in ast.walk(tree):
             if isinstance(node, ast.JoinedStr):
                 yield (
-                    place,
+                    path_text,
                     "".join(str(each.value) if isinstance(each, ast.Constant) else "{}" for each in node.values),
                 )
             elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
-                yield place, node.value
+                yield path_text, node.value
 
 
 def test_every_command_that_a_message_names_is_known_to_this_program() -> None:
@@ -61,15 +61,15 @@ def test_every_command_that_a_message_names_is_known_to_this_program() -> None:
 
 def test_what_a_message_names_takes_the_same_words_here() -> None:
     count = 0
-    for place, text in texts():
-        for found in NAMED.finditer(text):
-            if found[1] not in HERE or "--out" in found[2]:
+    for path, text in texts():
+        for match in NAMED.finditer(text):
+            if match[1] not in HERE or "--out" in match[2]:
                 continue
-            row = ROWS[HERE[found[1]],]
-            words = [re.sub(r"\{[^}]*\}|^[A-Z]+$", "main", word) for word in found[2].split()]
+            row = ROWS[HERE[match[1]],]
+            words = [re.sub(r"\{[^}]*\}|^[A-Z]+$", "main", word) for word in match[2].split()]
             if len(words) == 1 and words[0].startswith("--"):
                 words.append("main")
-            RowCommand(row.words[-1], row).make_context(place, [*words, *_missing(words, row.argument)])
+            RowCommand(row.words[-1], row).make_context(path, [*words, *_missing(words, row.argument)])
             count += 1
     assert count > 15
 
@@ -104,7 +104,7 @@ def test_a_message_names_what_works_here(text: str, here: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
     gvc = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"
     data = (
         "kind: volumeset\nname: data\ngvc: shop\nspec: {initialCapacity: 10, performanceClass: general-purpose-ssd}\n"
@@ -115,22 +115,22 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         "volumes: [{uri: platform://volumeset/data, path: /data}]}]\n"
     )
     files = {"gvc.yaml": gvc, "data.yaml": data, "db.yaml": db, "groups.yaml": groups}
-    with desk(tmp_path_factory.mktemp("operating"), files, locations={"here": {"engine": "recorded"}}) as made:
+    with harness(tmp_path_factory.mktemp("operating"), files, locations={"here": {"engine": "recorded"}}) as made:
         made.environ |= {"PLATFORM_GVC": "shop"}
         yield made
 
 
-def test_the_command_in_a_note_releases_what_waits(shop: Desk) -> None:
+def test_the_command_in_a_note_releases_what_waits(shop: PlatformHarness) -> None:
     """A delete of a volume waits, and the words that say so are the ones that work."""
     assert shop.run("workload", "delete", "db").returncode == 0
     shop.wait_until_applied()
     done = shop.run("volumeset", "delete", "data")
-    found = re.fullmatch(r"delete volumeset/shop/data waits for an approval: (platform .+)\n", done.stderr)
-    assert found, done
+    match = re.fullmatch(r"delete volumeset/shop/data waits for an approval: (platform .+)\n", done.stderr)
+    assert match, done
     # The answer to the delete has the plan of its change; the daemon runs after it.
     eventually(lambda: "platform approve" in shop.run("describe", "volumeset/shop/data").stdout, "the hold is recorded")
     assert "reconciler approve" not in shop.run("describe", "volumeset/shop/data").stdout
-    _, verb, digest = shlex.split(found[1])
+    _, verb, digest = shlex.split(match[1])
     plan = shop.run("plan", "--digest", digest)
     assert (plan.returncode, "- volumeset/shop/data" in plan.stdout) == (0, True), plan
     approved = shop.run(verb, digest)
@@ -141,7 +141,7 @@ def test_the_command_in_a_note_releases_what_waits(shop: Desk) -> None:
     assert (source.returncode, "main" in source.stdout) == (0, True)
 
 
-def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: Desk) -> None:
+def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: PlatformHarness) -> None:
     for name in ("one", "two", "three"):
         made = shop.run("gvc", "create", "--name", name, "--location", "here")
         data = shop.run("volumeset", "create", "--name", "data", "--initial-capacity", "10", "--gvc", name)
@@ -153,18 +153,23 @@ def test_force_bypasses_the_approval_of_what_it_deletes_alone(shop: Desk) -> Non
     waiting = shop.run("volumeset", "delete", "data", "--gvc", "two")
     shop.wait_until_applied()
     other = shop.run("gvc", "delete", "three", "--force")
-    found = re.search(r"wait for an approval: platform approve ([0-9a-f]{32})\n$", other.stderr)
-    assert found, (waiting, other)
+    match = re.search(r"wait for an approval: platform approve ([0-9a-f]{32})\n$", other.stderr)
+    assert match, (waiting, other)
     assert shop.run("gvc", "get", "three").returncode == 0
-    assert shop.run("approve", found[1]).returncode == 0
+    assert shop.run("approve", match[1]).returncode == 0
     eventually(lambda: shop.run("gvc", "get", "three").returncode == 1, "the GVC is deleted")
 
 
-def test_programs_get_all_records_and_people_a_page(shop: Desk) -> None:
+def test_programs_get_all_records_and_people_a_page(shop: PlatformHarness) -> None:
     for form, count in (("json", 62), ("json-slim", 62), ("yaml-slim", 62), ("tf", 62), ("text", 51)):
         done = shop.run("group", "get", "-o", form)
-        separator = {"json": '"kind": "group"', "json-slim": '"kind": "group"', "yaml-slim": "kind: group",
-                     "tf": "resource ", "text": "\n"}[form]  # fmt: skip
+        separator = {
+            "json": '"kind": "group"',
+            "json-slim": '"kind": "group"',
+            "yaml-slim": "kind: group",
+            "tf": "resource ",
+            "text": "\n",
+        }[form]
         assert done.stdout.count(separator) == count, form
         assert bool(done.stderr) == (form == "text")
     assert len(json.loads(shop.run("group", "get", "-o", "json", "--max", "3").stdout)["items"]) == 3
@@ -172,7 +177,7 @@ def test_programs_get_all_records_and_people_a_page(shop: Desk) -> None:
     assert len(json.loads(queried.stdout)["items"]) == 62
 
 
-def test_changes_in_a_row_lose_none(shop: Desk) -> None:
+def test_changes_in_a_row_lose_none(shop: PlatformHarness) -> None:
     """None waits until the one before is applied, so each reads what is old."""
     for words in (
         "serviceaccount create --name robot",
@@ -202,7 +207,7 @@ def test_changes_in_a_row_lose_none(shop: Desk) -> None:
     assert [each.rpartition("/")[2] for each in group["memberLinks"]] == ["other", "robot"]
 
 
-def test_errors_are_json_where_results_are(shop: Desk) -> None:
+def test_errors_are_json_where_results_are(shop: PlatformHarness) -> None:
     for words, code, status in (
         ("gvc get nix -o json", 1, 404),
         ("gvc get nix --output=json-slim", 1, 404),
@@ -233,7 +238,9 @@ def test_requests_of_operators_are_for_the_resource_that_is_named(
     words: str, request_line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
-    server = Scripted(answer(body={"message": "recorded; release them: reconciler hold workload/shop/api --release"}))
+    server = ScriptedServer(
+        answer(body={"message": "recorded; release them: reconciler hold workload/shop/api --release"})
+    )
     address = f"http://127.0.0.1:{server.server_port}"
     assert run_command_line([*words.split(), "--org", "acme", "--gvc", "shop", "--endpoint", address]) == 0
     assert [line for line, _ in server.asked] == [request_line]
@@ -244,7 +251,9 @@ def test_the_refusal_of_a_program_in_a_container_names_what_works_here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
-    server = Scripted(answer(409, {"message": "api has no replica now; see: reconciler describe workload/shop/api"}))
+    server = ScriptedServer(
+        answer(409, {"message": "api has no replica now; see: reconciler describe workload/shop/api"})
+    )
     words = ["workload", "exec", "api", "--org", "acme", "--gvc", "shop"]
     assert run_command_line([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}", "--", "ls"]) == 125
     assert capsys.readouterr().err == "error: api has no replica now; see: platform describe workload/shop/api\n"
@@ -256,7 +265,7 @@ def test_plans_of_several_sources_are_one_list(
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     status, headers, body = answer(body={"digest": "d", "steps": []})
     sources = answer(body={"items": [{"name": "main"}, {"name": "more"}]})
-    server = Scripted(sources, (status, headers, body), (status, {**headers, "Plan-Changes": "2"}, body))
+    server = ScriptedServer(sources, (status, headers, body), (status, {**headers, "Plan-Changes": "2"}, body))
     words = ["plan", "--detailed-exitcode", "-o", "json", "--org", "acme"]
     assert run_command_line([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}"]) == 3
     assert json.loads(capsys.readouterr().out) == 2 * [{"digest": "d", "steps": []}]
@@ -267,7 +276,7 @@ def test_a_parameter_that_a_message_names_comes_with_the_command_that_takes_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
-    server = Scripted(answer(400, {"message": "add ?source=NAME: main, more"}))
+    server = ScriptedServer(answer(400, {"message": "add ?source=NAME: main, more"}))
     address = f"http://127.0.0.1:{server.server_port}"
     assert run_command_line(["group", "create", "--name", "x", "--org", "acme", "--endpoint", address]) == 1
     expected = "add ?source=NAME: main, more; that is: platform rest post '/org/acme/group?source=NAME' --file FILE"
@@ -296,13 +305,18 @@ def test_an_agent_runs_in_a_container_and_its_token_is_in_no_command_line(
     assert ("podman ended with exit code 7" in shown.err) == bool(code)
 
 
-CRON = json.dumps({
-    "kind": "workload", "name": "job", "gvc": "shop",
-    "spec": {
-        "type": "cron", "job": {"schedule": "0 0 29 2 *"},
-        "containers": [{"name": "main", "image": "none", "command": "sh", "args": ["-c", "exit 0"]}],
-    },
-})  # fmt: skip
+CRON = json.dumps(
+    {
+        "kind": "workload",
+        "name": "job",
+        "gvc": "shop",
+        "spec": {
+            "type": "cron",
+            "job": {"schedule": "0 0 29 2 *"},
+            "containers": [{"name": "main", "image": "none", "command": "sh", "args": ["-c", "exit 0"]}],
+        },
+    }
+)
 GUEST = """kind: serviceaccount
 name: runner
 ---
@@ -314,48 +328,50 @@ bindings: [{permissions: [view, exec], principalLinks: [//serviceaccount/runner]
 """
 
 
-class Host:
+class HostHarness:
     """A daemon that runs workloads on this machine, and the command beside it."""
 
-    def __init__(self, site: HostSite, daemon: Running) -> None:
-        self.site = site
+    def __init__(self, sandbox: HostSandbox, daemon: DaemonProcess) -> None:
+        self.sandbox = sandbox
         self.daemon = daemon
 
     def run(self, *words: str, text: str = "", **environ: str) -> subprocess.CompletedProcess[str]:
         """One command to its end."""
-        endpoint = f"unix://{self.site.state / SOCKET}"
-        return Desk.run(
-            self, *words, text=text,  # type: ignore[arg-type]
+        endpoint = f"unix://{self.sandbox.state / SOCKET}"
+        return PlatformHarness.run(
+            self,
+            *words,
+            text=text,  # type: ignore[arg-type]
             environ={"PLATFORM_ENDPOINT": endpoint, "PLATFORM_ORG": "acme", "PLATFORM_GVC": "shop", **environ},
-        )  # fmt: skip
+        )
 
     @property
     def environ(self) -> dict[str, str]:
         """The variables of every command."""
-        return {"HOME": str(self.site.path), "XDG_CONFIG_HOME": str(self.site.path / "config")}
+        return {"HOME": str(self.sandbox.path), "XDG_CONFIG_HOME": str(self.sandbox.path / "config")}
 
     @property
     def home(self) -> Path:
         """Where commands run."""
-        return self.site.path
+        return self.sandbox.path
 
 
 @pytest.fixture(scope="module")
-def host() -> Iterator[Host]:
+def host() -> Iterator[HostHarness]:
     files = {"shop/job.yaml": CRON, "shop/web.yaml": served(replicas=1), "access.yaml": GUEST}
-    with open_place() as path, host_site(path, files, api={}) as site, site.daemon() as daemon:
-        eventually(lambda: site.ready("web"), "the replica is ready")
-        eventually(lambda: (site.state / SOCKET).exists(), "the API listens")
-        yield Host(site, daemon)
+    with open_place() as path, host_sandbox(path, files, api={}) as sandbox, sandbox.daemon() as daemon:
+        eventually(lambda: sandbox.ready("web"), "the replica is ready")
+        eventually(lambda: (sandbox.state / SOCKET).exists(), "the API listens")
+        yield HostHarness(sandbox, daemon)
 
 
-def start(host: Host, script: str, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+def start(host: HostHarness, script: str, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Start the cron workload with another program."""
     overrides = json.dumps([{"name": "main", "command": "sh", "args": ["-c", script]}])
     return host.run("workload", "cron", "start", "job", "--file", "-", *words, text=overrides, **environ)
 
 
-def test_the_end_of_a_run_is_the_end_of_the_command(host: Host) -> None:
+def test_the_end_of_a_run_is_the_end_of_the_command(host: HostHarness) -> None:
     good = start(host, "echo fine", "--wait")
     assert good.returncode == 0, good
     assert re.search(r"shop/job/job-\S+/main@here \| fine\njob-\S+ at here: Success\n$", good.stderr), good
@@ -366,20 +382,20 @@ def test_the_end_of_a_run_is_the_end_of_the_command(host: Host) -> None:
     assert start(host, "exit 3").returncode == 0, "without --wait, its start counts"
 
 
-def test_a_run_that_goes_on_ends_the_command_in_time(host: Host) -> None:
+def test_a_run_that_goes_on_ends_the_command_in_time(host: HostHarness) -> None:
     late = start(host, "sleep 60", "--wait", "--timeout", "1s")
     assert late.returncode == 1, late
     assert "did not end in time, and goes on: platform workload cron get job" in late.stderr
 
 
-def test_who_may_read_no_logs_gets_the_result_of_a_run(host: Host) -> None:
+def test_who_may_read_no_logs_gets_the_result_of_a_run(host: HostHarness) -> None:
     key = host.run("serviceaccount", "add-key", "runner").stdout.strip()
     done = start(host, "echo planted", "--wait", PLATFORM_TOKEN=key)
     assert (done.returncode, "planted" in done.stderr) == (0, False), done
     assert re.search(r"job-\S+ at here: Success\n$", done.stderr)
 
 
-def test_requests_wait_and_replicas_are_listed_on_a_host(host: Host) -> None:
+def test_requests_wait_and_replicas_are_listed_on_a_host(host: HostHarness) -> None:
     done = host.run("hold", "web", "--for", "60s")
     assert done.returncode == 0, done
     assert done.stdout.endswith("release them: platform hold workload/shop/web --release\n")

@@ -37,19 +37,27 @@ def test_a_patch_leads_from_any_manifest_to_any_other(before: dict[str, Any], af
     ("texts", "patch"),
     [
         (("spec.containers.main.image=b",), {"spec": {"$add/containers": [{"name": "main", "image": "b"}]}}),
-        (("spec.containers.main.env.COLOR=1",),
-         {"spec": {"$add/containers": [{"name": "main", "$add/env": [{"name": "COLOR", "value": "1"}]}]}}),
-        (("spec.containers.main.env.OLD=a=b",),
-         {"spec": {"$add/containers": [{"name": "main", "$add/env": [{"name": "OLD", "value": "a=b"}]}]}}),
-        (("spec.containers.main.env.OLD.value=new",),
-         {"spec": {"$add/containers": [{"name": "main", "$add/env": [{"name": "OLD", "value": "new"}]}]}}),
-        (("spec.containers.bare.env.FIRST=true",),
-         {"spec": {"$add/containers": [{"name": "bare", "$add/env": [{"name": "FIRST", "value": "true"}]}]}}),
+        (
+            ("spec.containers.main.env.COLOR=1",),
+            {"spec": {"$add/containers": [{"name": "main", "$add/env": [{"name": "COLOR", "value": "1"}]}]}},
+        ),
+        (
+            ("spec.containers.main.env.OLD=a=b",),
+            {"spec": {"$add/containers": [{"name": "main", "$add/env": [{"name": "OLD", "value": "a=b"}]}]}},
+        ),
+        (
+            ("spec.containers.main.env.OLD.value=new",),
+            {"spec": {"$add/containers": [{"name": "main", "$add/env": [{"name": "OLD", "value": "new"}]}]}},
+        ),
+        (
+            ("spec.containers.bare.env.FIRST=true",),
+            {"spec": {"$add/containers": [{"name": "bare", "$add/env": [{"name": "FIRST", "value": "true"}]}]}},
+        ),
         (("memberLinks+=//user/b",), {"$add/memberLinks": ["//user/b"]}),
         (("memberLinks-=//user/a",), {"memberLinks": []}),
         (("tags.a.b=1",), {"tags": {"a.b": "1"}}),
     ],
-)  # fmt: skip
+)
 def test_a_property_that_is_set_is_all_that_changes(texts: tuple[str, ...], patch: dict[str, Any]) -> None:
     env = [{"name": "OLD", "value": "old"}]
     before = {
@@ -57,10 +65,10 @@ def test_a_property_that_is_set_is_all_that_changes(texts: tuple[str, ...], patc
         "memberLinks": ["//user/a"],
         "tags": {},
     }
-    found = make_patch(before, assign_fields(before, texts))
+    patched = make_patch(before, assign_fields(before, texts))
     # An empty list has no items to name; either way it is empty then.
-    assert found in (patch, {"$remove/memberLinks": ["//user/a"]})
-    assert manifest_text.merge_patch(before, found) == assign_fields(before, texts)
+    assert patched in (patch, {"$remove/memberLinks": ["//user/a"]})
+    assert manifest_text.merge_patch(before, patched) == assign_fields(before, texts)
 
 
 @pytest.mark.parametrize("text", ["spec.containers.main=a", "spec.ports.web=1", "spec.containers.main.env.A+=1"])
@@ -72,7 +80,9 @@ def test_an_item_of_another_list_has_no_single_value(text: str) -> None:
 def test_the_link_of_a_relation_is_the_one_that_documents_have() -> None:
     spec = query_spec("acme", "all", ("name=//x",), ("a=//x",), ("gvc=//gvc/shop", "org=/org/acme", "deployment"))
     assert spec["terms"] == [
-        {"property": "name", "op": "=", "value": "//x"}, {"tag": "a", "op": "=", "value": "//x"},
-        {"rel": "gvc", "op": "=", "value": "/org/acme/gvc/shop"}, {"rel": "org", "op": "=", "value": "/org/acme"},
+        {"property": "name", "op": "=", "value": "//x"},
+        {"tag": "a", "op": "=", "value": "//x"},
+        {"rel": "gvc", "op": "=", "value": "/org/acme/gvc/shop"},
+        {"rel": "org", "op": "=", "value": "/org/acme"},
         {"rel": "deployment", "op": "exists"},
-    ]  # fmt: skip
+    ]

@@ -21,15 +21,29 @@ from tests.support.processes import ROOT
 
 PAGE = (ROOT / "docs" / "platform" / "cli.md").read_text()
 SECTIONS = {
-    "Agent": "agent", "Cloud account": "cloudaccount", "Group": "group", "GVC": "gvc",
+    "Agent": "agent",
+    "Cloud account": "cloudaccount",
+    "Group": "group",
+    "GVC": "gvc",
     "Workload": "workload cron start",
-    "Apply": "apply", "Convert": "convert", "Query": "agent query",
-}  # fmt: skip
+    "Apply": "apply",
+    "Convert": "convert",
+    "Query": "agent query",
+}
 """Sections with a table of commands or of options, and the words that they are about."""
 SIZES = {
-    "Commands": 30, "Common options": 12, "Common subcommands": 13, "Query": 4, "Agent": 4, "Cloud account": 4,
-    "Group": 3, "GVC": 5, "Workload": 3, "Apply": 4, "Convert": 3,
-}  # fmt: skip
+    "Commands": 30,
+    "Common options": 12,
+    "Common subcommands": 13,
+    "Query": 4,
+    "Agent": 4,
+    "Cloud account": 4,
+    "Group": 3,
+    "GVC": 5,
+    "Workload": 3,
+    "Apply": 4,
+    "Convert": 3,
+}
 """How many commands or options the platform describes in each section; a row less would be one that no test has."""
 PROSE = {
     "Audit context": ("auditctx create", {"--name", "--description", "--tag"}),
@@ -99,7 +113,7 @@ def test_every_common_option_of_the_page_exists_with_its_values() -> None:
 
 def test_the_shared_subcommands_of_the_page_exist_or_name_another_way() -> None:
     mine = [line for line in lines() if line.section == "Common subcommands"]
-    found = [words_in(line.cells[0], "[a-z]")[0] for line in mine if line.title == "Subcommand"]
+    texts = [words_in(line.cells[0], "[a-z]")[0] for line in mine if line.title == "Subcommand"]
     lacking = {
         words_in(line.cells[0], "[a-z]")[0]: [
             kind for kind, cell in zip(SHARED, line.cells[1:], strict=True) if cell == "no"
@@ -108,7 +122,7 @@ def test_the_shared_subcommands_of_the_page_exist_or_name_another_way() -> None:
         if line.title != "Subcommand"
     }
     assert lacking == {"clone": ["agent", "cloudaccount", "domain"], "update": ["cloudaccount", "domain"]}
-    for text in found:
+    for text in texts:
         name, _, argument = text.partition(" ")
         for kind in SHARED:
             row = ROWS[kind, name]
@@ -197,11 +211,16 @@ def test_the_version_is_printed_behind_every_command(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("words", "near"),
     [
-        ("get", "workload get"), ("add-member", "group add-member"), ("wrkload", "workload"), ("sceret get", "secret"),
-        ("workload gett", "get"), ("compos manifest", "compose"), ("volumeset snapshots get", "snapshot"),
+        ("get", "workload get"),
+        ("add-member", "group add-member"),
+        ("wrkload", "workload"),
+        ("sceret get", "secret"),
+        ("workload gett", "get"),
+        ("compos manifest", "compose"),
+        ("volumeset snapshots get", "snapshot"),
         ("snapshot create", "volumeset snapshot"),
     ],
-)  # fmt: skip
+)
 def test_a_word_that_is_none_names_the_nearest(words: str, near: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(words.split()) == 2
     assert f"; did you mean '{near}'?" in capsys.readouterr().err
@@ -209,9 +228,9 @@ def test_a_word_that_is_none_names_the_nearest(words: str, near: str, capsys: py
 
 def test_a_required_option_that_is_missing_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     """Each alone: the others have values. Nothing else is asked for first."""
-    for row in (each for each in ROWS.values() if not each.instead):
+    for row in (row for row in ROWS.values() if not row.instead):
         required = [option for option in row.options if option.required]
         for missing in required:
-            words = [f"{each.names.split('/')[-1]}=x" for each in required if each is not missing]
+            words = [f"{option.names.split('/')[-1]}=x" for option in required if option is not missing]
             assert run_command_line([*row.words, *("x" for _ in re.findall("<", row.argument)), *words]) == 2
             assert f"Missing option '{missing.names.split('/')[0]}'" in capsys.readouterr().err, row.words

@@ -14,7 +14,7 @@ import pytest
 from reconciler.documents.reader import parse_documents
 from reconciler.platform_cli.commands import manifests
 from tests.api.conftest import FILES
-from tests.platform_cli.kit import desk
+from tests.platform_cli.kit import harness
 from tests.support.cases import CASES
 from tests.support.pace import slowness
 
@@ -39,7 +39,7 @@ def test_lines_of_public_scripts_run_or_end_with_what_to_do_instead(
     before, wrong = slowness(), []
     began = time.process_time()
     cases = table()
-    with desk(tmp_path, FILES) as shop:
+    with harness(tmp_path, FILES) as shop:
         for name, text in cases["files"].items():
             (shop.home / name).parent.mkdir(exist_ok=True)
             (shop.home / name).write_text(text)

@@ -16,18 +16,19 @@ import pytest
 from reconciler.api.authentication import BOOTSTRAP_FILE
 from reconciler.platform_cli.command_line import COMPLETE_VARIABLE, all_rows
 from reconciler.platform_cli.table.row import Row
-from tests.platform_cli.kit import Desk, desk
-from tests.platform_cli.test_client import Scripted, answer
+from tests.platform_cli.kit import PlatformHarness, harness
+from tests.platform_cli.test_client import ScriptedServer, answer
 from tests.support.terminal import terminal
 
 VALUE = f"planted-{secrets.token_hex(8)}"
 """The value of every secret, and every password."""
 FILES = {
-    "value.txt": VALUE, "key.json": json.dumps({"accessKey": "AKIAIOSFODNN7EXAMPLE", "secretKey": VALUE}),
+    "value.txt": VALUE,
+    "key.json": json.dumps({"accessKey": "AKIAIOSFODNN7EXAMPLE", "secretKey": VALUE}),
     "secret.yaml": f"kind: secret\nname: applied\ntype: opaque\ndata: {{payload: {VALUE}, encoding: plain}}\n",
     "broken.yaml": f"kind: secret\nname: broken\ntype: opaque\ndata: {{payload: [{VALUE}], encoding: plain}}\n",
     "torn.yaml": f"kind: secret\nname: torn\ndata: {{payload: '{VALUE}\n",
-}  # fmt: skip
+}
 SPY = """#!/bin/sh
 for each in /proc/[0-9]*/cmdline; do tr '\\0' ' ' < "$each" >> "$SPY_FILE" 2>/dev/null; done
 echo >> "$SPY_FILE"
@@ -86,7 +87,7 @@ COMMANDS = (
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
     account = "kind: serviceaccount\nname: ci\n---\n"
     policies = "".join(
         f"---\nkind: policy\nname: {kind}s\ntargetKind: {kind}\ntarget: all\n"
@@ -95,17 +96,19 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     )
     gvc = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n---\n"
     files = {"all.yaml": f"{account}{gvc}{policies}"}
-    with desk(tmp_path_factory.mktemp("secrets"), files, locations={"here": {"engine": "recorded"}}) as made:
+    with harness(
+        tmp_path_factory.mktemp("secrets"), files, locations={"here": {"engine": "recorded"}}
+    ) as platform_harness:
         for name, content in FILES.items():
-            (made.home / name).write_text(content)
-        spy = made.home / "spy"
+            (platform_harness.home / name).write_text(content)
+        spy = platform_harness.home / "spy"
         spy.write_text(SPY)
         spy.chmod(0o700)
-        made.environ |= {"EDITOR": "sed -i s/described/edited/", "PLATFORM_GVC": "shop"}
-        yield made
+        platform_harness.environ |= {"EDITOR": "sed -i s/described/edited/", "PLATFORM_GVC": "shop"}
+        yield platform_harness
 
 
-def run(shop: Desk, key: str, command: Command) -> subprocess.CompletedProcess[str]:
+def run(shop: PlatformHarness, key: str, command: Command) -> subprocess.CompletedProcess[str]:
     """A command with the credential of the profile and with debugging; nothing secret is where it should not be."""
     done = shop.run("--profile", "machine", "--debug", *command.words.split(), text=command.text)
     assert done.returncode == command.code, (command, done)
@@ -116,24 +119,24 @@ def run(shop: Desk, key: str, command: Command) -> subprocess.CompletedProcess[s
     return done
 
 
-def test_no_command_shows_or_stores_a_secret_where_it_should_not(shop: Desk) -> None:
+def test_no_command_shows_or_stores_a_secret_where_it_should_not(shop: PlatformHarness) -> None:
     before = {path for path in shop.home.rglob("*") if path.is_file()}
     added = shop.run("serviceaccount", "add-key", "ci", "-o", "json", "--debug")
-    key, name = (json.loads(added.stdout)[each] for each in ("key", "name"))
+    key, name = (json.loads(added.stdout)[name_of] for name_of in ("key", "name"))
     stored = shop.run("login", "machine", "--token-stdin", "--debug", text=key)
     assert (stored.returncode, key in added.stderr + stored.stdout + stored.stderr) == (0, False)
     for command in COMMANDS:
         run(shop, key, command)
-    private = [shop.home / "config" / "platform" / each for each in ("profiles.json", "registries.json")]
+    private = [shop.home / "config" / "platform" / name_of for name_of in ("profiles.json", "registries.json")]
     assert [path.stat().st_mode & 0o777 for path in private] == [0o600, 0o600]
-    for path in {each for each in shop.home.rglob("*") if each.is_file()} - before - {*private}:
-        assert not [each for each in (VALUE, key) if each in path.read_text()], path
+    for path in {path for path in shop.home.rglob("*") if path.is_file()} - before - {*private}:
+        assert not [name_of for name_of in (VALUE, key) if name_of in path.read_text()], path
     run(shop, key, Command(f"serviceaccount remove-key ci --key {name}"))
     run(shop, key, Command("whoami", code=1))
 
 
-def test_a_session_ends_at_the_server_and_in_the_profile(shop: Desk) -> None:
-    token = (shop.site.state / BOOTSTRAP_FILE).read_text().strip()
+def test_a_session_ends_at_the_server_and_in_the_profile(shop: PlatformHarness) -> None:
+    token = (shop.sandbox.state / BOOTSTRAP_FILE).read_text().strip()
     shown = shop.run("login", "boot", "--bootstrap", "--debug", text=token)
     session = shop.run("profile", "token", "boot").stdout.strip()
     ended = shop.run("logout", "boot", "--debug")
@@ -143,7 +146,7 @@ def test_a_session_ends_at_the_server_and_in_the_profile(shop: Desk) -> None:
     assert shop.run("whoami", environ={"PLATFORM_TOKEN": session}).returncode == 1
 
 
-def test_no_process_has_a_secret_on_its_command_line(shop: Desk) -> None:
+def test_no_process_has_a_secret_on_its_command_line(shop: PlatformHarness) -> None:
     """Neither the command itself, nor an editor or a pager."""
     key = json.loads(shop.run("serviceaccount", "add-key", "ci", "-o", "json").stdout)["key"]
     assert shop.run("login", "spied", "--token-stdin", text=key).returncode == 0
@@ -161,9 +164,9 @@ def test_no_process_has_a_secret_on_its_command_line(shop: Desk) -> None:
         assert not [each for each in (VALUE, key) if each in spied]
 
 
-def test_a_crash_shows_its_place_and_no_data(shop: Desk) -> None:
+def test_a_crash_shows_its_place_and_no_data(shop: PlatformHarness) -> None:
     """A server that is broken or hostile sends text where a number has to be."""
-    server = Scripted(
+    server = ScriptedServer(
         answer(body={"verification_uri_complete": "x", "user_code": "y", "expires_in": VALUE, "device_code": VALUE})
     )
     done = shop.run("login", "broken", "--device", "--endpoint", f"http://127.0.0.1:{server.server_port}")
@@ -172,7 +175,7 @@ def test_a_crash_shows_its_place_and_no_data(shop: Desk) -> None:
     assert VALUE not in done.stdout + done.stderr
 
 
-def test_completion_stores_nothing(shop: Desk) -> None:
+def test_completion_stores_nothing(shop: PlatformHarness) -> None:
     before = {path for path in shop.home.rglob("*") if path.is_file()}
     asked = {"COMP_WORDS": "platform serviceaccount get c", "COMP_CWORD": "3", COMPLETE_VARIABLE: "bash_complete"}
     done = subprocess.run(
@@ -187,14 +190,14 @@ def test_completion_stores_nothing(shop: Desk) -> None:
     assert {path for path in shop.home.rglob("*") if path.is_file()} == before
 
 
-def test_no_command_shows_its_credential(shop: Desk) -> None:
+def test_no_command_shows_its_credential(shop: PlatformHarness) -> None:
     """Each command once, with a server that sends the credential back, and with one that refuses."""
     token = f"rk_{secrets.token_hex(8)}"
     (shop.home / "object.yaml").write_text("kind: group\nname: x\n")
     (shop.home / "compose.yaml").write_text("services: {web: {image: nginx:1.27, environment: {MODE: x}}}\n")
     tokens = dict.fromkeys(("token", "access_token", "refresh_token"), token)
     for status in (200, 403):
-        server = Scripted(answer(status, {"name": "x", "items": [], "message": "no", "links": [], **tokens}))
+        server = ScriptedServer(answer(status, {"name": "x", "items": [], "message": "no", "links": [], **tokens}))
         environ = {"PLATFORM_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "PLATFORM_TOKEN": token}
         for row in all_rows():
             words = [*row.words, *sample(row)]
@@ -210,14 +213,21 @@ LOCAL = {"agent manifest", "agent up", "convert", "logout", "misc", "profile", "
 """Commands that ask no server, or none without a profile."""
 _MEMBER = ["--email", "x"]
 EXTRA = {
-    "add-binding": _MEMBER, "add-member": _MEMBER, "remove-binding": _MEMBER, "remove-member": _MEMBER,
+    "add-binding": _MEMBER,
+    "add-member": _MEMBER,
+    "remove-binding": _MEMBER,
+    "remove-member": _MEMBER,
     "cloudaccount create-aws": ["--name", "x", "--role-arn", "x"],
     "cloudaccount create-gcp": ["--name", "x", "--project-id", "x"],
     "cloudaccount create-azure": ["--name", "x", "--secret", "x", "--url", "x", "--code", "-"],
-    "policy create": ["--all"], "install-completion": ["--print", "--shell", "bash"],
-    "login": ["--bootstrap"], "tag": ["--tag", "x=y"], "hold": ["--for", "60s"], "rollback": ["--previous"],
+    "policy create": ["--all"],
+    "install-completion": ["--print", "--shell", "bash"],
+    "login": ["--bootstrap"],
+    "tag": ["--tag", "x=y"],
+    "hold": ["--for", "60s"],
+    "rollback": ["--previous"],
     "scale": ["3"],
-}  # fmt: skip
+}
 """Options of which a command needs some."""
 
 

@@ -58,18 +58,18 @@ PLACES = ["../outside/file", "OUTSIDE/file", "./link", "./folder/file", "./inner
 OUTSIDE = [(field, place) for field in NAMED for place in PLACES if field != "volumes" or place.startswith(".")]
 
 
-@pytest.mark.parametrize(("field", "place"), OUTSIDE)
+@pytest.mark.parametrize(("field", "target"), OUTSIDE)
 def test_no_field_reads_a_file_outside_of_the_project(
-    project: Path, capfd: pytest.CaptureFixture[str], field: str, place: str
+    project: Path, capfd: pytest.CaptureFixture[str], field: str, target: str
 ) -> None:
-    place = place.replace("OUTSIDE", str(project.parent / "outside"))
-    folder = os.path.dirname(place) if "outside" in place else "./folder"
-    (project / "compose.yaml").write_text(NAMED[field].replace("PLACE", place).replace("FOLDER", folder))
+    target = target.replace("OUTSIDE", str(project.parent / "outside"))
+    folder = os.path.dirname(target) if "outside" in target else "./folder"
+    (project / "compose.yaml").write_text(NAMED[field].replace("PLACE", target).replace("FOLDER", folder))
     assert manifest() != 0
     shown = capfd.readouterr()
     assert SECRET not in shown.out + shown.err
     assert "--allow-outside" in shown.err
-    named = f"{folder}/.env" if field == "project_directory" else place
+    named = f"{folder}/.env" if field == "project_directory" else target
     assert os.path.normpath(named) in shown.err
 
 
@@ -127,12 +127,12 @@ def test_a_link_that_is_exchanged_meanwhile_leads_nowhere_else(tmp_path: Path) -
     exchanging = threading.Thread(target=exchange)
     exchanging.start()
     try:
-        found = {_content(files, str(root / "mine" / "file")) for _ in range(2_000)}
+        contents = {_content(files, str(root / "mine" / "file")) for _ in range(2_000)}
     finally:
         done.set()
         exchanging.join()
-    assert b"mine" in found
-    assert SECRET.encode() not in found
+    assert b"mine" in contents
+    assert SECRET.encode() not in contents
 
 
 def _content(files: ProjectFiles, path: str) -> bytes:

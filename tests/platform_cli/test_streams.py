@@ -9,18 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from tests.platform_cli.test_client import Scripted, answer
+from tests.platform_cli.test_client import ScriptedServer, answer
 
 BIN = Path(sys.executable).parent
 
 
 def run(tmp_path: Path, script: str, *words: str | bytes) -> subprocess.CompletedProcess[str]:
     """``words`` behind the ``script`` of a shell that has a server, and changes the streams of the command."""
-    server = Scripted(answer(body={"kind": "list", "items": [{"kind": "gvc", "name": "shop"}], "links": []}))
+    server = ScriptedServer(answer(body={"kind": "list", "items": [{"kind": "gvc", "name": "shop"}], "links": []}))
     environ = {
-        **os.environ, "XDG_CONFIG_HOME": str(tmp_path), "PLATFORM_ORG": "acme", "PLATFORM_GVC": "shop",
-        "PLATFORM_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "PATH": f"{BIN}:{os.environ['PATH']}",
-    }  # fmt: skip
+        **os.environ,
+        "XDG_CONFIG_HOME": str(tmp_path),
+        "PLATFORM_ORG": "acme",
+        "PLATFORM_GVC": "shop",
+        "PLATFORM_ENDPOINT": f"http://127.0.0.1:{server.server_port}",
+        "PATH": f"{BIN}:{os.environ['PATH']}",
+    }
     command = ["sh", "-c", script, "sh", *words]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.host.logs.kit import Location, place
-from tests.platform_cli.kit import Desk, desk
-from tests.platform_cli.test_client import Scripted, answer
-from tests.support.desk import workload
+from tests.engines.host.logs.kit import LogHarness, place
+from tests.platform_cli.kit import PlatformHarness, harness
+from tests.platform_cli.test_client import ScriptedServer, answer
+from tests.support.command_sandbox import workload
 from tests.support.terminal import Terminal, terminal
 
 COMMAND = (sys.executable, "-m", "reconciler.platform_cli")
@@ -24,17 +24,19 @@ WAITING = 'trap "echo interrupted; exit 130" INT; echo editing $(stty size); sle
 
 
 @pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlatformHarness]:
     groups = "---\n".join(f"kind: group\nname: group-{number:02}\n" for number in range(30))
     files = {"shop/gvc.yaml": GVC, "shop/api.yaml": workload(), "groups.yaml": groups}
-    with desk(tmp_path_factory.mktemp("terminal"), files, locations={"here": {"engine": "recorded"}}) as made:
-        made.environ |= {"PLATFORM_GVC": "shop", "TERM": "xterm", "PAGER": "sed s/^/paged:/"}
-        Location(made.site.path).taken("listening\n", place("web"))
-        yield made
+    with harness(
+        tmp_path_factory.mktemp("terminal"), files, locations={"here": {"engine": "recorded"}}
+    ) as platform_harness:
+        platform_harness.environ |= {"PLATFORM_GVC": "shop", "TERM": "xterm", "PAGER": "sed s/^/paged:/"}
+        LogHarness(platform_harness.sandbox.path).taken("listening\n", place("web"))
+        yield platform_harness
 
 
 @contextmanager
-def on_terminal(shop: Desk, words: str, width: int = 100, **environ: str) -> Iterator[Terminal]:
+def on_terminal(shop: PlatformHarness, words: str, width: int = 100, **environ: str) -> Iterator[Terminal]:
     """A command on a terminal of 24 lines that it controls."""
     with terminal([*COMMAND, *words.split()], {**shop.environ, **environ}, width, controlling=True) as opened:
         yield opened
@@ -48,10 +50,13 @@ def files(*folders: Path) -> dict[Path, bytes]:
 def endless_login() -> str:
     """The address of a server at which a login is never allowed."""
     begun = {
-        "verification_uri_complete": "https://login.example.com", "user_code": "WDJB", "expires_in": 600,
-        "device_code": "d", "interval": 1,
-    }  # fmt: skip
-    server = Scripted(answer(body=begun), answer(400, {"error": "authorization_pending", "message": "wait"}))
+        "verification_uri_complete": "https://login.example.com",
+        "user_code": "WDJB",
+        "expires_in": 600,
+        "device_code": "d",
+        "interval": 1,
+    }
+    server = ScriptedServer(answer(body=begun), answer(400, {"error": "authorization_pending", "message": "wait"}))
     return f"http://127.0.0.1:{server.server_port}"
 
 
@@ -72,9 +77,9 @@ PROMPTS = {
 
 
 @pytest.mark.parametrize("words", PROMPTS)
-def test_an_interrupt_ends_every_prompt_and_writes_nothing(shop: Desk, words: str, tmp_path: Path) -> None:
+def test_an_interrupt_ends_every_prompt_and_writes_nothing(shop: PlatformHarness, words: str, tmp_path: Path) -> None:
     (tmp_path / "editor").write_text(WAITING)
-    before, commit = files(shop.home), shop.site.repo.git("rev-parse", "main")
+    before, commit = files(shop.home), shop.sandbox.repo.git("rev-parse", "main")
     environ = {"EDITOR": f"sh {tmp_path}/editor", "TMPDIR": str(tmp_path), "BROWSER": "true"}
     shop.relay.requests.clear()
     with on_terminal(shop, words.replace("ENDPOINT", endless_login()), **environ) as shown:
@@ -84,12 +89,12 @@ def test_an_interrupt_ends_every_prompt_and_writes_nothing(shop: Desk, words: st
         assert shown.process.returncode == 130, shown.screen
         assert shown.echoes()
         assert "Traceback" not in shown.screen
-    assert (files(shop.home), shop.site.repo.git("rev-parse", "main")) == (before, commit)
+    assert (files(shop.home), shop.sandbox.repo.git("rev-parse", "main")) == (before, commit)
     assert [path.name for path in tmp_path.iterdir()] == ["editor"]
     assert not [each for each in shop.relay.requests if not each.startswith("GET ")]
 
 
-def test_an_editor_has_its_own_ctrl_c(shop: Desk, tmp_path: Path) -> None:
+def test_an_editor_has_its_own_ctrl_c(shop: PlatformHarness, tmp_path: Path) -> None:
     """As in vi, where it ends a mode."""
     editor = 'trap "" INT; echo editing; head -n 1 > /dev/null; sed -i "s/^description: .*/description: $NEW/" "$1"'
     (tmp_path / "editor").write_text(editor)
@@ -101,7 +106,7 @@ def test_an_editor_has_its_own_ctrl_c(shop: Desk, tmp_path: Path) -> None:
         assert shown.process.returncode == 0
 
 
-def test_a_text_that_was_saved_survives_an_interrupt(shop: Desk, tmp_path: Path) -> None:
+def test_a_text_that_was_saved_survives_an_interrupt(shop: PlatformHarness, tmp_path: Path) -> None:
     (tmp_path / "editor").write_text(f'echo "# mine" >> "$1"; {WAITING}')
     with on_terminal(shop, "gvc edit shop", EDITOR=f"sh {tmp_path}/editor", TMPDIR=str(tmp_path)) as shown:
         shown.until(lambda screen: "editing" in screen, "the editor")
@@ -112,7 +117,7 @@ def test_a_text_that_was_saved_survives_an_interrupt(shop: Desk, tmp_path: Path)
     assert saved.read_text().endswith("# mine\n")
 
 
-def test_a_token_is_not_shown_while_it_is_typed(shop: Desk) -> None:
+def test_a_token_is_not_shown_while_it_is_typed(shop: PlatformHarness) -> None:
     with on_terminal(shop, "login typed --token-stdin") as shown:
         shown.until(lambda screen: "Token: " in screen, "the prompt")
         shown.type(b"rk_planted\r")
@@ -123,13 +128,13 @@ def test_a_token_is_not_shown_while_it_is_typed(shop: Desk) -> None:
     assert not (shop.home / "config" / "platform" / "profiles.json").exists()
 
 
-def piped(shop: Desk, words: str, **environ: str) -> str:
+def piped(shop: PlatformHarness, words: str, **environ: str) -> str:
     """The output of a command with pipes."""
     environ = {**os.environ, **shop.environ, **environ}
     return subprocess.run([*COMMAND, *words.split()], env=environ, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_pager_and_colours_are_for_terminals_alone(shop: Desk) -> None:
+def test_a_pager_and_colours_are_for_terminals_alone(shop: PlatformHarness) -> None:
     with on_terminal(shop, "gvc get") as short, on_terminal(shop, "group get") as long:
         short.ended()
         assert "\x1b[1mNAME" in short.written
@@ -152,7 +157,7 @@ def test_a_pager_and_colours_are_for_terminals_alone(shop: Desk) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 200])
-def test_the_help_fits_the_window_and_tables_are_whole(shop: Desk, width: int) -> None:
+def test_the_help_fits_the_window_and_tables_are_whole(shop: PlatformHarness, width: int) -> None:
     with on_terminal(shop, "workload exec --help", width) as shown, on_terminal(shop, "gvc get", width) as table:
         assert max(map(len, shown.ended().splitlines())) <= width
         assert " ".join(table.ended().split()) == " ".join(piped(shop, "gvc get").split())

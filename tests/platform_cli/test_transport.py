@@ -24,7 +24,7 @@ from reconciler.platform_cli.main import run_command_line
 from reconciler.platform_cli.refusals import ApiError
 from reconciler.platform_cli.remote_session import open_session
 from reconciler.platform_cli.transport import Proxy, Transport, proxy_for
-from tests.platform_cli.test_client import Scripted, answer
+from tests.platform_cli.test_client import ScriptedServer, answer
 from tests.support.certificates import self_signed
 from tests.support.processes import free_ports
 from tests.support.waiting import serving
@@ -101,17 +101,17 @@ def certificate(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def tls_server(certificate: Path, *script: Any) -> Iterator[Scripted]:
+def tls_server(certificate: Path, *script: Any) -> Iterator[ScriptedServer]:
     """A server behind TLS."""
-    made = Scripted(*script)
+    server = ScriptedServer(*script)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
-    made.socket = context.wrap_socket(made.socket, server_side=True)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
     try:
-        yield made
+        yield server
     finally:
-        made.shutdown()
-        made.server_close()
+        server.shutdown()
+        server.server_close()
 
 
 def get(url: str, *, insecure: bool = False) -> Any:
@@ -140,7 +140,7 @@ def test_a_certificate_of_no_authority_is_refused_unless_that_is_asked_for(
 
 
 def test_a_server_without_tls_is_named_as_that() -> None:
-    server = Scripted(answer())
+    server = ScriptedServer(answer())
     with pytest.raises(ApiError, match=r"127\.0\.0\.1:\d+ does not speak TLS: write http://"):
         get(f"https://127.0.0.1:{server.server_port}")
 
@@ -177,7 +177,7 @@ def test_a_proxy_passes_tls_on_and_never_sees_the_credential(
 
 
 def test_the_variables_of_proxies_hold_but_for_excepted_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    server = Scripted(answer(body={"by": "server"}))
+    server = ScriptedServer(answer(body={"by": "server"}))
     with ExitStack() as stack:
         proxy = PassingProxy(0)
         stack.enter_context(serving(proxy))
@@ -234,14 +234,14 @@ def test_a_proxy_without_a_scheme_and_port_is_one_for_http(monkeypatch: pytest.M
     monkeypatch.setenv("HTTP_PROXY", "proxy.example.com")
     assert proxy_for("http", "api.example.test") == Proxy("proxy.example.com", 80, "")
     monkeypatch.setenv("HTTP_PROXY", "ann:p%40ss@[fd00::1]:3128")
-    found = proxy_for("http", "api.example.test")
-    assert found is not None
-    assert found.url == "http://ann:p%40ss@[fd00::1]:3128"
-    assert found.headers == {"Proxy-Authorization": "Basic YW5uOnBAc3M="}
+    proxy = proxy_for("http", "api.example.test")
+    assert proxy is not None
+    assert proxy.url == "http://ann:p%40ss@[fd00::1]:3128"
+    assert proxy.headers == {"Proxy-Authorization": "Basic YW5uOnBAc3M="}
 
 
 def test_a_connection_is_used_again_until_the_server_closes_it() -> None:
-    server = Scripted(answer(body={}), answer(body={}, Connection="close"), answer(body={}))
+    server = ScriptedServer(answer(body={}), answer(body={}, Connection="close"), answer(body={}))
     client = server.client
     for _ in range(3):
         client.get("/x")
@@ -254,7 +254,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, value in {"XDG_CONFIG_HOME": str(tmp_path), "PLATFORM_ORG": "acme", "PLATFORM_TOKEN": TOKEN}.items():
         monkeypatch.setenv(name, value)
 
-    def call(server: Scripted, *words: str) -> int:
+    def call(server: ScriptedServer, *words: str) -> int:
         return run_command_line([*words, "--endpoint", f"http://127.0.0.1:{server.server_port}"])
 
     return call
@@ -264,7 +264,9 @@ def test_members_of_a_newer_server_are_shown_as_they_are_and_harm_nothing(
     command: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     item = {"kind": "gvc", "name": "shop", "version": 2, "status": {"health": {"of": "tomorrow"}}, "new": [{"a": None}]}
-    server = Scripted(answer(body={"kind": "list", "items": [item], "new": 1, "links": [{"rel": "new", "href": "/y"}]}))
+    server = ScriptedServer(
+        answer(body={"kind": "list", "items": [item], "new": 1, "links": [{"rel": "new", "href": "/y"}]})
+    )
     assert command(server, "gvc", "get") == 0
     assert "shop" in capsys.readouterr().out
     assert command(server, "gvc", "get", "-o", "json") == 0
@@ -274,7 +276,7 @@ def test_members_of_a_newer_server_are_shown_as_they_are_and_harm_nothing(
 def test_an_answer_without_members_of_today_is_blamed_on_the_version(
     command: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    server = Scripted(answer(body={"name": "shop"}))
+    server = ScriptedServer(answer(body={"name": "shop"}))
     assert command(server, "gvc", "get", "shop") == 0, "columns that are missing are empty"
     capsys.readouterr()
     for words in (
@@ -286,13 +288,11 @@ def test_an_answer_without_members_of_today_is_blamed_on_the_version(
     ):
         assert command(server, *words) == 1, words
         assert "so its version does not fit this command" in capsys.readouterr().err
-    begun = {
-        "verification_uri_complete": "x", "user_code": "y", "device_code": "z", "expires_in": 60, "interval": 0,
-    }  # fmt: skip
-    assert command(Scripted(answer(body=begun), answer(body={"token": "x"})), "login", "new", "--device") == 1
+    begun = {"verification_uri_complete": "x", "user_code": "y", "device_code": "z", "expires_in": 60, "interval": 0}
+    assert command(ScriptedServer(answer(body=begun), answer(body={"token": "x"})), "login", "new", "--device") == 1
     assert "the answer of the server has no 'access_token', so its version does not fit" in capsys.readouterr().err
     for status, body in ((404, b"Not Found"), (405, b"")):
-        foreign = Scripted((status, {}, body))
+        foreign = ScriptedServer((status, {}, body))
         assert command(foreign, "gvc", "get") == 1
         assert "is not the API" in capsys.readouterr().err
 
@@ -302,8 +302,8 @@ def test_a_restart_of_the_server_delays_a_command_and_fails_nothing() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    servers: list[Scripted] = []
-    later = threading.Timer(0.3, lambda: servers.append(Scripted(answer(201, {"done": True}), port=port)))
+    servers: list[ScriptedServer] = []
+    later = threading.Timer(0.3, lambda: servers.append(ScriptedServer(answer(201, {"done": True}), port=port)))
     later.start()
     assert Client(ApiEndpoint(f"http://127.0.0.1:{port}")).request("POST", "/x", body={}).body == {"done": True}
     later.join()

@@ -69,10 +69,10 @@ def test_every_path_on_the_page_exists() -> None:
 
 
 def test_every_type_and_function_on_the_page_exists() -> None:
-    known = {node.name for _, node in classes()} | {node.name for _, node in functions()} | rooms()
+    defined = {node.name for _, node in classes()} | {node.name for _, node in functions()} | rooms()
     named = set(re.findall(r"`([A-Za-z]\w+)`", text())) - OTHER_TYPES
     assert "WorkloadController" in named
-    assert named - known - {"reconciler", "host", "recorded", "platform"} == set()
+    assert named - defined - {"reconciler", "host", "recorded", "platform"} == set()
 
 
 def test_every_path_that_contributors_are_sent_to_exists() -> None:

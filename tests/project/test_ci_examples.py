@@ -19,7 +19,7 @@ import yaml
 
 from tests.docs.shell import environment
 from tests.project.tree import ROOT
-from tests.support.desk import SHOP, workload
+from tests.support.command_sandbox import SHOP, workload
 from tests.support.git import File, GitRepo, git
 from tests.support.programs import tool
 from tests.support.waiting import serving
@@ -54,9 +54,14 @@ def bash(script: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[
     """``script`` as a runner's shell runs it, with this environment's command."""
     path = f"{cwd.parent / 'bin'}:{Path(sys.executable).parent}:/usr/sbin:/usr/bin:/sbin:/bin"
     return subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", script], cwd=cwd, env=environment(cwd, PATH=path, **environ),
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+        ["bash", "-eo", "pipefail", "-c", script],
+        cwd=cwd,
+        env=environment(cwd, PATH=path, **environ),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 class GitHub:
@@ -80,16 +85,23 @@ class GitHub:
         shutil.copytree(self.tree / "result", self.second / "result")
         return ended | self._job("report", self.second)
 
-    def _job(self, name: str, place: Path) -> dict[str, subprocess.CompletedProcess[str]]:
+    def _job(self, name: str, workspace: Path) -> dict[str, subprocess.CompletedProcess[str]]:
         values = {
-            "BASE": git(self.tree, "rev-parse", "HEAD~1"), "GH_TOKEN": "none", "NUMBER": "7",
-            "GITHUB_REPOSITORY": "acme/manifests", "GITHUB_STEP_SUMMARY": "summary.md", "COMMENTS": str(self.comments),
-            "GITHUB_WORKSPACE": str(place), "STEP": str(place), **self.workflow["env"], "MANIFESTS": "deploy",
-        }  # fmt: skip
+            "BASE": git(self.tree, "rev-parse", "HEAD~1"),
+            "GH_TOKEN": "none",
+            "NUMBER": "7",
+            "GITHUB_REPOSITORY": "acme/manifests",
+            "GITHUB_STEP_SUMMARY": "summary.md",
+            "COMMENTS": str(self.comments),
+            "GITHUB_WORKSPACE": str(workspace),
+            "STEP": str(workspace),
+            **self.workflow["env"],
+            "MANIFESTS": "deploy",
+        }
         steps = [step for step in self.workflow["jobs"][name]["steps"] if "run" in step]
         assert {name for step in steps for name in step.get("env", {})} <= values.keys()
         assert not any("${{" in step["run"] for step in steps), "what others wrote must not become part of a script"
-        return {each["name"]: bash(each["run"], place, **values) for each in steps if each["name"] != "Install"}
+        return {each["name"]: bash(each["run"], workspace, **values) for each in steps if each["name"] != "Install"}
 
 
 @pytest.mark.packaging
@@ -192,11 +204,13 @@ def run_gitlab(tree: Path, **environ: str) -> tuple[subprocess.CompletedProcess[
     """The scripts of both jobs, each in one shell as GitLab runs it; the second one has the artifacts alone."""
     jobs: dict[str, Any] = yaml.safe_load((CI / "gitlab-ci.yaml").read_text())
     values = {
-        **{name: str(value) for name, value in jobs["manifests"]["variables"].items()}, "MANIFESTS": "deploy",
+        **{name: str(value) for name, value in jobs["manifests"]["variables"].items()},
+        "MANIFESTS": "deploy",
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": git(tree, "rev-parse", "HEAD~1"),
         "CI_COMMIT_SHA": git(tree, "rev-parse", "HEAD"),
-        "CI_PROJECT_ID": "3", "CI_MERGE_REQUEST_IID": "7",
-    }  # fmt: skip
+        "CI_PROJECT_ID": "3",
+        "CI_MERGE_REQUEST_IID": "7",
+    }
     checked = bash("\n".join(jobs["manifests"]["script"]), tree, **values)
     second = tree.parent / "second"
     second.mkdir(exist_ok=True)

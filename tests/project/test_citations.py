@@ -32,12 +32,12 @@ def anchors(page: str) -> dict[str, str]:
 @cache
 def texts() -> dict[str, str]:
     """Path → content of every text file of the project."""
-    found = {}
+    contents = {}
     for path in listed():
         raw = (ROOT / path).read_bytes() if (ROOT / path).is_file() else b""
         if b"\0" not in raw:
-            found[path] = raw.decode("utf-8", "replace")
-    return found
+            contents[path] = raw.decode("utf-8", "replace")
+    return contents
 
 
 def lines(pattern: re.Pattern[str]) -> Iterator[tuple[str, re.Match[str]]]:

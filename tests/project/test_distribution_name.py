@@ -36,11 +36,18 @@ def bare_installs(text: str) -> list[str]:
 @pytest.mark.parametrize(
     "text",
     [
-        "pip install reconciler", "pip3 install --quiet reconciler==0.2.2", 'python -m pip install "reconciler>=0.1"',
-        "pipx run reconciler", "uv tool install reconciler", "uvx reconciler validate .", "pip install reconciler[dev]",
-        "  RECONCILER: reconciler # what pip installs", "RECONCILER='reconciler'", "dependencies = ['reconciler>=1']",
+        "pip install reconciler",
+        "pip3 install --quiet reconciler==0.2.2",
+        'python -m pip install "reconciler>=0.1"',
+        "pipx run reconciler",
+        "uv tool install reconciler",
+        "uvx reconciler validate .",
+        "pip install reconciler[dev]",
+        "  RECONCILER: reconciler # what pip installs",
+        "RECONCILER='reconciler'",
+        "dependencies = ['reconciler>=1']",
     ],
-)  # fmt: skip
+)
 def test_an_installation_of_the_bare_name_is_found(text: str) -> None:
     assert bare_installs(text)
 
@@ -48,22 +55,26 @@ def test_an_installation_of_the_bare_name_is_found(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "pip install .", "pip install gitops-reconciler", "pip install git+https://git.example.com/reconciler.git@1f",
-        "~/.local/share/reconciler/bin/pip install --quiet .", "reconciler run", "User=reconciler",
+        "pip install .",
+        "pip install gitops-reconciler",
+        "pip install git+https://git.example.com/reconciler.git@1f",
+        "~/.local/share/reconciler/bin/pip install --quiet .",
+        "reconciler run",
+        "User=reconciler",
     ],
-)  # fmt: skip
+)
 def test_other_uses_of_the_name_are_not(text: str) -> None:
     assert not bare_installs(text)
 
 
 def test_nothing_installs_the_bare_name_from_an_index() -> None:
     names = git(ROOT, "ls-files", "-z").split("\0")
-    found = {}
+    installs = {}
     for name in names:
         path = ROOT / name
         if name and path.is_file() and path != Path(__file__):
-            found[name] = bare_installs(path.read_text(errors="replace"))
-    assert {name: parts for name, parts in found.items() if parts} == {}
+            installs[name] = bare_installs(path.read_text(errors="replace"))
+    assert {name: parts for name, parts in installs.items() if parts} == {}
 
 
 def requirements() -> dict[str, str]:
@@ -87,10 +98,20 @@ def test_the_requirement_of_ci_is_one_that_pip_takes(tmp_path: Path) -> None:
     environ = {
         **machine_environ(),
         # The placeholder's host stands for this directory.
-        "GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": f"url.{tmp_path}/.insteadOf",
+        "GIT_CONFIG_COUNT": "1",
+        "GIT_CONFIG_KEY_0": f"url.{tmp_path}/.insteadOf",
         "GIT_CONFIG_VALUE_0": "https://git.example.com/",
-    }  # fmt: skip
-    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--no-build-isolation",
-           "--ignore-installed", f"{requirement}@{pin}"]  # fmt: skip
+    }
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--no-deps",
+        "--no-build-isolation",
+        "--ignore-installed",
+        f"{requirement}@{pin}",
+    ]
     done = subprocess.run(pip, env=environ, capture_output=True, text=True, check=False)
     assert "Would install gitops-reconciler-" in done.stdout, done.stderr

@@ -25,48 +25,48 @@ BUILT_IN = frozenset(
 )
 
 
-class Drawn(NamedTuple):
+class DrawnClass(NamedTuple):
     """A class of the tree: its parent, and the module that defines it."""
 
     parent: str
     path: str
 
 
-class Defined(NamedTuple):
+class DefinedClass(NamedTuple):
     """A definition of an exception class: its bases, and the module that holds it."""
 
     bases: tuple[str, ...]
     path: str
 
 
-def drawn(text: str) -> dict[str, Drawn]:
+def drawn(text: str) -> dict[str, DrawnClass]:
     """Class → its parent and its module, as the tree in ``text`` shows them."""
     branch = [ROOT_ERROR]
-    found = {ROOT_ERROR: Drawn("Exception", HOME)}
+    tree = {ROOT_ERROR: DrawnClass("Exception", HOME)}
     for line in text.splitlines():
         if match := _DRAWN.match(line):
             depth = len(match["indent"]) // 4
             branch[depth + 1 :] = [match["name"]]
             file = _FILE.search(match["text"])
-            found[match["name"]] = Drawn(branch[depth], f"reconciler/{file[1]}" if file else HOME)
-    return found
+            tree[match["name"]] = DrawnClass(branch[depth], f"reconciler/{file[1]}" if file else HOME)
+    return tree
 
 
-def defined(trees: dict[str, ast.Module]) -> dict[str, Defined]:
+def defined(trees: dict[str, ast.Module]) -> dict[str, DefinedClass]:
     """Every exception class that ``trees`` define, by name."""
-    classes: dict[str, Defined] = {}
+    classes: dict[str, DefinedClass] = {}
     for path, module in trees.items():
         for node in walk(module):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
-                classes[node.name] = Defined(bases, path)
-    found: set[str] = set(BUILT_IN)
-    while new := {name for name, each in classes.items() if found & set(each.bases)} - found:
-        found |= new
-    return {name: classes[name] for name in found - BUILT_IN}
+                classes[node.name] = DefinedClass(bases, path)
+    related: set[str] = set(BUILT_IN)
+    while new := {name for name, each in classes.items() if related & set(each.bases)} - related:
+        related |= new
+    return {name: classes[name] for name in related - BUILT_IN}
 
 
-def families(tree: dict[str, Drawn]) -> dict[str, str]:
+def families(tree: dict[str, DrawnClass]) -> dict[str, str]:
     """Class → the class below the root that it belongs to."""
 
     def family(name: str) -> str:
@@ -84,12 +84,14 @@ def caught(handler: ast.ExceptHandler) -> list[str]:
 
 def test_every_error_is_drawn_at_its_place() -> None:
     public = {
-        name: each
-        for name, each in defined(modules()).items()
-        if not name.startswith("_") and ANSWER not in (name, *each.bases)
+        name: defined_class
+        for name, defined_class in defined(modules()).items()
+        if not name.startswith("_") and ANSWER not in (name, *defined_class.bases)
     }
     tree = drawn(reconciler.errors.__doc__ or "")
-    assert {name: Drawn(each.bases[0], each.path) for name, each in public.items()} == tree
+    assert {
+        name: DrawnClass(defined_class.bases[0], defined_class.path) for name, defined_class in public.items()
+    } == tree
 
 
 def test_an_error_has_one_parent() -> None:
@@ -131,13 +133,13 @@ def test_a_tree_is_read_as_it_is_drawn() -> None:
     └── F      sixth
 """
     assert drawn(text) == {
-        ROOT_ERROR: Drawn("Exception", HOME),
-        "A": Drawn(ROOT_ERROR, HOME),
-        "B": Drawn("A", "reconciler/here/b.py"),
-        "C": Drawn("B", HOME),
-        "D": Drawn("A", HOME),
-        "E": Drawn(ROOT_ERROR, HOME),
-        "F": Drawn("E", HOME),
+        ROOT_ERROR: DrawnClass("Exception", HOME),
+        "A": DrawnClass(ROOT_ERROR, HOME),
+        "B": DrawnClass("A", "reconciler/here/b.py"),
+        "C": DrawnClass("B", HOME),
+        "D": DrawnClass("A", HOME),
+        "E": DrawnClass(ROOT_ERROR, HOME),
+        "F": DrawnClass("E", HOME),
     }
 
 

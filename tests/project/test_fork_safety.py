@@ -10,10 +10,10 @@ UNSAFE = {"preexec_fn", "fork", "forkpty"}
 
 
 def test_no_python_runs_in_a_forked_child() -> None:
-    found = []
+    forks = []
     for path, module in modules().items():
         for node in walk(module):
             name = node.arg if isinstance(node, ast.keyword) else node.attr if isinstance(node, ast.Attribute) else ""
             if name in UNSAFE:
-                found.append(f"{path}:{node.lineno} {name}")  # type: ignore[attr-defined]
-    assert found == []
+                forks.append(f"{path}:{node.lineno} {name}")  # type: ignore[attr-defined]
+    assert forks == []

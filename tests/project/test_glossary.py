@@ -21,25 +21,45 @@ EXPLAINED = ("reconciler/model/", "reconciler/planning/", "reconciler/engines/pr
 VIEWS = ("reconciler/model/kinds/", "reconciler/model/query.py")
 """Classes here are also made of the words of the fields that they stand for, which docs/manifests.md explains."""
 
-PLAIN = frozenset({
-    "certificate", "class", "count", "file", "growth", "id", "ignore", "input", "lifecycle",
-    "observed", "place", "planner", "policy", "privacy", "registration", "request", "state", "support", "term", "watch",
-})  # fmt: skip
+PLAIN = frozenset(
+    {
+        "certificate",
+        "class",
+        "count",
+        "file",
+        "growth",
+        "id",
+        "ignore",
+        "input",
+        "lifecycle",
+        "observed",
+        "place",
+        "planner",
+        "policy",
+        "privacy",
+        "registration",
+        "request",
+        "state",
+        "support",
+        "term",
+        "watch",
+    }
+)
 """Words of a compound that mean what any dictionary has."""
 
 
 @cache
 def entries() -> dict[str, dict[str, str]]:
     """Title of each section → word → what it is. Every line has a word, what it is and its neighbour."""
-    found: dict[str, dict[str, str]] = {}
+    tables: dict[str, dict[str, str]] = {}
     for part in PAGE.read_text().split("\n## ")[1:]:
         title, _, rest = part.partition("\n")
         rows = [line.strip("| ").split(" | ") for line in rest.splitlines() if line.startswith("|")]
         assert rows[0] == ["Word", "What it is", "Neighbour"], title
         assert [row for row in rows if len(row) != 3 or not all(row)] == [], title
-        found[title] = {row[0]: row[1] for row in rows[2:]}
-        assert len(found[title]) == len(rows) - 2, f"a word stands twice under {title}"
-    return found
+        tables[title] = {row[0]: row[1] for row in rows[2:]}
+        assert len(tables[title]) == len(rows) - 2, f"a word stands twice under {title}"
+    return tables
 
 
 def plain(word: str) -> str:

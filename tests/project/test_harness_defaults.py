@@ -9,10 +9,10 @@ from pathlib import Path
 import msgspec
 
 from reconciler.settings import load_settings, types
-from tests.bench.hostsite import BenchSite
+from tests.bench.host_sandbox import BenchSandbox
 from tests.project.tree import ROOT, walk
-from tests.support.host_sandbox import HostSite
-from tests.support.sandbox import Site
+from tests.support.host_sandbox import HostSandbox
+from tests.support.sandbox import DaemonSandbox
 
 REASONS = {
     "host.terminationScale": "time: replicas have 90 seconds to end",
@@ -36,17 +36,17 @@ REASONS = {
 }
 """Setting that a harness changes → why. Whatever else a user gets by default is what tests use."""
 
-SITES: dict[str, Callable[[Path], Site]] = {
-    "site": Site,
-    "host": lambda path: HostSite(path, {}),
-    "bench": lambda path: BenchSite(path, {}),
+SITES: dict[str, Callable[[Path], DaemonSandbox]] = {
+    "site": DaemonSandbox,
+    "host": lambda path: HostSandbox(path, {}),
+    "bench": lambda path: BenchSandbox(path, {}),
 }
 
 
-def changed(found: msgspec.Struct, name: str = "") -> Iterator[str]:
-    """The settings in ``found`` that are not the default ones; what a user must set has no default."""
-    for field in msgspec.structs.fields(found):
-        value, default = getattr(found, field.name), field.default
+def changed(settings: msgspec.Struct, name: str = "") -> Iterator[str]:
+    """The settings in ``settings`` that are not the default ones; what a user must set has no default."""
+    for field in msgspec.structs.fields(settings):
+        value, default = getattr(settings, field.name), field.default
         path = f"{name}.{field.encode_name}".lstrip(".")
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
@@ -96,8 +96,8 @@ def harnesses() -> Iterator[str]:
 
 
 def test_harnesses_change_only_the_defaults_that_have_a_reason(tmp_path: Path) -> None:
-    found = {*harnesses()}
+    names = {*harnesses()}
     for name, make in SITES.items():
-        found |= {*changed(load_settings(make(tmp_path / name).settings_file))}
-    assert found - REASONS.keys() == set(), "use the default, or give a reason"
-    assert REASONS.keys() - found == set(), "no harness changes them any more"
+        names |= {*changed(load_settings(make(tmp_path / name).settings_file))}
+    assert names - REASONS.keys() == set(), "use the default, or give a reason"
+    assert REASONS.keys() - names == set(), "no harness changes them any more"

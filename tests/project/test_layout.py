@@ -11,9 +11,22 @@ from reconciler.documents.schema.loader import SCHEMA_NAMES, find_shipped_path
 from tests.project.tree import ROOT, listed
 
 TOP = {
-    ".ci", ".gitignore", ".pre-commit-hooks.yaml", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile",
-    "README.md", "docs", "examples", "pyproject.toml", "reconciler", "schemas", "systemd", "tests",
-}  # fmt: skip
+    ".ci",
+    ".gitignore",
+    ".pre-commit-hooks.yaml",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "docs",
+    "examples",
+    "pyproject.toml",
+    "reconciler",
+    "schemas",
+    "systemd",
+    "tests",
+}
 
 
 def test_nothing_new_lies_at_the_top() -> None:

@@ -48,7 +48,7 @@ def path_of(module: str) -> str:
 def small() -> dict[str, str]:
     """Small module → its one importer, in the same folder; together they are within the budget of a module."""
     graph = grimp.build_graph("reconciler", cache_dir=None)
-    found = {}
+    merges = {}
     for module in graph.modules:
         path = path_of(module)
         importers = sorted(graph.find_modules_that_directly_import(module))
@@ -61,8 +61,8 @@ def small() -> dict[str, str]:
             and lines(path) < LINES_FOR_A_MODULE_OF_ITS_OWN
             and lines(path) + lines(importer) <= LINES_IN_A_MERGED_MODULE
         ):
-            found[path] = importer
-    return found
+            merges[path] = importer
+    return merges
 
 
 HOST_IN_OTHER_WORDS = {
@@ -78,13 +78,13 @@ HOST_IN_OTHER_WORDS = {
 
 
 def test_the_name_of_the_host_engine_is_written_once() -> None:
-    found = {
+    offenders = {
         path
         for path, module in modules().items()
         if any(isinstance(node, ast.Constant) and node.value == "host" for node in walk(module))
     }
     home = {"reconciler/engines/host/paths.py"}
-    assert found - HOST_IN_OTHER_WORDS.keys() == home, "ask the plugin of an engine, not its name"
+    assert offenders - HOST_IN_OTHER_WORDS.keys() == home, "ask the plugin of an engine, not its name"
 
 
 RUNTIMES = "reconciler.engines.host.runtimes."
@@ -100,13 +100,13 @@ def test_only_the_package_of_a_runtime_knows_the_runtime() -> None:
     graph = grimp.build_graph("reconciler", cache_dir=None)
     own = [module for module in graph.modules if runtime_of(module)]
     assert own, "no runtime is found"
-    found = {
+    offenders = {
         f"{importer} → {module}"
         for module in own
         for importer in graph.find_modules_that_directly_import(module)
         if runtime_of(importer) != runtime_of(module)
     }
-    assert found == set(), "a runtime is chosen by its name in the settings: put what it knows behind Runtime"
+    assert offenders == set(), "a runtime is chosen by its name in the settings: put what it knows behind Runtime"
 
 
 def test_a_small_module_with_one_importer_is_part_of_it() -> None:

@@ -16,10 +16,17 @@ from tests.project.tree import modules, walk
 HOME = "reconciler/model/platform.py"
 
 WHOLE = {
-    *platform.BUILT_IN_RESOURCES, *platform.BUILT_IN_TAGS, *platform.RESERVED_VARIABLES, *platform.RESERVED_CONTAINERS,
-    *platform.RESERVED_CONTAINER_PREFIXES, *platform.STORE_URIS, platform.SCRATCH_URI, platform.TAG_PREFIX,
-    platform.VARIABLE_PREFIX, platform.OWN_PROVIDER,
-}  # fmt: skip
+    *platform.BUILT_IN_RESOURCES,
+    *platform.BUILT_IN_TAGS,
+    *platform.RESERVED_VARIABLES,
+    *platform.RESERVED_CONTAINERS,
+    *platform.RESERVED_CONTAINER_PREFIXES,
+    *platform.STORE_URIS,
+    platform.SCRATCH_URI,
+    platform.TAG_PREFIX,
+    platform.VARIABLE_PREFIX,
+    platform.OWN_PROVIDER,
+}
 """Texts that only the home of these facts has."""
 
 NUMBERS = re.compile(r"\d+")
@@ -54,9 +61,15 @@ def test_facts_of_the_platform_are_written_once() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['x = "platform://secret/"', 'f"platform://volumeset/{name}"', "x = {8012, 8022}", 'f("use 9090 or 9091")',
-     'x = "platform/protected"', 'x = ("K_SERVICE",)'],
-)  # fmt: skip
+    [
+        'x = "platform://secret/"',
+        'f"platform://volumeset/{name}"',
+        "x = {8012, 8022}",
+        'f("use 9090 or 9091")',
+        'x = "platform/protected"',
+        'x = ("K_SERVICE",)',
+    ],
+)
 def test_a_repeated_fact_is_found(text: str) -> None:
     assert len(list(repeated(ast.parse(text)))) == 1
 

@@ -12,12 +12,21 @@ import pytest
 from pre_commit.clientlib import load_manifest
 
 from tests.project.tree import ROOT
-from tests.support.desk import SHOP, here, workload
+from tests.support.command_sandbox import SHOP, here, workload
 from tests.support.git import ENVIRONMENT, GitRepo, git
 from tests.support.trust import machine_environ
 
-NEEDED = (".ci", ".pre-commit-hooks.yaml", "LICENSE", "README.md", "pyproject.toml", "examples", "reconciler",
-          "schemas", "docs/rules.md")  # fmt: skip
+NEEDED = (
+    ".ci",
+    ".pre-commit-hooks.yaml",
+    "LICENSE",
+    "README.md",
+    "pyproject.toml",
+    "examples",
+    "reconciler",
+    "schemas",
+    "docs/rules.md",
+)
 """What the hook's repository must hold for a wheel to be built of it."""
 
 NO_REGISTRY = ("No matching distribution", "Failed to establish a new connection", "Could not find a version")
@@ -43,14 +52,19 @@ def committed(path: Path) -> str:
     return git(path, "rev-parse", "HEAD")
 
 
-def pre_commit(place: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """``pre-commit WORDS`` in ``place``, keeping what it installs below ``home``."""
+def pre_commit(folder: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """``pre-commit WORDS`` in ``folder``, keeping what it installs below ``home``."""
     hidden = ("GIT_", "PYTHON", "VIRTUAL_ENV", "RECONCILER_")
     visible = {name: value for name, value in machine_environ().items() if not name.startswith(hidden)}
-    environ = {**visible, **ENVIRONMENT, "PRE_COMMIT_HOME": str(home),
-               "HOME": os.environ.get("HOME", "/nonexistent"), "PATH": os.environ["PATH"]}  # fmt: skip
+    environ = {
+        **visible,
+        **ENVIRONMENT,
+        "PRE_COMMIT_HOME": str(home),
+        "HOME": os.environ.get("HOME", "/nonexistent"),
+        "PATH": os.environ["PATH"],
+    }
     command = [sys.executable, "-m", "pre_commit", *words]
-    return subprocess.run(command, cwd=place, env=environ, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=300, check=False)
 
 
 def installed(place: Path, home: Path) -> None:
@@ -79,34 +93,34 @@ def test_the_hook_is_one_that_pre_commit_takes_and_its_command_works(tmp_path: P
 @pytest.mark.slow
 def test_the_hook_checks_the_repository_as_a_whole(tmp_path: Path) -> None:
     revision = hooks(tmp_path / "hooks")
-    place = GitRepo.create(tmp_path / "place", bare=False).path
+    folder = GitRepo.create(tmp_path / "place", bare=False).path
     for name in ("shop/gvc.yaml", "shop/web.yaml"):
-        (place / name).parent.mkdir(exist_ok=True)
-        (place / name).write_text(str(SHOP[name]))
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(str(SHOP[name]))
     entry = f"repos:\n- repo: {tmp_path / 'hooks'}\n  rev: {revision}\n  hooks: [{{id: reconciler-validate}}]\n"
-    (place / ".pre-commit-config.yaml").write_text(entry)
-    committed(place)
-    installed(place, tmp_path / "home")
-    assert pre_commit(place, tmp_path / "home", "run", "--all-files").returncode == 0
+    (folder / ".pre-commit-config.yaml").write_text(entry)
+    committed(folder)
+    installed(folder, tmp_path / "home")
+    assert pre_commit(folder, tmp_path / "home", "run", "--all-files").returncode == 0
 
-    (place / "shop/web.yaml").write_text(workload("web").replace("standard", "standrd"))
-    git(place, "add", "shop/web.yaml")
-    refused = pre_commit(place, tmp_path / "home", "run")
+    (folder / "shop/web.yaml").write_text(workload("web").replace("standard", "standrd"))
+    git(folder, "add", "shop/web.yaml")
+    refused = pre_commit(folder, tmp_path / "home", "run")
     assert refused.returncode == 1
     assert "reconciler validate" in refused.stdout
     assert "shop/web.yaml:4:9: error: `standrd` is not allowed here" in refused.stdout
     assert "4 |   type: standrd" in refused.stdout
 
-    (place / "notes.txt").write_text("no manifest")
-    git(place, "reset", "--quiet", "--hard")
-    (place / "notes.txt").write_text("no manifest")
-    git(place, "add", "notes.txt")
-    passed = pre_commit(place, tmp_path / "home", "run")
+    (folder / "notes.txt").write_text("no manifest")
+    git(folder, "reset", "--quiet", "--hard")
+    (folder / "notes.txt").write_text("no manifest")
+    git(folder, "add", "notes.txt")
+    passed = pre_commit(folder, tmp_path / "home", "run")
     assert (passed.returncode, "Passed" in passed.stdout) == (0, True)
 
-    git(place, "reset", "--quiet", "--hard")
-    git(place, "rm", "--quiet", "shop/gvc.yaml")
-    deleting = pre_commit(place, tmp_path / "home", "run")
+    git(folder, "reset", "--quiet", "--hard")
+    git(folder, "rm", "--quiet", "shop/gvc.yaml")
+    deleting = pre_commit(folder, tmp_path / "home", "run")
     assert deleting.returncode == 1, "a commit that only deletes is checked"
     assert "shop/web.yaml:1:1: error: " in deleting.stdout
     assert "[gvc-missing]" in deleting.stdout

@@ -104,8 +104,8 @@ def _members_of(node: ast.Attribute) -> Iterator[str]:
 
 def _imports(module: ast.Module, name: str) -> bool:
     """Whether the class ``name`` of the records is what the module means by that name."""
-    found = (node for node in walk(module) if isinstance(node, ast.ImportFrom))
+    imports = (node for node in walk(module) if isinstance(node, ast.ImportFrom))
     return any(
         (each.module or "").startswith("reconciler.records") and any(alias.name == name for alias in each.names)
-        for each in found
+        for each in imports
     )

@@ -75,13 +75,13 @@ def changed_attributes(function: Function) -> Iterator[str]:
 
 
 def test_attributes_are_changed_by_their_own_object_only() -> None:
-    found = {
-        f"{place}: {changed}"
-        for place, function in functions()
+    offenders = {
+        f"{function_name}: {changed}"
+        for function_name, function in functions()
         for changed in changed_attributes(function)
-        if place.partition(":")[0] not in EXCEPTIONS
+        if function_name.partition(":")[0] not in EXCEPTIONS
     }
-    assert found == set(), "return a new value instead, and let the owner of the object replace it"
+    assert offenders == set(), "return a new value instead, and let the owner of the object replace it"
 
 
 def test_exceptions_are_needed_and_none_is_in_the_line() -> None:
@@ -107,13 +107,13 @@ def compared(module: ast.Module) -> set[ast.AST]:
         for each in walk(module)
         if isinstance(each, ast.keyword) and each.arg == "key" and isinstance(each.value, ast.Name)
     }
-    found: set[ast.AST] = set()
+    nodes: set[ast.AST] = set()
     for node in walk(module):
         if isinstance(node, Function) and node.name in sorting and node.returns:
-            found.add(node.returns)
+            nodes.add(node.returns)
         elif isinstance(node, ast.Subscript) and ast.unparse(node.value) in MAPPINGS:
-            found.add(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice)
-    return found
+            nodes.add(node.slice.elts[0] if isinstance(node.slice, ast.Tuple) else node.slice)
+    return nodes
 
 
 def positional(module: ast.Module) -> Iterator[str]:
@@ -143,14 +143,14 @@ def test_a_tuple_of_more_than_two_values_has_names() -> None:
 
 def test_records_are_structs_or_named_tuples() -> None:
     others = {"dataclass", "dataclasses", "TypedDict", "namedtuple", "attr", "attrs", "SimpleNamespace"}
-    found = [
+    offenders = [
         f"{path}:{node.lineno}"
         for path, module in modules().items()
         for node in walk(module)
         if isinstance(node, ast.Import | ast.ImportFrom)
         and others & {getattr(node, "module", None), *(alias.name for alias in node.names)}
     ]
-    assert found == []
+    assert offenders == []
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_positional_values_are_found(text: str, found: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "expected"),
     [
         ("def f(self): self.a = 1", []),
         ("def f(other): other.a = 1", ["other.a"]),
@@ -188,7 +188,7 @@ def test_positional_values_are_found(text: str, found: list[str]) -> None:
         ("def f(known):\n  new = known.get('a')\n  new.a = 1", ["new.a"]),
     ],
 )
-def test_changed_attributes_are_found(text: str, found: list[str]) -> None:
+def test_changed_attributes_are_found(text: str, expected: list[str]) -> None:
     (function,) = ast.parse(text).body
     assert isinstance(function, ast.FunctionDef)
-    assert list(changed_attributes(function)) == found
+    assert list(changed_attributes(function)) == expected

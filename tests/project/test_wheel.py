@@ -53,16 +53,16 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "wheel", _install) / "venv/bin"
 
 
-def _install(place: Path) -> None:
-    """Build the wheel and install it in an environment of its own, both below ``place``."""
-    outside(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", place / "dist", ROOT, cwd=place)
-    venv.create(place / "venv", with_pip=False)
-    (wheel,) = (place / "dist").glob("*.whl")
-    python = place / "venv/bin/python"
+def _install(folder: Path) -> None:
+    """Build the wheel and install it in an environment of its own, both below ``folder``."""
+    outside(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder / "dist", ROOT, cwd=folder)
+    venv.create(folder / "venv", with_pip=False)
+    (wheel,) = (folder / "dist").glob("*.whl")
+    python = folder / "venv/bin/python"
     pip = [sys.executable, "-m", "pip", "--quiet", "--python", python, "install", "--no-compile"]
-    outside(*pip, "--require-hashes", "--only-binary", ":all:", "--requirement", CONSTRAINTS, cwd=place)
-    outside(*pip, "--no-deps", wheel, cwd=place)
-    outside(sys.executable, "-m", "pip", "--quiet", "--python", python, "check", cwd=place)
+    outside(*pip, "--require-hashes", "--only-binary", ":all:", "--requirement", CONSTRAINTS, cwd=folder)
+    outside(*pip, "--no-deps", wheel, cwd=folder)
+    outside(sys.executable, "-m", "pip", "--quiet", "--python", python, "check", cwd=folder)
 
 
 def test_the_command_answers_from_a_wheel(installed: Path, tmp_path: Path) -> None:
@@ -94,10 +94,10 @@ def test_the_wheel_lists_its_dependencies_with_their_versions(installed: Path) -
     bill = json.loads(path.read_text())
     assert path.name == "gitops-reconciler.cdx.json"
     assert (bill["bomFormat"], bill["specVersion"]) == ("CycloneDX", "1.6")
-    assert {each["name"]: each["version"] for each in bill["components"]} == PINS
+    assert {component["name"]: component["version"] for component in bill["components"]} == PINS
     (own,) = bill["dependencies"]
     assert own["ref"] == bill["metadata"]["component"]["purl"] == "pkg:pypi/gitops-reconciler@0.1.0"
-    assert {each.removeprefix("pkg:pypi/").partition("@")[0] for each in own["dependsOn"]} == set(required())
+    assert {component.removeprefix("pkg:pypi/").partition("@")[0] for component in own["dependsOn"]} == set(required())
 
 
 def test_two_wheels_of_one_tree_are_equal(installed: Path, tmp_path: Path) -> None:

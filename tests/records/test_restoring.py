@@ -43,16 +43,16 @@ restore_backup(Path(sys.argv[1]), Path(sys.argv[2]), force=True)
 @pytest.fixture
 def backup(tmp_path: Path) -> Path:
     """A backup with one GVC, and all that must not be acted upon later."""
-    made = Records.open(tmp_path / "elsewhere.sqlite", clock_now=lambda: 500.0)
-    made.applied.put(record("gvc/kept"))
-    made.approvals.approve("main/abc", "ann")
-    made.requests.add("apply", {}, "ann")
-    made.commands.add(NewCommand("volumeset/shop/data", "here", "deleteVolume", {}, "ann"))
-    made.journal.begin(1, [NewStep("gvc/kept", "", "delete", b"step")])
-    made.suspensions.put("gvc/kept", "a look", "ann", None)
-    made.runs.start("main", "main@sha1:1", "poll")
-    made.backup(tmp_path / "backup.sqlite")
-    made.close()
+    records = Records.open(tmp_path / "elsewhere.sqlite", clock_now=lambda: 500.0)
+    records.applied.put(record("gvc/kept"))
+    records.approvals.approve("main/abc", "ann")
+    records.requests.add("apply", {}, "ann")
+    records.commands.add(NewCommand("volumeset/shop/data", "here", "deleteVolume", {}, "ann"))
+    records.journal.begin(1, [NewStep("gvc/kept", "", "delete", b"step")])
+    records.suspensions.put("gvc/kept", "a look", "ann", None)
+    records.runs.start("main", "main@sha1:1", "poll")
+    records.backup(tmp_path / "backup.sqlite")
+    records.close()
     return tmp_path / "backup.sqlite"
 
 
@@ -221,17 +221,17 @@ def test_records_that_are_in_use_are_not_replaced(
 def test_a_full_disk_leaves_the_former_records(path: Path, records: Records, backup: Path) -> None:
     records.close()
     with small_disk(path.parent / "small", "size=2m") as small:
-        place = small / path.name
-        shutil.copy(path, place)
+        target = small / path.name
+        shutil.copy(path, target)
         (small / "ballast").write_bytes(bytes(shutil.disk_usage(small).free - 100_000))
         with pytest.raises(DiskFull):
-            restore_backup(backup, place, force=True)
-        assert beside(place) == ["ballast", "records.sqlite"]
-        assert keys(place) == []
+            restore_backup(backup, target, force=True)
+        assert beside(target) == ["ballast", "records.sqlite"]
+        assert keys(target) == []
 
 
 def test_whenever_it_is_killed_the_records_are_whole(tmp_path: Path, backup: Path) -> None:
-    found: set[str] = set()
+    names: set[str] = set()
     for touch in range(1, 200):
         path = tmp_path / f"state{touch}" / "records.sqlite"
         former = Records.open(path)
@@ -244,12 +244,12 @@ def test_whenever_it_is_killed_the_records_are_whole(tmp_path: Path, backup: Pat
         copies = [name for name in beside(path) if "before-restore" in name]
         assert (key, copies) in ((key, []), (key, ["records.sqlite.before-restore"]))
         assert key == "gvc/former" or copies, "nothing is replaced without a copy"
-        found.add(key)
+        names.add(key)
         if ended.returncode == 0:
             break
         restore_backup(backup, path, force=True)
         assert keys(path) == ["gvc/kept"]
-    assert found == {"gvc/former", "gvc/kept"}
+    assert names == {"gvc/former", "gvc/kept"}
     assert touch > 5
 
 

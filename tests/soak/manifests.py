@@ -32,7 +32,7 @@ STATEFUL = ("w1", "w4", "w7")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DesiredWorkload:
     """One workload as the newest good commit asks for it."""
 
     shape: str
@@ -80,7 +80,7 @@ class Commits:
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._number = 0
-        self.wanted: dict[str, Wanted] = {}
+        self.wanted: dict[str, DesiredWorkload] = {}
         self.broken: set[str] = set()
 
     def change(self) -> dict[str, File]:
@@ -101,7 +101,7 @@ class Commits:
         if not free:
             return self._update()
         name = self._chance.choice(free)
-        some = Wanted(
+        some = DesiredWorkload(
             shape=self._chance.choice(sorted(PROGRAMS)),
             stateful=name in STATEFUL,  # a type cannot change, and the daemon may not see the delete between
             probed=self._chance.random() < 0.5,
@@ -118,7 +118,7 @@ class Commits:
             return self._put(name, replace(self.wanted[name], replicas=self._chance.randint(1, 3)))
         return self._put(name, replace(self.wanted[name], number=self._number))
 
-    def _put(self, name: str, some: Wanted) -> dict[str, File]:
+    def _put(self, name: str, some: DesiredWorkload) -> dict[str, File]:
         self.wanted[name] = some
         return {f"shop/{name}.yaml": some.manifest(name)}
 

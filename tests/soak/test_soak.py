@@ -10,7 +10,7 @@ from statistics import median
 
 import pytest
 
-from tests.soak.troubled import FAKETIME, Troubled, troubled
+from tests.soak.chaos_sandbox import FAKETIME, ChaosSandbox, chaos
 from tests.support.programs import only_root
 
 pytestmark = only_root("a disk of its own has to be mounted")
@@ -27,7 +27,7 @@ def _clock() -> None:
         pytest.fail(missing) if os.environ.get("CI") else pytest.skip(missing)
 
 
-def disturb(soak: Troubled, seconds: float, chance: random.Random, *, kills: bool) -> None:
+def disturb(soak: ChaosSandbox, seconds: float, chance: random.Random, *, kills: bool) -> None:
     """Troubles for ``seconds``, with a rest after every 20 of them."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -39,7 +39,7 @@ def disturb(soak: Troubled, seconds: float, chance: random.Random, *, kills: boo
         bounded(soak)
 
 
-def bounded(soak: Troubled) -> None:
+def bounded(soak: ChaosSandbox) -> None:
     """At rest, tasks and open files are bounded by what runs."""
     sample = soak.rest()
     assert sample.tasks <= 25 + 6 * soak.load, sample.names
@@ -48,7 +48,7 @@ def bounded(soak: Troubled) -> None:
 
 
 def test_trouble_for_a_moment_leaves_nothing_behind(tmp_path: Path) -> None:
-    with troubled(tmp_path, seed=1) as soak:
+    with chaos(tmp_path, seed=1) as soak:
         for trouble in (soak.commit, soak.commit, soak.commit, soak.kill, soak.commit, soak.kill_replicas, soak.jump):
             trouble()
         soak.fill_disk()
@@ -61,7 +61,7 @@ def test_trouble_for_a_moment_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_an_hour_of_trouble_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     chance = random.Random(os.environ.get("SOAK_SEED", "1"))
-    with troubled(tmp_path, seed=chance.randrange(1 << 30)) as soak:
+    with chaos(tmp_path, seed=chance.randrange(1 << 30)) as soak:
         try:
             disturb(soak, LONG * 0.2, chance, kills=True)
             first = len(soak.samples) - 1
@@ -78,7 +78,7 @@ def test_an_hour_of_trouble_leaves_nothing_behind(tmp_path: Path, capsys: pytest
     assert late < early * 1.05, f"memory grows: {early / 1024:.1f} MiB became {late / 1024:.1f} MiB"
 
 
-def report(soak: Troubled) -> None:
+def report(soak: ChaosSandbox) -> None:
     """The figures, for people."""
     print("\n" + ", ".join(f"{count} {name}" for name, count in sorted(soak.counts.items())))
     longest = max(soak.samples, key=len)

@@ -173,8 +173,14 @@ def test_a_file_that_names_sops_is_read_within_the_limits_again(head: bytes, bod
 
 
 def test_escapes_of_json_in_two_halves_are_whole_to_every_reader_of_an_encrypted_file() -> None:
-    value = {"kind": "secret", "name": "x", "type": "opaque", "data": {"payload": "YQ=="}, "description": "\U0001f600",
-             "sops": {"lastmodified": "2026-01-02T03:04:05Z", "mac": ""}}  # fmt: skip
+    value = {
+        "kind": "secret",
+        "name": "x",
+        "type": "opaque",
+        "data": {"payload": "YQ=="},
+        "description": "\U0001f600",
+        "sops": {"lastmodified": "2026-01-02T03:04:05Z", "mac": ""},
+    }
     raw = json.dumps(value).encode()
     assert b"\\ud83d" in raw
     found = {fault.rule for fault in decode_manifests(raw, DIALECTS[0]).faults}

@@ -24,13 +24,17 @@ def named(path: Path) -> str:
 def plain_of(path: Path) -> list[dict[str, object]]:
     """What was encrypted, as SOPS understands it: it reads numbers and dates where we read text."""
     source = "two" if path.stem.endswith("documents") else "plain"
-    found = [document.value for document in parse_documents((CASES / f"{source}.yaml").read_bytes()).documents]
-    for value in found:
+    values = [document.value for document in parse_documents((CASES / f"{source}.yaml").read_bytes()).documents]
+    for value in values:
         if "tags" in value:
-            value["tags"] |= {"version": "1.1", "since": "2020-01-02T00:00:00Z", "seen": "2020-01-02T03:04:05.12Z",
-                              "hex": "31"}  # fmt: skip
+            value["tags"] |= {
+                "version": "1.1",
+                "since": "2020-01-02T00:00:00Z",
+                "seen": "2020-01-02T03:04:05.12Z",
+                "hex": "31",
+            }
             value["tags"].pop("large")
-    return found
+    return values
 
 
 @pytest.mark.parametrize("path", OURS, ids=named)
@@ -53,10 +57,12 @@ def test_an_ssh_key_opens_what_is_encrypted_for_it() -> None:
 @pytest.mark.parametrize("required", [True, False])
 def test_without_the_identity_nothing_is_opened(path: Path, required: bool) -> None:
     found = opened(path.read_bytes(), keyring(required=required))
-    for each in found.values():
-        assert each.locked
-        assert [trouble.rule for trouble in each.troubles] == [KEY_WRONG if required else LOCKED]
-        assert not any("correct horse" in str(value) for value in (each.value, each.troubles))
+    for decrypted_document in found.values():
+        assert decrypted_document.locked
+        assert [trouble.rule for trouble in decrypted_document.troubles] == [KEY_WRONG if required else LOCKED]
+        assert not any(
+            "correct horse" in str(value) for value in (decrypted_document.value, decrypted_document.troubles)
+        )
 
 
 def test_the_message_for_a_wrong_identity_names_the_recipients() -> None:
@@ -78,14 +84,14 @@ def test_whatever_is_changed_is_found(path: Path) -> None:
     for one, two in combinations(values[:6], 2):
         swapped = raw[: one.start()] + two[0] + raw[one.end() : two.start()] + one[0] + raw[two.end() :]
         assert rules(swapped, "identity") == {MAC_BROKEN}, (one[0], two[0])
-    for each in values[:3]:
-        assert rules(raw[: each.start()] + b"in-the-open" + raw[each.end() :], "identity") == {MAC_BROKEN}
-        assert rules(raw[: each.start()] + b'""' + raw[each.end() :], "identity") == {MAC_BROKEN}
+    for value in values[:3]:
+        assert rules(raw[: value.start()] + b"in-the-open" + raw[value.end() :], "identity") == {MAC_BROKEN}
+        assert rules(raw[: value.start()] + b'""' + raw[value.end() :], "identity") == {MAC_BROKEN}
     mac = re.search(rb"mac: (ENC\[.*\])", raw)
     assert mac is not None
     assert rules(raw.replace(mac[1], b"ENC[]"), "identity") == {MAC_BROKEN}
     assert rules(re.sub(rb'lastmodified: "....', b'lastmodified: "1999', raw), "identity") == {MAC_BROKEN}
-    assert not any(each.troubles for each in opened(raw, ring).values())
+    assert not any(decrypted_document.troubles for decrypted_document in opened(raw, ring).values())
 
 
 def rules(raw: bytes, identity: str) -> set[str]:
@@ -95,9 +101,14 @@ def rules(raw: bytes, identity: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(b"name: db", b"name: dc"), (b"kind: secret\n", b""), (b"kind: secret\n", b"kind: secret\ngvc: x\n"),
-     (b"1.1\n", b"1.2\n"), (b"2020-01-02T00:00:00Z", b"2020-01-03T00:00:00Z")],
-)  # fmt: skip
+    [
+        (b"name: db", b"name: dc"),
+        (b"kind: secret\n", b""),
+        (b"kind: secret\n", b"kind: secret\ngvc: x\n"),
+        (b"1.1\n", b"1.2\n"),
+        (b"2020-01-02T00:00:00Z", b"2020-01-03T00:00:00Z"),
+    ],
+)
 def test_plain_values_are_under_the_mac_too(old: bytes, new: bytes) -> None:
     raw = (CASES / "files" / "data-only.yaml").read_bytes()
     assert old in raw
@@ -120,10 +131,16 @@ def test_the_mac_is_over_all_documents_of_a_file() -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [(rb"(?s)sops:.*", b"sops: 1\n"), (rb"lastmodified:.*", b"modified: x"), (rb"mac: .*", b"mac: 1"),
-     (rb"(encrypted_regex: ).*", rb"\1'('"), (rb"(encrypted_regex: .*)", rb"\1\n    encrypted_suffix: x"),
-     (rb"(encrypted_regex: .*)", rb"\1\n    key_groups: x"), (rb"recipient: ", b"for: ")],
-)  # fmt: skip
+    [
+        (rb"(?s)sops:.*", b"sops: 1\n"),
+        (rb"lastmodified:.*", b"modified: x"),
+        (rb"mac: .*", b"mac: 1"),
+        (rb"(encrypted_regex: ).*", rb"\1'('"),
+        (rb"(encrypted_regex: .*)", rb"\1\n    encrypted_suffix: x"),
+        (rb"(encrypted_regex: .*)", rb"\1\n    key_groups: x"),
+        (rb"recipient: ", b"for: "),
+    ],
+)
 def test_faulty_metadata_is_reported(old: bytes, new: bytes) -> None:
     raw = (CASES / "files" / "data-only.yaml").read_bytes()
     changed = re.sub(old, new, raw, count=1)

@@ -210,10 +210,16 @@ def test_a_rotated_file_has_another_key_and_other_readers() -> None:
 
 @pytest.mark.parametrize(
     ("text", "why"),
-    [("", "no document"), ("a: [", "line 1"), ("{kind: secret, data: {a: b}}", "braces"), ("- a", "without braces"),
-     ("kind: secret\nname: a", "nothing to encrypt"), ("kind: &a secret\ndata: {x: *a}", "aliases"),
-     ("data: {a: b}\nsops: {}", "already")],
-)  # fmt: skip
+    [
+        ("", "no document"),
+        ("a: [", "line 1"),
+        ("{kind: secret, data: {a: b}}", "braces"),
+        ("- a", "without braces"),
+        ("kind: secret\nname: a", "nothing to encrypt"),
+        ("kind: &a secret\ndata: {x: *a}", "aliases"),
+        ("data: {a: b}\nsops: {}", "already"),
+    ],
+)
 def test_a_text_that_cannot_be_encrypted_is_refused(text: str, why: str) -> None:
     with pytest.raises(SecretFileError, match=why):
         encrypt_secrets(text.encode(), [fresh()[1]], EncryptionRules(), MOMENT)

@@ -34,7 +34,7 @@ def repo(tmp_path: Path) -> GitRepo:
 
 
 @pytest.fixture
-def made(tmp_path: Path, opener: Opener) -> Callable[..., Source]:
+def make_source(tmp_path: Path, opener: Opener) -> Callable[..., Source]:
     """Makes a bare repository of files and opens it as a source."""
 
     def make(files: Files, **settings: Any) -> Source:

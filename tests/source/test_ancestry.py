@@ -19,13 +19,13 @@ def random_commits(git: pygit2.Repository, seed: int, count: int = 60) -> list[s
     """Commits with up to three parents each, made at times that have little to do with their order."""
     rng = random.Random(seed)
     tree = git.TreeBuilder().write()
-    made: list[pygit2.Oid] = []
+    oids: list[pygit2.Oid] = []
     for number in range(count):
-        near = made[-8:]
+        near = oids[-8:]
         parents = rng.sample(near, min(len(near), rng.choice((0, 1, 1, 1, 2, 3)) if number > 1 else number))
         who = pygit2.Signature("Ada", "ada@example.com", 1_700_000_000 + rng.choice((number, rng.randrange(60))), 0)
-        made.append(git.create_commit(None, who, who, f"{number}", tree, parents))
-    return [str(commit) for commit in made]
+        oids.append(git.create_commit(None, who, who, f"{number}", tree, parents))
+    return [str(commit) for commit in oids]
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -130,10 +130,10 @@ def test_a_path_that_is_no_directory_of_the_commit_is_gone(repo: GitRepo, opener
     ],
 )
 def test_a_path_without_manifests_is_empty_and_no_wish_to_delete_all(
-    made: Opener, files: Files, settings: dict[str, object]
+    make_source: Opener, files: Files, settings: dict[str, object]
 ) -> None:
     with pytest.raises(SourceEmpty, match="holds no manifest"):
-        made(files, **settings).revision()
+        make_source(files, **settings).revision()
 
 
 def test_size_is_known_without_the_content_and_missing_objects_are_errors(repo: GitRepo, opener: Opener) -> None:

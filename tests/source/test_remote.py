@@ -170,13 +170,13 @@ def test_a_remote_that_hangs_is_left_at_the_deadline_with_all_that_was_started(
 
 def _commands() -> list[str]:
     """The command lines of all processes that have not ended."""
-    found = []
+    command_lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            command_lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
             continue
-    return found
+    return command_lines
 
 
 def test_no_process_shows_the_token(server: HttpsServer, https: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,8 +277,8 @@ def test_ssh_fetches_and_pushes_with_the_sources_own_key_and_known_hosts(
             pytest.fail("sshd is not installed")
         pytest.skip("sshd is not installed")
     with SshServer(tmp_path) as server:
-        known = Credentials(key_file=server.client_key, known_hosts=server.known_hosts)
-        source = opener(server.url(repo.path), credentials=known)
+        credentials = Credentials(key_file=server.client_key, known_hosts=server.known_hosts)
+        source = opener(server.url(repo.path), credentials=credentials)
         source.refresh()
         assert source.revision().commit == repo.git("rev-parse", "main")
         mirror = mirror_of(source)
@@ -293,4 +293,4 @@ def test_ssh_fetches_and_pushes_with_the_sources_own_key_and_known_hosts(
         with pytest.raises(SourceUnreachable, match="Permission denied"):
             opener(server.url(repo.path), credentials=refused).refresh()
         with pytest.raises(SourceNotFound, match="does not appear to be a git repository"):
-            opener(server.url(tmp_path / "absent.git"), credentials=known).refresh()
+            opener(server.url(tmp_path / "absent.git"), credentials=credentials).refresh()

@@ -27,11 +27,11 @@ def taken(source: Source) -> list[str]:
     return [change.path for change in source.repository.changes("", source.revision().tree)]
 
 
-def found(findings: list[Finding]) -> list[tuple[str, str]]:
+def rules_of(findings: list[Finding]) -> list[tuple[str, str]]:
     return [(finding.rule, finding.path) for finding in findings]
 
 
-def test_manifests_are_yaml_files_that_are_not_hidden_in_path_order(made: Opener) -> None:
+def test_manifests_are_yaml_files_that_are_not_hidden_in_path_order(make_source: Opener) -> None:
     files = [
         "a.yml",
         "a/x.yaml",
@@ -45,20 +45,20 @@ def test_manifests_are_yaml_files_that_are_not_hidden_in_path_order(made: Opener
         "x.yaml.bak",
         "ü.yaml",
     ]
-    assert taken(made(dict.fromkeys(files, "x"))) == ["a-b/x.yaml", "a.yaml", "a.yml", "a/x.yaml", "ü.yaml"]
+    assert taken(make_source(dict.fromkeys(files, "x"))) == ["a-b/x.yaml", "a.yaml", "a.yml", "a/x.yaml", "ü.yaml"]
 
 
-def test_paths_begin_at_the_path_of_the_source(made: Opener) -> None:
+def test_paths_begin_at_the_path_of_the_source(make_source: Opener) -> None:
     files = {
         "prod/shop/a.yaml": "a",
         "test/b.yaml": "b",
         "prod/.reconcilerignore": "/shop/c.yaml",
         "prod/shop/c.yaml": "c",
     }
-    assert taken(made(files, path="./prod/")) == ["shop/a.yaml"]
+    assert taken(make_source(files, path="./prod/")) == ["shop/a.yaml"]
 
 
-def test_include_exclude_and_the_ignore_file_narrow_what_is_taken(made: Opener) -> None:
+def test_include_exclude_and_the_ignore_file_narrow_what_is_taken(make_source: Opener) -> None:
     files = {
         ".reconcilerignore": "# drafts\n*.draft.yaml\n/vendor/\n!vendor/keep.yaml\n",
         "prod/a.yaml": "a",
@@ -68,7 +68,7 @@ def test_include_exclude_and_the_ignore_file_narrow_what_is_taken(made: Opener) 
         "vendor/keep.yaml": "k",
         "test/d.yaml": "d",
     }
-    assert taken(made(files, include=("prod", "vendor/**"), exclude=("**/old/*",))) == [
+    assert taken(make_source(files, include=("prod", "vendor/**"), exclude=("**/old/*",))) == [
         "prod/a.yaml",
         "vendor/keep.yaml",
     ]
@@ -117,13 +117,13 @@ def test_the_selection_changes_with_the_ignore_file_and_the_settings_only(repo: 
     assert digest() != before
 
 
-def test_an_ignore_file_that_is_a_link_is_refused(made: Opener) -> None:
+def test_an_ignore_file_that_is_a_link_is_refused(make_source: Opener) -> None:
     with pytest.raises(SourceError, match="must be a file of its own"):
-        made({"a.yaml": "a", ".reconcilerignore": Symlink("/etc/passwd")}).revision()
+        make_source({"a.yaml": "a", ".reconcilerignore": Symlink("/etc/passwd")}).revision()
 
 
-def test_an_entry_in_place_of_a_manifest_is_a_finding(made: Opener) -> None:
-    source = made(
+def test_an_entry_in_place_of_a_manifest_is_a_finding(make_source: Opener) -> None:
+    source = make_source(
         {
             "a.yaml": "a",
             "link.yaml": Symlink("a.yaml"),
@@ -138,7 +138,7 @@ def test_an_entry_in_place_of_a_manifest_is_a_finding(made: Opener) -> None:
     )
     comparison = source.repository.compare("", source.revision().tree)
     assert [change.path for change in comparison.changes] == ["a.yaml"]
-    assert found(comparison.findings) == [
+    assert rules_of(comparison.findings) == [
         ("file-name", "bad\\nname.yaml"),
         ("symlink", "link.yaml"),
         ("submodule", "vendor/lib"),
@@ -155,16 +155,16 @@ def test_a_finding_ends_when_the_entry_goes_or_becomes_a_file(repo: GitRepo, ope
     first = source.revision().tree
     repo.commit({"a.yaml": "a", "b.yaml": None, "c/d.yaml": Symlink("x")})
     comparison = source.repository.compare(first, source.revision().tree)
-    assert found(comparison.resolved_findings) == [("symlink", "a.yaml"), ("symlink", "b.yaml")]
-    assert found(comparison.findings) == [("symlink", "c/d.yaml")]
+    assert rules_of(comparison.resolved_findings) == [("symlink", "a.yaml"), ("symlink", "b.yaml")]
+    assert rules_of(comparison.findings) == [("symlink", "c/d.yaml")]
     assert [(change.path, bool(change.before), bool(change.after)) for change in comparison.changes] == [
         ("a.yaml", False, True),
         ("c/d.yaml", True, False),
     ]
 
 
-def test_a_file_in_json_is_no_finding_whatever_it_is(made: Opener) -> None:
-    source = made(
+def test_a_file_in_json_is_no_finding_whatever_it_is(make_source: Opener) -> None:
+    source = make_source(
         {
             "a.yaml": "a",
             "a.json": "{}",
@@ -182,8 +182,8 @@ def test_a_file_in_json_is_no_finding_whatever_it_is(made: Opener) -> None:
     assert contents == {"a.json": b"{}", "a.yaml": b"a", "link.json": b"a.json"}
 
 
-def test_the_same_bytes_are_another_file_as_json(made: Opener) -> None:
-    source = made({"a.yaml": MANIFEST, "a.json": MANIFEST})
+def test_the_same_bytes_are_another_file_as_json(make_source: Opener) -> None:
+    source = make_source({"a.yaml": MANIFEST, "a.json": MANIFEST})
     as_json, as_yaml = source.repository.changes("", source.revision().tree)
     assert as_json.after == f"{as_yaml.after}.json"
     assert source.repository.size(as_json.after) == source.repository.size(as_yaml.after) == len(MANIFEST)
@@ -204,9 +204,9 @@ MANIFEST = '{"kind": "group", "name": "a"}'
     ],
 )
 def test_the_content_of_json_decides_whether_a_source_is_empty(
-    files: dict[str, File], is_filled: bool, made: Opener
+    files: dict[str, File], is_filled: bool, make_source: Opener
 ) -> None:
-    repository = made({"keep.txt": "", **files}).repository
+    repository = make_source({"keep.txt": "", **files}).repository
     tree = repository.resolve().tree
     assert repository.has_manifests(tree) is is_filled
     assert repository.has_manifests(tree) is is_filled
@@ -271,7 +271,7 @@ def test_the_cost_of_a_comparison_follows_the_change_and_not_the_repository(tmp_
         command = ["git", "cat-file", "tree", raw.hex()]
         return subprocess.run(command, cwd=repo.path, capture_output=True, check=True).stdout
 
-    assert [found.path for found in Walk(TreeReader(reading)).differences(before, after)] == [b"7/3.yaml"]
+    assert [change.path for change in Walk(TreeReader(reading)).differences(before, after)] == [b"7/3.yaml"]
     assert len(read) == 4
     assert list(Walk(TreeReader(reading)).differences(after, after)) == []
     assert len(read) == 4
@@ -318,10 +318,10 @@ def test_versions_of_a_tree_differ_as_their_entries_do(versions: list[dict[bytes
     contents = {bytes([number]) * 20: _encode(version) for number, version in enumerate(versions)}
     reader = TreeReader(contents.__getitem__)
     for (before, after), (old, new) in zip(pairwise(contents), pairwise(versions), strict=True):
-        found = {each.path: (each.before, each.after) for each in Walk(reader).differences(before, after)}
+        blobs = {each.path: (each.before, each.after) for each in Walk(reader).differences(before, after)}
         changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
         entries = [{name: TreeEntry(b"160000", id_) for name, id_ in version.items()} for version in (old, new)]
-        assert found == {name: (entries[0].get(name), entries[1].get(name)) for name in changed}
+        assert blobs == {name: (entries[0].get(name), entries[1].get(name)) for name in changed}
 
 
 def test_an_entry_that_ends_inside_of_another_one_is_no_entry() -> None:
@@ -329,11 +329,13 @@ def test_an_entry_that_ends_inside_of_another_one_is_no_entry() -> None:
     same = b"".join(b"160000 %03d.yaml\0" % number + b"1" * 20 for number in range(31))
     old, new = same + b"160000 v.yaml\0" + b"1" * 20 + tail, same + b"160000 w.yaml\0" + tail
     reader = TreeReader({b"1" * 20: old, b"2" * 20: new}.__getitem__)
-    found = {each.path: each.after for each in Walk(reader).differences(b"1" * 20, b"2" * 20)}
-    assert found == {
-        b"aaaaaaaaaaaaa1 b.yaml": None, b"v.yaml": None,
-        b"b.yaml": TreeEntry(b"1", b"2" * 20), b"w.yaml": TreeEntry(b"160000", tail[:20]),
-    }  # fmt: skip
+    blobs = {each.path: each.after for each in Walk(reader).differences(b"1" * 20, b"2" * 20)}
+    assert blobs == {
+        b"aaaaaaaaaaaaa1 b.yaml": None,
+        b"v.yaml": None,
+        b"b.yaml": TreeEntry(b"1", b"2" * 20),
+        b"w.yaml": TreeEntry(b"160000", tail[:20]),
+    }
 
 
 def test_a_tree_is_malformed_also_where_another_is_known() -> None:

@@ -32,7 +32,7 @@ def deployment(ready: int, expected: int, version: int = 3) -> bytes:
 
 def record(key: Key | str = API, location: str = "", **fields: Any) -> Record:
     """A record that is as wanted and well."""
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "key": Key.parse(key) if isinstance(key, str) else key,
         "location": location,
         "source": "main",
@@ -44,18 +44,18 @@ def record(key: Key | str = API, location: str = "", **fields: Any) -> Record:
         "revision": COMMIT,
         "applied_at": 1000.0,
     }
-    return Record(**known | fields)
+    return Record(**defaults | fields)
 
 
 def failure(key: Key = API, location: str = "local", **fields: Any) -> Failure:
     """A first failure that will be tried again."""
-    known: dict[str, Any] = {
+    defaults: dict[str, Any] = {
         "reason": Reason.PROGRAM_NOT_FOUND,
         "message": "no such image",
         "attempts": 1,
         "since": 0.0,
     }
-    return Failure(key=key, location=location, **known | {"next_attempt": 5.0} | fields)
+    return Failure(key=key, location=location, **defaults | {"next_attempt": 5.0} | fields)
 
 
 def entry(key: Key | str, digest: str = "d1", source: str = "main", path: str = "") -> DesiredEntry:

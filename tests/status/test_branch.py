@@ -118,13 +118,13 @@ def test_changes_one_after_the_other_give_what_a_dict_gives(
     repo = GitRepo.create(tmp_path_factory.mktemp("model"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("reconciler.status.branch.trees.FEW", -1 if packed else FEW)
-        wanted: dict[str, bytes] = {}
+        expected: dict[str, bytes] = {}
         for changes in rounds:
-            wanted = model(wanted, changes)
+            expected = model(expected, changes)
             commit(repo, changes)
             status = StatusBranch(repo.path, BRANCH)
-            assert (names(repo) if status.tip() else set()) == set(wanted)
-            assert all(status.read(path) == content for path, content in wanted.items())
+            assert (names(repo) if status.tip() else set()) == set(expected)
+            assert all(status.read(path) == content for path, content in expected.items())
 
 
 def test_two_writers_both_land(repo: GitRepo) -> None:

@@ -32,10 +32,10 @@ HERE, THERE = record(location="here"), record(location="there")
 
 
 def conditions_of(**facts: Any) -> dict[str, tuple[bool, str, str]]:
-    known: dict[str, Any] = {"key": API, "source": "main", "digest": "d1"}
+    defaults: dict[str, Any] = {"key": API, "source": "main", "digest": "d1"}
     return {
         each.type: (each.status, each.reason, each.message)
-        for each in compute_conditions(ResourceFacts(**known | facts))
+        for each in compute_conditions(ResourceFacts(**defaults | facts))
     }
 
 
@@ -89,10 +89,10 @@ def test_messages_of_engines_about_a_rollout_appear_in_conditions() -> None:
 def test_unenforced_limits_are_a_condition_and_do_not_prevent_ready() -> None:
     one = [record(location=place, state=state("", "no limits")) for place in ("there", "here")]
     other = record(location="far", state=state("", "no limits; no firewall"))
-    found = conditions_of(records=(*one, other))
-    assert found["Ready"][0]
+    conditions = conditions_of(records=(*one, other))
+    assert conditions["Ready"][0]
     message = "at here, there: no limits; at far: no limits; no firewall"
-    assert found["NotEnforced"] == (True, "NotEnforced", message)
+    assert conditions["NotEnforced"] == (True, "NotEnforced", message)
     assert "NotEnforced" not in conditions_of(records=(record(location="here", state=state('"NotEnforced"')),))
 
 
@@ -104,10 +104,10 @@ def state(message: str, lacking: str = "") -> bytes:
 
 
 def test_a_failure_that_is_tried_again_is_work_under_way() -> None:
-    found = conditions_of(records=(HERE,), failures=(failure(location="there"),))
-    assert found["Ready"] == (False, "ProgramNotFound", "at there: no such image")
-    assert "Stalled" not in found
-    assert found["Reconciling"][0]
+    conditions = conditions_of(records=(HERE,), failures=(failure(location="there"),))
+    assert conditions["Ready"] == (False, "ProgramNotFound", "at there: no such image")
+    assert "Stalled" not in conditions
+    assert conditions["Reconciling"][0]
 
 
 @pytest.mark.parametrize("fields", [{"retry": False}, {"attempts": 3}, {"attempts": 40}])
@@ -162,10 +162,10 @@ def test_a_deleted_resource_has_no_conditions() -> None:
 
 
 def test_an_error_becomes_a_condition_on_one_line_of_bounded_length() -> None:
-    found = condition_from_error("SourceReachable", SourceUnreachable("no\nanswer " + "x" * 900))
-    assert (found.type, found.status, found.reason) == ("SourceReachable", False, "SourceUnreachable")
-    assert found.message.startswith("no answer xxx")
-    assert len(found.message) == 500
+    condition = condition_from_error("SourceReachable", SourceUnreachable("no\nanswer " + "x" * 900))
+    assert (condition.type, condition.status, condition.reason) == ("SourceReachable", False, "SourceUnreachable")
+    assert condition.message.startswith("no answer xxx")
+    assert len(condition.message) == 500
 
 
 RECORDS = st.builds(
@@ -188,14 +188,14 @@ FACTS = st.builds(
 
 @given(FACTS)
 def test_conditions_never_contradict_each_other(facts: ResourceFacts) -> None:
-    found = {each.type: each for each in compute_conditions(facts)}
-    assert bool(found) is facts.exists
-    if not found:
+    conditions = {compute_condition.type: compute_condition for compute_condition in compute_conditions(facts)}
+    assert bool(conditions) is facts.exists
+    if not conditions:
         return
-    is_ready = found["Ready"].status
+    is_ready = conditions["Ready"].status
     assert is_ready is ready(facts)
-    assert not (is_ready and {"Reconciling", "Stalled"} & found.keys())
-    assert not {"Reconciling", "Stalled"} <= found.keys()
+    assert not (is_ready and {"Reconciling", "Stalled"} & conditions.keys())
+    assert not {"Reconciling", "Stalled"} <= conditions.keys()
     if is_ready:
         assert not facts.failures
         assert all(each.health.is_good for each in facts.records)

@@ -113,10 +113,10 @@ def parsed(content: bytes, schema: str) -> Any:
 
 @pytest.mark.parametrize("facts", [WELL, GVC, FAILED, VOLUMES])
 def test_a_status_file_matches_its_schema(facts: ResourceFacts) -> None:
-    found = parsed(resource_file(facts), "status")
-    assert found["key"] == str(facts.key)
-    assert found["health"] == facts.health
-    shown = [(each["type"], each["status"], each["reason"]) for each in found["conditions"]]
+    document = parsed(resource_file(facts), "status")
+    assert document["key"] == str(facts.key)
+    assert document["health"] == facts.health
+    shown = [(each["type"], each["status"], each["reason"]) for each in document["conditions"]]
     assert shown == [(each.type, each.status, each.reason) for each in compute_conditions(facts)]
 
 

@@ -37,17 +37,17 @@ CONFIGURED = (
 needs_root = only_root("only root can give a repository to another user")
 
 
-class Planted:
+class PlantedRepository:
     """A repository with a branch ``main``, and a program that leaves a mark when anything runs it."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.repo = GitRepo.create(place / "manifests.git", {"shop/gvc.yaml": "kind: gvc\n"})
-        self.mark = place / "ran"
-        self.program = place / "program"
+    def __init__(self, path: Path) -> None:
+        self.place = path
+        self.repo = GitRepo.create(path / "manifests.git", {"shop/gvc.yaml": "kind: gvc\n"})
+        self.mark = path / "ran"
+        self.program = path / "program"
         self.program.write_text(f"#!/bin/sh\necho \"$0 $*\" >> '{self.mark}'\nexit 0\n")
         self.program.chmod(0o755)
-        place.chmod(0o777)
+        path.chmod(0o777)
 
     def config(self, name: str, value: object) -> None:
         """Set one value in the repository's own configuration."""
@@ -77,15 +77,15 @@ class Planted:
 
 
 @pytest.fixture
-def planted() -> Iterator[Planted]:
+def planted() -> Iterator[PlantedRepository]:
     """A hostile repository in a directory that every user can enter."""
     pygit2.option(pygit2.enums.Option.SET_OWNER_VALIDATION, 0)
     place = Path(tempfile.mkdtemp(prefix="hostile-", dir="/tmp"))
-    yield Planted(place)
+    yield PlantedRepository(place)
     shutil.rmtree(place)
 
 
-def plant_promisor(planted: Planted) -> None:
+def plant_promisor(planted: PlantedRepository) -> None:
     """A status branch with a missing subtree, which a partial clone would fetch."""
     for name, value in (("promisor", "true"), ("url", planted.repo.path), ("uploadpack", f"{planted.program} --")):
         planted.config(f"remote.evil.{name}", value)
@@ -95,20 +95,20 @@ def plant_promisor(planted: Planted) -> None:
     planted.repo.git("update-ref", f"refs/heads/{BRANCH}", planted.repo.git("commit-tree", "-m", "x", id_))
 
 
-def plant_hooks(planted: Planted) -> None:
+def plant_hooks(planted: PlantedRepository) -> None:
     """Every hook, in its usual place."""
     for name in HOOKS:
         planted.write(f"hooks/{name}", planted.program.read_text(), 0o755)
 
 
-def plant_hooks_path(planted: Planted) -> None:
+def plant_hooks_path(planted: PlantedRepository) -> None:
     """Every hook, where the configuration puts it."""
     for name in HOOKS:
         planted.write(f"elsewhere/{name}", planted.program.read_text(), 0o755)
     planted.config("core.hooksPath", planted.repo.path / "elsewhere")
 
 
-def plant_programs(planted: Planted) -> None:
+def plant_programs(planted: PlantedRepository) -> None:
     """Every setting of Git that names a program."""
     for name in CONFIGURED:
         planted.config(name, planted.program)
@@ -117,7 +117,7 @@ def plant_programs(planted: Planted) -> None:
     planted.write("info/attributes", "* filter=evil diff=evil merge=evil\n")
 
 
-def plant_include(planted: Planted) -> None:
+def plant_include(planted: PlantedRepository) -> None:
     """The same from a file that the configuration includes."""
     extra = planted.place / "extra"
     extra.write_text(f"[core]\n\tfsmonitor = {planted.program}\n\thooksPath = {planted.repo.path}/elsewhere\n")
@@ -126,7 +126,7 @@ def plant_include(planted: Planted) -> None:
     planted.config("include.path", extra)
 
 
-def plant_urls(planted: Planted) -> None:
+def plant_urls(planted: PlantedRepository) -> None:
     """Every url stands for a program."""
     planted.config("protocol.ext.allow", "always")
     planted.config("protocol.allow", "always")
@@ -134,7 +134,7 @@ def plant_urls(planted: Planted) -> None:
     planted.config("remote.origin.url", f"ext::{planted.program} x")
 
 
-def plant_alternates(planted: Planted) -> None:
+def plant_alternates(planted: PlantedRepository) -> None:
     """Objects of another repository, whose own configuration and hooks are hostile too."""
     other = GitRepo.create(planted.place / "other.git", {"x.yaml": "x\n"})
     other.git("config", "core.fsmonitor", str(planted.program))
@@ -142,13 +142,13 @@ def plant_alternates(planted: Planted) -> None:
     planted.config("core.alternateRefsCommand", planted.program)
 
 
-def plant_grafts(planted: Planted) -> None:
+def plant_grafts(planted: PlantedRepository) -> None:
     """Parents of the status branch that are not there."""
     tip = planted.repo.commit({"old.yaml": "1"}, branch=BRANCH)
     planted.write("info/grafts", f"{tip} {'1' * 40}\n")
 
 
-def plant_shallow(planted: Planted) -> None:
+def plant_shallow(planted: PlantedRepository) -> None:
     """A status branch that claims to have no parents."""
     tip = planted.repo.commit({"old.yaml": "1"}, branch=BRANCH)
     planted.write("shallow", f"{tip}\n")
@@ -160,7 +160,7 @@ PLANTS = (
 )
 
 
-def write_status(planted: Planted) -> None:
+def write_status(planted: PlantedRepository) -> None:
     """What a run does with a source: read its newest revision, then commit few and many files of status."""
     source = planted.source()
     source.refresh()
@@ -171,7 +171,7 @@ def write_status(planted: Planted) -> None:
     target.write({"few.yaml": b"2\n"}, "Few", 1_700_000_001)
 
 
-def check_status(planted: Planted) -> None:
+def check_status(planted: PlantedRepository) -> None:
     """The files are there, whole and readable."""
     files = planted.status()
     assert files["few.yaml"] == "2\n"
@@ -181,7 +181,9 @@ def check_status(planted: Planted) -> None:
 
 @pytest.mark.parametrize("plant", PLANTS)
 @pytest.mark.parametrize("owner", ["same", pytest.param("other", marks=needs_root)])
-def test_nothing_that_a_repository_names_is_run(planted: Planted, plant: Callable[[Planted], None], owner: str) -> None:
+def test_nothing_that_a_repository_names_is_run(
+    planted: PlantedRepository, plant: Callable[[PlantedRepository], None], owner: str
+) -> None:
     plant(planted)
     if owner == "other":
         planted.give_away()
@@ -203,7 +205,7 @@ def test_nothing_that_a_repository_names_is_run(planted: Planted, plant: Callabl
 
 @needs_root
 @pytest.mark.parametrize("name", ["logs/refs/heads", "refs/heads/reconciler", "objects/pack"])
-def test_root_follows_no_symlink_in_a_repository(planted: Planted, name: str) -> None:
+def test_root_follows_no_symlink_in_a_repository(planted: PlantedRepository, name: str) -> None:
     outside = planted.place / "outside"
     outside.mkdir(mode=0o755)
     planted.config("core.logAllRefUpdates", "always")
@@ -219,7 +221,7 @@ def test_root_follows_no_symlink_in_a_repository(planted: Planted, name: str) ->
 
 
 @needs_root
-def test_a_repository_that_its_owner_cannot_write_is_not_written_by_root(planted: Planted) -> None:
+def test_a_repository_that_its_owner_cannot_write_is_not_written_by_root(planted: PlantedRepository) -> None:
     planted.give_away()
     os.chown(planted.repo.path / "objects", 0, 0)
     os.chown(planted.repo.path / "refs/heads", 0, 0)

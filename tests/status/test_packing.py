@@ -57,12 +57,12 @@ def test_only_objects_of_the_branch_are_packed_in_a_repository_of_others(repo: G
 
 def test_small_packs_become_few(repo: GitRepo) -> None:
     branch = StatusBranch(repo.path, BRANCH)
-    found = []
+    counts = []
     for number in range(20):
         write(branch, 2 * number, 2)
         branch.pack()
-        found.append(len(packs(branch)))
-    assert max(found) <= 4
+        counts.append(len(packs(branch)))
+    assert max(counts) <= 4
     assert repo.git("rev-list", "--count", BRANCH) == "40"
     repo.git("fsck", "--strict")
 
@@ -72,15 +72,15 @@ def test_packs_that_the_owner_collects_or_keeps_are_not_merged(repo: GitRepo, th
     branch = StatusBranch(repo.path, BRANCH)
     write(branch, 0, 2)
     branch.pack()
-    (made,) = packs(branch)
+    (path,) = packs(branch)
     if theirs == "gc":
         repo.git("gc", "--quiet", "--prune=now")
     else:
-        made.with_suffix(".keep").touch()
+        path.with_suffix(".keep").touch()
     write(branch, 2, 2)
     branch.pack()
     assert len(packs(branch)) == 2
-    assert made.exists() == (theirs == "keep")
+    assert path.exists() == (theirs == "keep")
     repo.git("fsck", "--strict")
 
 

@@ -17,7 +17,7 @@ from reconciler.api.service import Api
 from reconciler.settings import load_settings
 from tests.support.clock import FakeClock
 from tests.support.git import File
-from tests.support.sandbox import SHOP, Site
+from tests.support.sandbox import SHOP, DaemonSandbox
 
 ROOT_PEER = Peer(1, 0, 0)
 READER_PEER = Peer(1, 65534, 65534)
@@ -85,10 +85,17 @@ class ApiStream:
         self._rest = ""
         path, _, query = path.partition("?")
         scope = {
-            "type": "http", "method": "GET", "path": path, "raw_path": path.encode(), "query_string": query.encode(),
+            "type": "http",
+            "method": "GET",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
             "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-            "state": {} if peer is None else {"peer": peer}, "client": None, "server": None, "root_path": "",
-        }  # fmt: skip
+            "state": {} if peer is None else {"peer": peer},
+            "client": None,
+            "server": None,
+            "root_path": "",
+        }
         self._task = asyncio.create_task(make_app(api)(scope, self._receive, self._send))
 
     async def _receive(self) -> Any:
@@ -138,7 +145,7 @@ class ApiStream:
         await self._task
 
 
-class ApiSite(Site):
+class ApiSandbox(DaemonSandbox):
     """A sandbox whose files are applied, with the API over its records."""
 
     def __init__(self, path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> None:
@@ -164,10 +171,10 @@ class ApiSite(Site):
 
 
 @contextlib.contextmanager
-def api_site(path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> Iterator[ApiSite]:
-    """An ``ApiSite`` that is closed at the end."""
-    site = ApiSite(path, files, **settings)
+def api_sandbox(path: Path, files: Mapping[str, File] | None = None, **settings: Any) -> Iterator[ApiSandbox]:
+    """An ``ApiSandbox`` that is closed at the end."""
+    sandbox = ApiSandbox(path, files, **settings)
     try:
-        yield site
+        yield sandbox
     finally:
-        site.api.close()
+        sandbox.api.close()

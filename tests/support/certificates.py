@@ -16,7 +16,7 @@ from cryptography.x509.oid import NameOID
 DAY = 86_400.0
 
 
-class Issued(NamedTuple):
+class IssuedCertificate(NamedTuple):
     """A certificate and its key."""
 
     certificate: x509.Certificate
@@ -43,27 +43,29 @@ class Issued(NamedTuple):
         return self.chain_pem + self.key_pem
 
 
-def authority(name: str = "Authority of tests") -> Issued:
+def authority(name: str = "Authority of tests") -> IssuedCertificate:
     """An authority that signs certificates; the same one for the same name."""
     return _authority(name)
 
 
 @cache
-def _authority(name: str) -> Issued:
+def _authority(name: str) -> IssuedCertificate:
     return _issue(name, (), None, 0.0, 3650.0)
 
 
-def issue(*names: str, start: float = -1.0, end: float = 90.0, by: str = "Authority of tests") -> Issued:
+def issue(*names: str, start: float = -1.0, end: float = 90.0, by: str = "Authority of tests") -> IssuedCertificate:
     """A certificate for ``names``; its validity is in days from now."""
     return _issue(names[0] if names else "client", names, authority(by), start, end)
 
 
-def self_signed(*names: str) -> Issued:
+def self_signed(*names: str) -> IssuedCertificate:
     """A certificate for ``names`` that only itself has signed."""
     return _issue(names[0], names, None, -1.0, 90.0)
 
 
-def _issue(common: str, names: Sequence[str], by: Issued | None, start: float, end: float) -> Issued:
+def _issue(
+    common: str, names: Sequence[str], by: IssuedCertificate | None, start: float, end: float
+) -> IssuedCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
     now = datetime.now(UTC)
@@ -79,4 +81,4 @@ def _issue(common: str, names: Sequence[str], by: Issued | None, start: float, e
     )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in names]), False)
-    return Issued(builder.sign(by.key if by else key, hashes.SHA256()), key)
+    return IssuedCertificate(builder.sign(by.key if by else key, hashes.SHA256()), key)

@@ -63,10 +63,14 @@ def image(mark: str, architecture: str = "amd64", size: int = 0) -> Image:
             member.size = len(content)
             tar.addfile(member, io.BytesIO(content))
     layer = gzip.compress(raw.getvalue(), 1, mtime=0)
-    config = json.dumps({
-        "architecture": architecture, "os": "linux", "config": {"Cmd": ["/mark"]},
-        "rootfs": {"type": "layers", "diff_ids": [digest_of(raw.getvalue())]},
-    }).encode()  # fmt: skip
+    config = json.dumps(
+        {
+            "architecture": architecture,
+            "os": "linux",
+            "config": {"Cmd": ["/mark"]},
+            "rootfs": {"type": "layers", "diff_ids": [digest_of(raw.getvalue())]},
+        }
+    ).encode()
     listed = {
         "config": ("application/vnd.oci.image.config.v1+json", config),
         "layers": ("application/vnd.oci.image.layer.v1.tar+gzip", layer),
@@ -93,12 +97,12 @@ class DockerRegistry:
 
     def push(self, repository: str, tag: str, *images: Image) -> str:
         """Let ``tag`` mean the image, or an index of several; its digest."""
-        for each in images:
-            for digest, content in each.blobs.items():
+        for image in images:
+            for digest, content in image.blobs.items():
                 where = self._send("POST", f"/v2/{repository}/blobs/uploads/").headers["Location"]
                 mark = "&" if "?" in where else "?"
                 self._send("PUT", f"{where}{mark}digest={digest}", content, "application/octet-stream")
-            self._send("PUT", f"/v2/{repository}/manifests/{each.digest}", each.manifest, OCI_MANIFEST)
+            self._send("PUT", f"/v2/{repository}/manifests/{image.digest}", image.manifest, OCI_MANIFEST)
         body, kind = (images[0].manifest, OCI_MANIFEST) if len(images) == 1 else (_index(images), OCI_INDEX)
         self._send("PUT", f"/v2/{repository}/manifests/{tag}", body, kind)
         return digest_of(body)
@@ -128,11 +132,13 @@ class DockerRegistry:
 def _index(images: tuple[Image, ...]) -> bytes:
     entries = [
         {
-            "mediaType": OCI_MANIFEST, "digest": each.digest, "size": len(each.manifest),
-            "platform": {"os": "linux", "architecture": each.architecture},
+            "mediaType": OCI_MANIFEST,
+            "digest": image.digest,
+            "size": len(image.manifest),
+            "platform": {"os": "linux", "architecture": image.architecture},
         }
-        for each in images
-    ]  # fmt: skip
+        for image in images
+    ]
     return json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}).encode()
 
 

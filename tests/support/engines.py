@@ -1,4 +1,4 @@
-"""A second engine, for tests: its world is a ledger that only grows and a map of what there is, both files."""
+"""A second engine, for tests: a ledger that only grows and a map of what there is, both files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LedgerEngine:
 
     ``fail`` counts down the failures of a key, ``refuse`` fails for good, ``bug`` names keys that meet a bug,
     ``unhealthy`` ones that come up Loading. ``gate`` holds every step until it is set; ``before`` and ``after`` are
-    called around the change of the world.
+    called around the change of the resources.
     """
 
     name = "ledger"
@@ -49,17 +49,17 @@ class LedgerEngine:
         self.most = 0
 
     def performed(self) -> list[str]:
-        """Every change of the world so far, as ``action key``, oldest first."""
+        """Every change so far, as ``action key``, oldest first."""
         lines = self._ledger.read_text().splitlines() if self._ledger.exists() else []
         return [f"{line['action']} {line['key']}" for line in map(json.loads, lines)]
 
-    def world(self) -> dict[str, dict[str, Any]]:
+    def resources(self) -> dict[str, dict[str, Any]]:
         """Key to what there is."""
         found: dict[str, dict[str, Any]] = json.loads(self._map.read_text()) if self._map.exists() else {}
         return found
 
     def touched(self) -> int:
-        """A number that changes whenever the world does."""
+        """A number that changes whenever the resources do."""
         return self._map.stat().st_mtime_ns if self._map.exists() else 0
 
     async def observe(self) -> list[Observation]:
@@ -74,20 +74,20 @@ class LedgerEngine:
                 there["version"],
                 body=there.get("body", "").encode(),
             )
-            for key, there in sorted(self.world().items())
+            for key, there in sorted(self.resources().items())
         ]
 
     def meddle(self, key: str, **fields: Any) -> None:
         """Change what there is behind the program's back: fields of ``key``, or (without fields) its existence."""
-        world = self.world()
-        there = world.pop(key, {})
+        resources = self.resources()
+        there = resources.pop(key, {})
         if fields:
-            world[key] = {"digest": "", "version": 1, "health": Health.HEALTHY, **there, **fields}
-        self._write(world)
+            resources[key] = {"digest": "", "version": 1, "health": Health.HEALTHY, **there, **fields}
+        self._write(resources)
 
-    def _write(self, world: dict[str, dict[str, Any]]) -> None:
+    def _write(self, resources: dict[str, dict[str, Any]]) -> None:
         part = self._map.with_suffix(".part")
-        part.write_text(json.dumps(world))
+        part.write_text(json.dumps(resources))
         part.replace(self._map)
 
     async def perform(self, step: Step) -> Outcome:
@@ -111,14 +111,14 @@ class LedgerEngine:
         self.before(key)
         self._trouble(key)
         health = Health.LOADING if key in self.unhealthy else Health.HEALTHY
-        world = self.world()
+        resources = self.resources()
         if step.action is Action.DELETE:
-            world.pop(key, None)
+            resources.pop(key, None)
         else:
-            world[key] = {"digest": step.digest, "version": step.version, "health": health}
+            resources[key] = {"digest": step.digest, "version": step.version, "health": health}
         with self._ledger.open("a") as ledger:
             ledger.write(json.dumps({"action": step.action, "key": key, "digest": step.digest}) + "\n")
-        self._write(world)
+        self._write(resources)
         self.after(key)
         if step.action is Action.DELETE:
             return Outcome(step.id, Result.APPLIED)

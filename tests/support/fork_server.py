@@ -31,10 +31,30 @@ LIMIT = 1 << 20
 """Bytes of the longest request."""
 
 LAZY = (
-    "structlog", "watchfiles", "difflib", "getpass", "unicodedata", "pickle", "concurrent.futures.thread",
-    "encodings.idna", "stringprep", "jsonschema", "jsonschema_rs", "referencing.jsonschema", "cryptography", "pyrage",
-    "sqlite3", "asyncio.unix_events", "rich", "yaml", "pdb", "graphlib", "tempfile", "shlex", "traceback",
-)  # fmt: skip
+    "structlog",
+    "watchfiles",
+    "difflib",
+    "getpass",
+    "unicodedata",
+    "pickle",
+    "concurrent.futures.thread",
+    "encodings.idna",
+    "stringprep",
+    "jsonschema",
+    "jsonschema_rs",
+    "referencing.jsonschema",
+    "cryptography",
+    "pyrage",
+    "sqlite3",
+    "asyncio.unix_events",
+    "rich",
+    "yaml",
+    "pdb",
+    "graphlib",
+    "tempfile",
+    "shlex",
+    "traceback",
+)
 """Modules that the reconciler or a library imports late. They may lie in a home of root, closed to other users."""
 
 

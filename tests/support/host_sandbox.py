@@ -23,7 +23,7 @@ from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.reading.trial import end_replicas
 from reconciler.engines.host.runtimes.process.runtime import ProcessRuntime
 from tests.support.git import File
-from tests.support.sandbox import Site
+from tests.support.sandbox import DaemonSandbox
 
 GVC = "kind: gvc\nname: shop\nspec: {staticPlacement: {locationLinks: [//location/here]}}\n"
 
@@ -67,8 +67,8 @@ def served(name: str = "web", *, replicas: int = 2, command: str = "python3", ar
     return json.dumps({"kind": "workload", "name": name, "gvc": "shop", "spec": spec}) + "\n"
 
 
-class HostSite(Site):
-    """A site whose location ``here`` is this machine; without another setting, it has the built-in data plane."""
+class HostSandbox(DaemonSandbox):
+    """A sandbox whose location ``here`` is this machine; without another setting, it has the built-in data plane."""
 
     def __init__(self, path: Path, files: Mapping[str, File], **settings: Any) -> None:
         host = {"terminationScale": 0.005, "volumes": "directory", **settings.pop("host", {})}
@@ -113,7 +113,7 @@ class HostSite(Site):
         return str(json.loads(self.recorded()[key].state).get("status", {}).get("address", ""))
 
     def programs(self) -> dict[int, str]:
-        """Every process that replicas of this site have started, wrappers left out: its command by its pid."""
+        """Every process that replicas of this sandbox have started, wrappers left out: its command by its pid."""
         return dict(marked(self.state))
 
     def end(self) -> None:
@@ -140,12 +140,12 @@ def shared_folder(path: Path) -> Path:
 @contextlib.contextmanager
 def open_place() -> Iterator[Path]:
     """A directory that every user gets to."""
-    place = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
-    place.chmod(0o711)
+    path = Path(tempfile.mkdtemp(prefix="reconciler-test-"))
+    path.chmod(0o711)
     try:
-        yield place
+        yield path
     finally:
-        shutil.rmtree(place)
+        shutil.rmtree(path)
 
 
 def let_others_through(path: Path) -> None:
@@ -157,13 +157,13 @@ def let_others_through(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def host_site(path: Path, files: Mapping[str, File], **settings: Any) -> Iterator[HostSite]:
-    """A site of which nothing is left running."""
-    site = HostSite(path, files, **settings)
+def host_sandbox(path: Path, files: Mapping[str, File], **settings: Any) -> Iterator[HostSandbox]:
+    """A sandbox of which nothing is left running."""
+    sandbox = HostSandbox(path, files, **settings)
     try:
-        yield site
+        yield sandbox
     finally:
-        site.end()
+        sandbox.end()
 
 
 def fetch(address: str, path: str = "/", patience: float = 10.0) -> str:

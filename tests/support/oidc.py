@@ -125,11 +125,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """Answer with the metadata or the keys."""
-        found = self.server.metadata
+        document = self.server.metadata
         if self.path == "/keys":
             self.server.reads += 1
-            found = self.server.published
-        content = json.dumps(found).encode()
+            document = self.server.published
+        content = json.dumps(document).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()

@@ -15,15 +15,15 @@ from tests.support.workers import VARIABLE
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
     """The directory ``name``, filled by ``make`` in the worker that needs it first; the others wait for that."""
     if VARIABLE not in os.environ:
-        place = factory.mktemp(name)
-        make(place)
-        return place
-    place = factory.getbasetemp().parent / f"once-{name}"
-    with place.with_suffix(".lock").open("w") as lock:
+        path = factory.mktemp(name)
+        make(path)
+        return path
+    path = factory.getbasetemp().parent / f"once-{name}"
+    with path.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        whole = place.with_suffix(".whole")
+        whole = path.with_suffix(".whole")
         if not whole.exists():
-            place.mkdir()
-            make(place)
+            path.mkdir()
+            make(path)
             whole.touch()
-    return place
+    return path

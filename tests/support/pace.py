@@ -37,7 +37,7 @@ def in_time(work: Callable[[], Any], seconds: float, spent: float = 0.0) -> tupl
     before: float | None = None
     for _ in range(3):
         began = time.process_time()
-        found = work()
+        result = work()
         took = time.process_time() - began
         if spent + took >= seconds / 2:  # less is less on the quiet machine too, and near no limit
             # The pace changes within a second: from the second try on it is measured on both sides of the work.
@@ -45,5 +45,5 @@ def in_time(work: Callable[[], Any], seconds: float, spent: float = 0.0) -> tupl
             took /= (after + (before or after)) / 2
             before = after
         if spent + took < seconds:
-            return found, spent + took
+            return result, spent + took
     raise AssertionError(f"took {spent + took:.2f} s, more than {seconds:.2f}")

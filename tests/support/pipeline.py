@@ -1,4 +1,4 @@
-"""A whole way from commits to records, over real Git, real SQLite and a real executor, in few words."""
+"""The pipeline from commits to records, over real Git, real SQLite and a real executor, in few words."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ spec: {staticPlacement: {locationLinks: [//location/here, //location/there]}}
 """A GVC at both places, for ``shop/gvc.yaml``."""
 
 
-class Way:
-    """One repository and the line of its source.
+class PipelineHarness:
+    """One repository and the pipeline of its source.
 
     Further sources can share the records: pass those of another. A repository can be shared too: each way with
     a shared one has a branch of its own in it.
@@ -60,33 +60,35 @@ class Way:
         self.branch = f"main-{next(_NUMBERS)}" if repo else "main"
         self.clock = FakeClock(auto=True)
         source = SourceSettings(name=name, url=str(self.repo.path), branch=self.branch)
-        self.places = {place: LocationSettings("recorded") for place in PLACES}
+        self.places = {location: LocationSettings("recorded") for location in PLACES}
         options: dict[str, Any] = {"org": "acme", "locations": self.places, "state": path, **settings}
         self.settings = Settings(sources=(source,), **options)
         self.records = records or Records.open(None, clock_now=self.clock.now)
-        self.engines: dict[str, Engine] = {place: self._recorded(place) for place in ("", *self.settings.locations)}
-        self.line = self.fresh_line()
-        self._state_of, self._state = self.line, SourceState()
+        self.engines: dict[str, Engine] = {
+            location: self._recorded(location) for location in ("", *self.settings.locations)
+        }
+        self.pipeline = self.new_pipeline()
+        self._state_of, self._state = self.pipeline, SourceState()
         self.outcomes: dict[StepId, Outcome] = {}
         self.accepted: Accepted | None = None
         self.commit(files)
 
-    def fresh_line(self) -> SourcePipeline:
-        """A line as a newly started program makes it."""
+    def new_pipeline(self) -> SourcePipeline:
+        """A pipeline as a newly started program makes it."""
         return SourcePipeline(self.settings, self.settings.sources[0], self.records, self.clock)
 
     @property
     def state(self) -> SourceState:
-        """The state that the runs of ``line`` left; empty where a fresh one replaced it."""
-        return self._state if self._state_of is self.line else SourceState()
+        """The state that the runs of ``pipeline`` left; empty where a fresh one replaced it."""
+        return self._state if self._state_of is self.pipeline else SourceState()
 
     @state.setter
     def state(self, state: SourceState) -> None:
-        self._state_of, self._state = self.line, state
+        self._state_of, self._state = self.pipeline, state
 
     def has_nothing_to_do(self) -> bool:
         """Whether a poll is all that the source needs now."""
-        return self.line.has_nothing_to_do(self.state)
+        return self.pipeline.has_nothing_to_do(self.state)
 
     def commit(self, files: Mapping[str | bytes, File], **how: Any) -> str:
         """One more commit on the source's branch."""
@@ -94,7 +96,7 @@ class Way:
 
     def prepare(self) -> PlannedRevision:
         """Read and plan what the branch holds now."""
-        prepared = self.line.plan_current(self.line.current_revision(), self.state, keep_cache=True)
+        prepared = self.pipeline.plan_current(self.pipeline.current_revision(), self.state, keep_cache=True)
         self.state = prepared.state
         return prepared
 
@@ -106,12 +108,12 @@ class Way:
 
     def accept(self, prepared: PlannedRevision) -> None:
         """Take what was read for the last good revision, without applying it."""
-        index_revision(self.records, prepared.loaded, self.line.name)
+        index_revision(self.records, prepared.loaded, self.pipeline.name)
 
     def apply(self) -> Report:
         """One run."""
         executor = _Noting(self.records, self.engines, self.clock, RetryPolicy(attempts=1), 8, random.Random(1))
-        ended, self.state = asyncio.run(self.line.execute(self.prepare(), executor, "test", _never, self.accepted))
+        ended, self.state = asyncio.run(self.pipeline.execute(self.prepare(), executor, "test", _never, self.accepted))
         self.outcomes = executor.outcomes
         return ended
 
@@ -122,7 +124,7 @@ class Way:
 
     def approve(self, digest: str) -> None:
         """Approve the deletes of a plan."""
-        self.records.approvals.approve(f"{self.line.name}/{digest}", by="ada")
+        self.records.approvals.approve(f"{self.pipeline.name}/{digest}", by="ada")
 
     def recorded(self) -> dict[str, Record]:
         """Every record by ``key@location``."""

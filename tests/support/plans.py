@@ -63,7 +63,7 @@ def never() -> bool:
     return False
 
 
-class Bench:
+class ExecutorHarness:
     """Records in a file, engines by location, and an executor over both."""
 
     def __init__(self, path: Path, clock: Clock, *, parallel: int = 8, retry: RetryPolicy = RETRY) -> None:

@@ -128,14 +128,14 @@ class PodmanService:
 
     def reboot(self) -> None:
         """As if the machine had started again: no process, mount, network interface or state of a run is left."""
-        spaces = [self.request("GET", f"containers/{each['Id']}/json") for each in self.containers()]
+        spaces = [self.request("GET", f"containers/{container['Id']}/json") for container in self.containers()]
         self.kill()
         for pid in self.monitors():
             os.kill(pid, signal.SIGKILL)
-        for each in self.oci_states():
-            command = ["runc", "--root", str(_OCI_STATE), "delete", "--force", each]
+        for oci_state in self.oci_states():
+            command = ["runc", "--root", str(_OCI_STATE), "delete", "--force", oci_state]
             subprocess.run(command, capture_output=True, check=True)
-        paths = {each["NetworkSettings"]["SandboxKey"] for each in spaces} - {""}
+        paths = {space["NetworkSettings"]["SandboxKey"] for space in spaces} - {""}
         self._unmount()
         for path in paths:
             subprocess.run(["umount", path], check=False, capture_output=True)
@@ -168,22 +168,22 @@ class PodmanService:
 
     def clear(self) -> None:
         """Remove every container, process, control group and network; images stay."""
-        known = [each["Id"] for each in self.containers()]
+        ids = [container["Id"] for container in self.containers()]
         # The first delete of a container without its monitor fails.
-        for each in known * 2:
-            self.request("DELETE", f"containers/{each}?force=true&timeout=0&ignore=true&depend=true")
+        for value in ids * 2:
+            self.request("DELETE", f"containers/{value}?force=true&timeout=0&ignore=true&depend=true")
         for name in self.networks():
             self.request("DELETE", f"networks/{name}")
             table = name.replace("-", "_")
             for family in ("ip", "inet"):
-                each = f"{family} {table}"
-                subprocess.run(["nft", f"add table {each}; delete table {each}"], check=False)
-        for each in self.oci_states():
-            command = ["runc", "--root", str(_OCI_STATE), "delete", "--force", each]
+                value = f"{family} {table}"
+                subprocess.run(["nft", f"add table {value}; delete table {value}"], check=False)
+        for value in self.oci_states():
+            command = ["runc", "--root", str(_OCI_STATE), "delete", "--force", value]
             subprocess.run(command, capture_output=True, check=False)
-            known.append(each)
-        for each in known:
-            for group in _CGROUPS.glob(f"*/reconciler_*/libpod-{each}"):
+            ids.append(value)
+        for value in ids:
+            for group in _CGROUPS.glob(f"*/reconciler_*/libpod-{value}"):
                 _remove_group(group)
         for parent in _CGROUPS.glob("*/reconciler_*"):
             # One that another program uses is not empty.
@@ -193,11 +193,11 @@ class PodmanService:
 
     def oci_states(self) -> list[str]:
         """The containers of this service that the OCI runtime has state of."""
-        mark, found = os.fsencode(f"{self.folder}/"), []
+        mark, containers = os.fsencode(f"{self.folder}/"), []
         for path in _OCI_STATE.glob("*/state.json"):
             with contextlib.suppress(OSError):
-                found += [path.parent.name] if mark in path.read_bytes() else []
-        return sorted(found)
+                containers += [path.parent.name] if mark in path.read_bytes() else []
+        return sorted(containers)
 
     def lost_namespaces(self) -> list[Path]:
         """The network namespaces made since this service exists that no process is in: a killed one forgets some.
@@ -217,13 +217,13 @@ class PodmanService:
 
     def monitors(self) -> list[int]:
         """The processes that watch containers of this service, dead ones left out."""
-        found = []
+        pids = []
         for path in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 command = (path / "cmdline").read_bytes()
                 if command.startswith(b"/usr/bin/conmon\0") and os.fsencode(self.folder) in command:
-                    found.append(int(path.name))
-        return found
+                    pids.append(int(path.name))
+        return pids
 
     def close(self) -> None:
         """Remove every container, process, mount, network and file of the service."""
@@ -310,7 +310,7 @@ def left_rules(saved: str) -> str:
 
     A service that is killed leaves them, and every further call of iptables reads them.
     """
-    found: list[str] = []
+    texts: list[str] = []
     for table in saved.split("*")[1:]:
         name, *lines = table.splitlines()
         rules = [line for line in lines if line.startswith("-A ")]
@@ -323,8 +323,8 @@ def left_rules(saved: str) -> str:
             *(f"-F {at}" for at in chains),
             *(f"-X {at}" for at in chains),
         ]
-        found += [f"*{name}", *removed, "COMMIT"] if removed else []
-    return "\n".join([*found, ""]) if found else ""
+        texts += [f"*{name}", *removed, "COMMIT"] if removed else []
+    return "\n".join([*texts, ""]) if texts else ""
 
 
 def _table(family: str, owner: str) -> str:
@@ -380,22 +380,22 @@ def stand_in_image(name: str) -> bytes:
 
 def manifest_of(archive: bytes) -> bytes:
     """The manifest of the image in an OCI archive."""
-    found = blobs_of(archive)
+    blobs = blobs_of(archive)
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         file = tar.extractfile("index.json")
         assert file is not None
         [entry] = json.load(file)["manifests"]
-    return found[entry["digest"]]
+    return blobs[entry["digest"]]
 
 
 def blobs_of(archive: bytes) -> dict[str, bytes]:
     """The manifest, the configuration and the layers of the image in an OCI archive, by their digests."""
-    found, folder = dict[str, bytes](), "blobs/sha256/"
+    blobs, folder = dict[str, bytes](), "blobs/sha256/"
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         for entry in tar:
             if entry.name.startswith(folder) and (file := tar.extractfile(entry)) is not None:
-                found[f"sha256:{entry.name.removeprefix(folder)}"] = file.read()
-    return found
+                blobs[f"sha256:{entry.name.removeprefix(folder)}"] = file.read()
+    return blobs
 
 
 def _busybox() -> tuple[dict[str, bytes], dict[str, str]]:

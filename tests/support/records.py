@@ -105,7 +105,7 @@ def append_events(records: Records) -> None:
     """Three events, a second apart."""
     times = iter([AT, AT + 1, AT + 2])
     events = Events(records._database, lambda: next(times))
-    place = "aws-us-west-2"
-    events.append("workload/shop/api", Reason.CREATED, "created", location=place, run=1)
-    events.append("workload/shop/web", Reason.PROGRAM_NOT_FOUND, "no such image", location=place, run=1)
-    events.append("workload/shop/api", Reason.UPDATED, "image changed", location=place, run=2)
+    location = "aws-us-west-2"
+    events.append("workload/shop/api", Reason.CREATED, "created", location=location, run=1)
+    events.append("workload/shop/web", Reason.PROGRAM_NOT_FOUND, "no such image", location=location, run=1)
+    events.append("workload/shop/api", Reason.UPDATED, "image changed", location=location, run=2)

@@ -19,7 +19,7 @@ OCI_INDEX = "application/vnd.oci.image.index.v1+json"
 OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RegistryRequest(msgspec.Struct, frozen=True):
     """A request; header names are in lower case."""
 
     method: str
@@ -82,8 +82,8 @@ class FakeRegistry:
     def __init__(self, login: str = "", tokens: bool = False, tls: ssl.SSLContext | None = None) -> None:
         self.login = login
         self.tokens = tokens
-        self.asked: list[Asked] = []
-        self.answer: Callable[[Asked], Reply | None] = lambda asked: None
+        self.asked: list[RegistryRequest] = []
+        self.answer: Callable[[RegistryRequest], Reply | None] = lambda asked: None
         self.host = ""
         self.issued = 0
         self.token_life = 300
@@ -131,7 +131,9 @@ class FakeRegistry:
         async def handle(request: httpx2.Request) -> httpx2.Response:
             names = {name.lower(): value for name, value in request.headers.items()}
             parts = urlsplit(str(request.url))
-            asked = Asked(request.method, parts.path, _flat(parts.query), names, _flat(request.content.decode()))
+            asked = RegistryRequest(
+                request.method, parts.path, _flat(parts.query), names, _flat(request.content.decode())
+            )
             reply = await self._reply(asked)
             if parts.netloc != self.host or reply.cut:
                 raise httpx2.ConnectError("All connection attempts failed", request=request)
@@ -139,7 +141,7 @@ class FakeRegistry:
 
         return httpx2.MockTransport(handle)
 
-    async def _reply(self, asked: Asked) -> Reply:
+    async def _reply(self, asked: RegistryRequest) -> Reply:
         self.asked.append(asked)
         reply = self.answer(asked) or self._own(asked)
         if reply.pause is not None:
@@ -169,7 +171,7 @@ class FakeRegistry:
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
         sent = (await reader.readexactly(int(headers.get("content-length", 0)))).decode()
         parts = urlsplit(target)
-        reply = await self._reply(Asked(method, parts.path, _flat(parts.query), headers, _flat(sent)))
+        reply = await self._reply(RegistryRequest(method, parts.path, _flat(parts.query), headers, _flat(sent)))
         if reply.cut:
             return False
         names = {"Content-Length": str(len(reply.body))} | reply.headers
@@ -178,7 +180,7 @@ class FakeRegistry:
         await writer.drain()
         return True
 
-    def _own(self, asked: Asked) -> Reply:
+    def _own(self, asked: RegistryRequest) -> Reply:
         if asked.path == "/token":
             return self._token(asked)
         if self.login and asked.login != (f"token-{self.issued}" if self.tokens else self.login):
@@ -193,7 +195,7 @@ class FakeRegistry:
         kind = json.loads(content)["mediaType"]
         return Reply(200, {"Content-Type": kind, "Docker-Content-Digest": digest_of(content)}, content)
 
-    def _token(self, asked: Asked) -> Reply:
+    def _token(self, asked: RegistryRequest) -> Reply:
         if asked.login != self.login and asked.form.get("refresh_token") != self.login:
             return Reply(401, {}, b'{"details": "incorrect username or password"}')
         self.issued += 1

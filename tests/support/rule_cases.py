@@ -26,7 +26,7 @@ from reconciler.review.folder import check_folder
 from reconciler.settings import ImageSettings, LocationSettings, SecretSettings, SettingsError, load_settings
 from reconciler.source.file_reader import Read
 from tests.support.git import File, Submodule, Symlink
-from tests.support.pipeline import Way
+from tests.support.pipeline import PipelineHarness
 
 CASES = Path(__file__).parent.parent / "cases" / "rules"
 NAME = "manifest.yaml"
@@ -120,11 +120,11 @@ def found_in(case: Case, folder: Path) -> Found:
     bound = {"locations": {name: LocationSettings(engine) for name, engine in case.locations.items()}}
     more = bound if case.locations else {"external": ("//gvc/shop", "//gvc/ops")}
     images = ImageSettings(allowed=case.allowed)
-    way = Way(folder / "way", case.before or case.files, secrets=secrets, images=images, **more)
+    harness = PipelineHarness(folder / "way", case.before or case.files, secrets=secrets, images=images, **more)
     if case.before:
-        way.applied()
-        way.commit(case.files)
-    prepared = way.prepare()
+        harness.applied()
+        harness.commit(case.files)
+    prepared = harness.prepare()
     return Found(prepared.findings, prepared.read)
 
 
@@ -162,21 +162,21 @@ def marks_of(case: Case) -> list[Mark]:
             for one in case.expect
             for number in range(one.get("times", 1))
         )
-    found: list[Mark] = []
+    marks: list[Mark] = []
     for number, line in enumerate(bytes(case.files[NAME]).decode("utf-8", "replace").split("\n"), 1):
         mark = _MARK.search(line)
         for word in mark[2].split(",") if mark else ():
             rule, _, column = word.strip().partition(":")
-            found.append(Mark(rule, NAME, number + (mark is not None and mark[1] == "↓"), int(column or 0)))
-    return sorted(found)
+            marks.append(Mark(rule, NAME, number + (mark is not None and mark[1] == "↓"), int(column or 0)))
+    return sorted(marks)
 
 
 def text_of(case: Case, folder: Path) -> str:
     """The output of `reconciler validate` for ``case``."""
-    found = found_in(case, folder)
-    excerpts = Excerpts(found.read, secrets=not case.settings)
-    rest = len(found.findings) - MOST_SHOWN
+    result = found_in(case, folder)
+    excerpts = Excerpts(result.read, secrets=not case.settings)
+    rest = len(result.findings) - MOST_SHOWN
     if rest <= 0:
-        return findings_text(found.findings, excerpts)
-    few, last = found.findings[: MOST_SHOWN - 5], found.findings[-1:]
+        return findings_text(result.findings, excerpts)
+    few, last = result.findings[: MOST_SHOWN - 5], result.findings[-1:]
     return f"{findings_text(few, excerpts)}… and {rest + 4} more …\n{findings_text(last, excerpts)}"

@@ -57,7 +57,7 @@ def eventually(question: Callable[[], Answer], what: str = "", patience: float =
         time.sleep(max(0.02, 10 * (time.thread_time() - began)))
 
 
-class Running:
+class DaemonProcess:
     """One daemon. Its log is JSON lines in a file, which outlives it."""
 
     def __init__(self, words: Sequence[str], log: Path, environ: Mapping[str, str], *, fresh: bool = False) -> None:
@@ -67,13 +67,13 @@ class Running:
 
     def log(self) -> list[dict[str, Any]]:
         """Its log so far; lines that are no JSON (a traceback) as ``{"text": …}``."""
-        found = []
+        entries = []
         for line in self.log_file.read_text().splitlines():
             try:
-                found.append(json.loads(line))
+                entries.append(json.loads(line))
             except ValueError:
-                found.append({"text": line})
-        return found
+                entries.append({"text": line})
+        return entries
 
     def logged(self, event: str, **facts: object) -> list[dict[str, Any]]:
         """Lines of the log about ``event`` that have all the ``facts``."""
@@ -110,7 +110,7 @@ class Sandbox:
         return {"RECONCILER_SETTINGS": str(self.settings_file)}
 
 
-class Site(Sandbox):
+class DaemonSandbox(Sandbox):
     """A sandbox for a daemon; ``settings`` are laid over simple ones."""
 
     def __init__(
@@ -138,7 +138,7 @@ class Site(Sandbox):
         self.settings_file.write_text(json.dumps(self.settings))  # JSON is YAML
 
     @contextlib.contextmanager
-    def daemon(self, *program: str, fresh: bool = False, **environ: str) -> Iterator[Running]:
+    def daemon(self, *program: str, fresh: bool = False, **environ: str) -> Iterator[DaemonProcess]:
         """A daemon that has its lock (or has ended already); killed at the end where it still runs.
 
         ``program`` is what Python runs in place of the reconciler itself (``-m MODULE ...``). Each daemon begins a new
@@ -146,7 +146,7 @@ class Site(Sandbox):
         """
         log = self.path / "daemon.log"
         log.unlink(missing_ok=True)
-        running = Running(program or ("-m", "reconciler.cli", "run"), log, self.environ | environ, fresh=fresh)
+        running = DaemonProcess(program or ("-m", "reconciler.cli", "run"), log, self.environ | environ, fresh=fresh)
         try:
             eventually(lambda: running.logged("started") or running.process.poll() is not None, "the daemon starts")
             yield running

@@ -32,11 +32,11 @@ def place(memory: Path = MEMORY, needed: int = FILES + PROCESSES) -> Path | None
     remove_former(memory)
     if shutil.disk_usage(memory).free < min(needed, FILES) or _available() < needed:
         return None
-    made = memory / f"{NAME}{os.getpid()}"
-    made.mkdir()
-    made.chmod(0o1777)  # tests become other users, as in /tmp
-    share_mounts(made)
-    return made
+    path = memory / f"{NAME}{os.getpid()}"
+    path.mkdir()
+    path.chmod(0o1777)  # tests become other users, as in /tmp
+    share_mounts(path)
+    return path
 
 
 def share_mounts(folder: Path) -> None:
@@ -83,19 +83,19 @@ def _available() -> int:
 def main(*arguments: str) -> int:
     """Run pytest and return its exit code."""
     command = [sys.executable, "-m", "pytest", *arguments]
-    made = place()
-    if made is None:
+    path = place()
+    if path is None:
         return subprocess.run(command, check=False).returncode
-    command.append(f"--basetemp={made}/t")  # paths of sockets are at most 107 bytes long
+    command.append(f"--basetemp={path}/t")  # paths of sockets are at most 107 bytes long
     code = 1
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            code = subprocess.run(command, env={**os.environ, "TMPDIR": str(made)}, check=False).returncode
+            code = subprocess.run(command, env={**os.environ, "TMPDIR": str(path)}, check=False).returncode
     finally:
         if code == 0:
-            remove(made)
+            remove(path)
         else:
-            print(f"temporary files: {made}, until the next run")
+            print(f"temporary files: {path}, until the next run")
     return code
 
 

@@ -56,19 +56,19 @@ class Terminal:
 
     def exchange(self, content: bytes, count: int, patience: float = 30.0) -> bytes:
         """Press keys, and read meanwhile what is written, up to ``count`` bytes of it."""
-        deadline, found = time.monotonic() + patience, bytearray()
+        deadline, output = time.monotonic() + patience, bytearray()
         os.set_blocking(self._master, False)
         ready = select.poll()
-        while len(found) < count:
-            assert time.monotonic() < deadline, f"{len(content)} keys are left, {len(found)} bytes came"
+        while len(output) < count:
+            assert time.monotonic() < deadline, f"{len(content)} keys are left, {len(output)} bytes came"
             ready.register(self._master, select.POLLIN | (select.POLLOUT if content else 0))
             [(_, events)] = ready.poll(1000) or [(0, 0)]
             if events & select.POLLIN:
-                found += os.read(self._master, 65_536)
+                output += os.read(self._master, 65_536)
             if events & select.POLLOUT:
                 content = content[os.write(self._master, content[:4096]) :]
         os.set_blocking(self._master, True)
-        return bytes(found)
+        return bytes(output)
 
     def resize(self, rows: int, columns: int) -> None:
         """Change the size of the window; the signal comes from the kernel where a command controls its terminal."""

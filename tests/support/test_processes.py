@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import processes
-from tests.support.desk import CommandResult, Desk, alone
+from tests.support.command_sandbox import CommandResult, CommandSandbox, alone
 from tests.support.programs import only_root
 
 WORDS = (
@@ -21,19 +21,19 @@ WORDS = (
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
-    """A desk where something is applied, which no command here changes."""
-    desk = Desk(tmp_path_factory.mktemp("desk"))
-    desk.applied()
-    return desk
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> CommandSandbox:
+    """A sandbox where something is applied, which no command here changes."""
+    sandbox = CommandSandbox(tmp_path_factory.mktemp("desk"))
+    sandbox.applied()
+    return sandbox
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
-def test_a_command_answers_the_same_wherever_it_runs(desk: Desk, words: list[str]) -> None:
-    fresh: CommandResult = alone(*words, cwd=desk.path, fresh=True)
+def test_a_command_answers_the_same_wherever_it_runs(sandbox: CommandSandbox, words: list[str]) -> None:
+    fresh: CommandResult = alone(*words, cwd=sandbox.path, fresh=True)
     assert fresh.out + fresh.err
-    assert desk.run(*words, real=True) == fresh
-    assert desk.run(*words) == fresh
+    assert sandbox.run(*words, real=True) == fresh
+    assert sandbox.run(*words) == fresh
 
 
 PROGRAMS = {

@@ -31,24 +31,24 @@ def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_command_has_its_files_there_and_they_stay_where_it_fails(
     memory: Path, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[Path | None] = []
+    folders: list[Path | None] = []
     place = scratch.place
-    monkeypatch.setattr(scratch, "place", lambda: made.append(place(memory, 0)) or made[0])
+    monkeypatch.setattr(scratch, "place", lambda: folders.append(place(memory, 0)) or folders[0])
     (memory / "test_it.py").write_text(TEST.replace("CODE", str(code)))
     assert scratch.main("-q", "-p", "no:cacheprovider", "--rootdir", str(memory), str(memory / "test_it.py")) == code
     top = memory / f"rt{os.getpid()}"
     assert (memory / "shown").read_text() == f"{top} {top}/t"
-    assert made[0] is not None
-    assert made[0].exists() == bool(code)
+    assert folders[0] is not None
+    assert folders[0].exists() == bool(code)
 
 
 def test_what_a_failed_run_left_goes_and_what_runs_stays(memory: Path) -> None:
     for name in ("rt999999999", f"rt{os.getppid()}", "rtx", "other"):
         (memory / name).mkdir()
-    made = scratch.place(memory, 0)
-    assert made is not None
-    assert {each.name for each in memory.iterdir()} == {made.name, f"rt{os.getppid()}", "rtx", "other"}
-    assert made.stat().st_mode & 0o7777 == 0o1777
+    path = scratch.place(memory, 0)
+    assert path is not None
+    assert {each.name for each in memory.iterdir()} == {path.name, f"rt{os.getppid()}", "rtx", "other"}
+    assert path.stat().st_mode & 0o7777 == 0o1777
 
 
 def test_where_there_is_no_room_or_another_choice_the_disk_is_used(

@@ -57,15 +57,19 @@ def test_after_that():
 """
 
 
-def run(place: Path, *options: str, **environ: str) -> str:
-    """What pytest prints of the tests above, run by three workers in ``place``."""
-    (place / "test_it.py").write_text(TESTS)
+def run(path: Path, *options: str, **environ: str) -> str:
+    """What pytest prints of the tests above, run by three workers in ``path``."""
+    (path / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.support.workers", "--workers=3"]
     inherited = {name: value for name, value in os.environ.items() if name not in {VARIABLE, "PYTEST_CURRENT_TEST"}}
     done = subprocess.run(
-        [*command, "--rootdir", str(place), "-ra", f"--basetemp={place}/t", *options, "test_it.py"],
-        cwd=place, env={**inherited, "PYTHONPATH": str(ROOT), **environ}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [*command, "--rootdir", str(path), "-ra", f"--basetemp={path}/t", *options, "test_it.py"],
+        cwd=path,
+        env={**inherited, "PYTHONPATH": str(ROOT), **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == pytest.ExitCode.TESTS_FAILED, done.stdout + done.stderr
     return done.stdout
 

@@ -11,7 +11,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AtOnce(ThreadPoolExecutor):
+class InlineExecutor(ThreadPoolExecutor):
     """Does work for threads at once: no time passes meanwhile."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
@@ -24,7 +24,7 @@ class AtOnce(ThreadPoolExecutor):
         return future
 
 
-class Life:
+class StepBudget:
     """The rest of a daemon's life: so many ``steps`` (requests, work for threads) are done, and perhaps one more.
 
     ``over`` is set at the death.
@@ -49,10 +49,10 @@ class Life:
         return self.steps == -1 and self._last_arrives
 
 
-class Mortal(AtOnce):
+class Mortal(InlineExecutor):
     """Does work for threads at once as long as ``life`` lasts, and then never."""
 
-    def __init__(self, life: Life) -> None:
+    def __init__(self, life: StepBudget) -> None:
         super().__init__()
         self._life = life
 
@@ -62,7 +62,7 @@ class Mortal(AtOnce):
         return Future() if self._life.ended else done
 
 
-async def live(life: Life, work: Callable[[], asyncio.Future[None]]) -> bool:
+async def live(life: StepBudget, work: Callable[[], asyncio.Future[None]]) -> bool:
     """Do ``work`` until it ends or ``life`` does; whether that was by death. No task of it goes on."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(Mortal(life))
@@ -74,7 +74,7 @@ async def live(life: Life, work: Callable[[], asyncio.Future[None]]) -> bool:
     for each in tasks:
         each.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    loop.set_default_executor(AtOnce())
+    loop.set_default_executor(InlineExecutor())
     if not died:
         task.result()
     return died

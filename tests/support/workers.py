@@ -1,8 +1,8 @@
 """Runs tests in several processes: `pytest --workers 4`.
 
 Modules are imported and tests are collected once. Each worker is forked from the process that did so: it begins at
-once, and shares its memory. A worker has a part of the tests (`lanes`); when that is done, it takes half of what is
-left of the largest other part.
+once, and shares its memory. A worker has a part of the tests (`scheduling`); when that is done, it takes half of
+what is left of the largest other part.
 
 pytest-xdist imports and collects in each worker, which takes 8 CPU seconds for all tests. On 2,700 of them, with five
 workers and `--dist worksteal`, it took 60 CPU seconds, and these workers 50; with two workers 29 and 27.
@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.support.lanes import arranged
+from tests.support.scheduling import arranged
 
 VARIABLE = "TEST_WORKER"
 """Is set in a worker."""
@@ -115,10 +115,10 @@ class Pool:
     def _send(self, worker: Worker) -> None:
         """Send ``worker`` its next test, or once that there is none."""
         if self._session.shouldfail or self._session.shouldstop:
-            for each in self._workers:
-                each.part.clear()
+            for peer in self._workers:
+                peer.part.clear()
         if not worker.part:
-            largest = max(self._workers, key=lambda each: len(each.part))
+            largest = max(self._workers, key=lambda peer: len(peer.part))
             for _ in range((len(largest.part) + 1) // 2):
                 worker.part.appendleft(largest.part.pop())
         if worker.part:

@@ -73,11 +73,13 @@ def machine(path: Path) -> Iterator[Machine]:
             [*command, "--keep-unit", "--boot"], stdin=subprocess.DEVNULL, stdout=console, stderr=console
         )
     try:
-        made = Machine(root, eventually(lambda: _leader(booted.pid), "systemd begins", 60.0))
+        booted_machine = Machine(root, eventually(lambda: _leader(booted.pid), "systemd begins", 60.0))
         eventually(
-            lambda: made.run("systemctl", "is-system-running", check=False).strip() == "running", "it runs", 120.0
+            lambda: booted_machine.run("systemctl", "is-system-running", check=False).strip() == "running",
+            "it runs",
+            120.0,
         )
-        yield made
+        yield booted_machine
     finally:
         booted.terminate()
         try:

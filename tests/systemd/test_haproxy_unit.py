@@ -40,16 +40,16 @@ ASK = "import sys, urllib.request; print(urllib.request.urlopen('http://' + sys.
 @pytest.fixture(scope="module")
 def host() -> Iterator[Machine]:
     """A machine whose daemon serves a workload by the HAProxy of the unit."""
-    with TemporaryDirectory(prefix="reconciler-systemd-") as path, machine(Path(path)) as made:
-        (made.root / "srv/git/manifests/shop").mkdir(parents=True)
-        (made.root / "srv/git/manifests/shop/gvc.yaml").write_text(GVC)
-        git(made, "init", "-q", "-b", "main")
-        declare(made, served(replicas=1))
-        (made.root / "etc/reconciler/settings.yaml").write_text(SETTINGS)
-        made.run("systemctl", "enable", "--now", UNIT.trigger)
-        made.run("systemctl", "enable", "--now", DAEMON)
-        eventually(lambda: answers(made), "the workload is served", LONG)
-        yield made
+    with TemporaryDirectory(prefix="reconciler-systemd-") as path, machine(Path(path)) as virtual:
+        (virtual.root / "srv/git/manifests/shop").mkdir(parents=True)
+        (virtual.root / "srv/git/manifests/shop/gvc.yaml").write_text(GVC)
+        git(virtual, "init", "-q", "-b", "main")
+        declare(virtual, served(replicas=1))
+        (virtual.root / "etc/reconciler/settings.yaml").write_text(SETTINGS)
+        virtual.run("systemctl", "enable", "--now", UNIT.trigger)
+        virtual.run("systemctl", "enable", "--now", DAEMON)
+        eventually(lambda: answers(virtual), "the workload is served", LONG)
+        yield virtual
 
 
 def git(host: Machine, *command: str) -> None:

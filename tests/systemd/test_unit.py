@@ -37,8 +37,8 @@ TITLE = re.compile(r"reconciler: shop/web/web-\w{5}/main")
 @pytest.fixture(scope="module")
 def host() -> Iterator[Machine]:
     """A machine whose daemon runs two replicas."""
-    with TemporaryDirectory(prefix="reconciler-systemd-") as path, machine(Path(path)) as made:
-        manifests = made.root / "srv/git/manifests"
+    with TemporaryDirectory(prefix="reconciler-systemd-") as path, machine(Path(path)) as virtual:
+        manifests = virtual.root / "srv/git/manifests"
         (manifests / "shop").mkdir(parents=True)
         (manifests / "shop/gvc.yaml").write_text(GVC)
         web = served(command="sh", args=["-c", "exec sleep 100000"], ports=None, readinessProbe=None)
@@ -46,11 +46,11 @@ def host() -> Iterator[Machine]:
         for command in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "Two of them")):
             known = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.com"]
             subprocess.run(["git", "-C", manifests, *known, *command], check=True)
-        (made.root / "etc/reconciler/settings.yaml").write_text(SETTINGS)
-        made.run("chown", "-R", "reconciler:", "/srv/git")
-        made.run("systemctl", "enable", "--now", DAEMON)
-        eventually(lambda: len(programs(made)) == 2, "two replicas run", LONG)
-        yield made
+        (virtual.root / "etc/reconciler/settings.yaml").write_text(SETTINGS)
+        virtual.run("chown", "-R", "reconciler:", "/srv/git")
+        virtual.run("systemctl", "enable", "--now", DAEMON)
+        eventually(lambda: len(programs(virtual)) == 2, "two replicas run", LONG)
+        yield virtual
 
 
 def programs(host: Machine) -> set[str]:

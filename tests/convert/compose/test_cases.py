@@ -73,10 +73,10 @@ def messages(found: Project, result: Converted) -> list[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_case_is_converted_as_its_file_expects(file: Path, tmp_path: Path) -> None:
     case = case_of(file)
-    found = loaded(case)
-    result = convert_project(found, locations=[LOCATION])
+    loaded_project = loaded(case)
+    result = convert_project(loaded_project, locations=[LOCATION])
     output = render_stream(draft.body for draft in result.drafts)
-    now = {**case, "output": output, "messages": "\n".join([*messages(found, result), ""])}
+    now = {**case, "output": output, "messages": "\n".join([*messages(loaded_project, result), ""])}
     if os.environ.get("REWRITE_CASES"):
         file.write_text(render_document(now))
         return
@@ -130,20 +130,22 @@ def without(value: Any, at: Pointer) -> Any:
 
 
 def outcome(case: Mapping[str, Any], files: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
-    found = loaded(case, files)
-    result = convert_project(found, locations=[LOCATION])
+    loaded_project = loaded(case, files)
+    result = convert_project(loaded_project, locations=[LOCATION])
     remarks = frozenset((each.rule, each.message) for each in result.remarks)
-    return render_stream(draft.body for draft in result.drafts), remarks | {("", each.message) for each in found.faults}
+    return render_stream(draft.body for draft in result.drafts), remarks | {
+        ("", each.message) for each in loaded_project.faults
+    }
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.stem not in UNTRIED], ids=lambda file: file.stem)
 def test_every_key_is_carried_over_or_remarked_on(file: Path) -> None:
     """Without a key, the manifests or the remarks differ; else a remark names it, or the key above that is left out."""
     case = case_of(file)
-    found = loaded(case)
-    remarks = convert_project(found, locations=[LOCATION]).remarks
+    loaded_project = loaded(case)
+    remarks = convert_project(loaded_project, locations=[LOCATION]).remarks
     before, silent = outcome(case, case["files"]), []
-    for name in found.contents:
+    for name in loaded_project.contents:
         # As the reader has it: aliases are written out, and each of their places is tried.
         (document,), _ = read_compose(name, case["files"][name].encode())
         named = {at for at in keys_of(document.value) if any(names(each, name, at) for each in remarks)}
@@ -227,10 +229,10 @@ def test_a_value_of_an_env_file_or_secret_is_in_no_remark() -> None:
     files = {
         "compose.yaml": "services: {a: {image: a, env_file: [a.env, b.env], secrets: [s], environment: {X: $X, A: }}}\n"
         "secrets: {s: {file: s}}",
-        "a.env": f"A={CANARY}\nB=\"{CANARY}\x01\"\n",
+        "a.env": f'A={CANARY}\nB="{CANARY}\x01"\n',
         "b.env": f"not a line {CANARY}",
         "s": f"{CANARY}\x01",
-    }  # fmt: skip
+    }
     found = project(files, "compose.yaml", environ={"X": f"{CANARY}\x01", "A": CANARY})
     remarks = convert_project(found).remarks
     assert len(remarks) > 3
@@ -256,10 +258,10 @@ _PROJECT = st.fixed_dictionaries(
 
 @given(_PROJECT)
 def test_no_types_make_a_conversion_fail(value: Any) -> None:
-    found = project({"compose.yaml": yaml.safe_dump(value)})
-    result = convert_project(found)
+    loaded_project = project({"compose.yaml": yaml.safe_dump(value)})
+    result = convert_project(loaded_project)
     assert parse_documents(render_stream(draft.body for draft in result.drafts).encode()).faults == []
-    make_findings(result.remarks, found.contents)
+    make_findings(result.remarks, loaded_project.contents)
 
 
 @pytest.mark.parametrize(("field", "value"), [*product(_SERVICE_FIELDS, ODD)])
@@ -276,10 +278,10 @@ _ODD_KEYS: st.SearchStrategy[Any] = st.recursive(
 @given(st.dictionaries(_SIGNS, _ODD_KEYS, max_size=3), st.dictionaries(_SIGNS, _ODD_KEYS, max_size=3))
 def test_no_sign_in_a_key_makes_a_conversion_fail(whole: dict[str, Any], service: dict[str, Any]) -> None:
     value = {"services": {"web": {"image": "a", **service}, **{key: {"image": "b"} for key in service}}, **whole}
-    found = project({"compose.yaml": yaml.safe_dump(value)})
-    result = convert_project(found)
+    loaded_project = project({"compose.yaml": yaml.safe_dump(value)})
+    result = convert_project(loaded_project)
     assert parse_documents(render_stream(draft.body for draft in result.drafts).encode()).faults == []
-    make_findings(result.remarks, found.contents)
+    make_findings(result.remarks, loaded_project.contents)
 
 
 def test_a_key_with_dots_is_not_taken_for_a_field_in_another_one() -> None:
@@ -291,6 +293,9 @@ def test_a_key_with_dots_is_not_taken_for_a_field_in_another_one() -> None:
 
 def test_fields_that_are_carried_over_are_not_left_out_whatever_they_are() -> None:
     assert CARRIED.keys() & LEFT_OUT.keys() <= {
-        "services.*.build", "services.*.deploy.resources.reservations.cpus", "services.*.restart",
-        "services.*.deploy.resources.reservations.memory", "services.*.deploy.restart_policy.condition",
-    }  # fmt: skip
+        "services.*.build",
+        "services.*.deploy.resources.reservations.cpus",
+        "services.*.restart",
+        "services.*.deploy.resources.reservations.memory",
+        "services.*.deploy.restart_policy.condition",
+    }

@@ -20,19 +20,46 @@ ENVIRON = {"SET": "value", "EMPTY": "", "OTHER": "other"}
 @pytest.mark.parametrize(
     ("text", "result"),
     [
-        ("plain", "plain"), ("$SET", "value"), ("a${SET}b", "avalueb"), ("$SET-$OTHER", "value-other"),
-        ("$$SET", "$SET"), ("$${SET}", "${SET}"), ("$$$SET", "$value"), ("}", "}"), ("{$SET}", "{value}"),
-        ("${SET:-word}", "value"), ("${EMPTY:-word}", "word"), ("${NONE:-word}", "word"),
-        ("${SET-word}", "value"), ("${EMPTY-word}", ""), ("${NONE-word}", "word"),
-        ("${SET:+word}", "word"), ("${EMPTY:+word}", ""), ("${NONE:+word}", ""),
-        ("${SET+word}", "word"), ("${EMPTY+word}", "word"), ("${NONE+word}", ""),
-        ("${SET:?needed}", "value"), ("${SET?needed}", "value"), ("${EMPTY?needed}", ""),
-        ("${NONE:-${SET}}", "value"), ("${NONE:-a${EMPTY:-$OTHER}b}", "aotherb"), ("${NONE:-}", ""),
-        ("$", "$"), ("a $ string", "a $ string"), ("^x$", "^x$"), ("cost: $5", "cost: $5"), ("$(date)", "$(date)"),
-        ("${NONE:-a$}", "a$"), ("${SET:-$${x}}", "value"), ("${NONE:-$${x}}", "${x}"), ("$$$", "$$"),
-        ("${SET:-${NONE:?needed}}", "value"), ("http://${NONE:-localhost}:80/?q=$$", "http://localhost:80/?q=$"),
+        ("plain", "plain"),
+        ("$SET", "value"),
+        ("a${SET}b", "avalueb"),
+        ("$SET-$OTHER", "value-other"),
+        ("$$SET", "$SET"),
+        ("$${SET}", "${SET}"),
+        ("$$$SET", "$value"),
+        ("}", "}"),
+        ("{$SET}", "{value}"),
+        ("${SET:-word}", "value"),
+        ("${EMPTY:-word}", "word"),
+        ("${NONE:-word}", "word"),
+        ("${SET-word}", "value"),
+        ("${EMPTY-word}", ""),
+        ("${NONE-word}", "word"),
+        ("${SET:+word}", "word"),
+        ("${EMPTY:+word}", ""),
+        ("${NONE:+word}", ""),
+        ("${SET+word}", "word"),
+        ("${EMPTY+word}", "word"),
+        ("${NONE+word}", ""),
+        ("${SET:?needed}", "value"),
+        ("${SET?needed}", "value"),
+        ("${EMPTY?needed}", ""),
+        ("${NONE:-${SET}}", "value"),
+        ("${NONE:-a${EMPTY:-$OTHER}b}", "aotherb"),
+        ("${NONE:-}", ""),
+        ("$", "$"),
+        ("a $ string", "a $ string"),
+        ("^x$", "^x$"),
+        ("cost: $5", "cost: $5"),
+        ("$(date)", "$(date)"),
+        ("${NONE:-a$}", "a$"),
+        ("${SET:-$${x}}", "value"),
+        ("${NONE:-$${x}}", "${x}"),
+        ("$$$", "$$"),
+        ("${SET:-${NONE:?needed}}", "value"),
+        ("http://${NONE:-localhost}:80/?q=$$", "http://localhost:80/?q=$"),
     ],
-)  # fmt: skip
+)
 def test_variables_are_replaced(text: str, result: str) -> None:
     assert interpolate_text(text, ENVIRON).text == result
 
@@ -80,12 +107,12 @@ def test_a_text_whose_dollar_signs_are_doubled_stays_as_it_is(text: str) -> None
 @pytest.mark.parametrize("vector", COMPOSE_GO["vectors"], ids=lambda vector: str(vector["text"]))
 def test_a_vector_of_compose_go_agrees_or_is_a_stated_difference(vector: dict[str, Any]) -> None:
     try:
-        found = interpolate_text(vector["text"], COMPOSE_GO["environ"]).text
+        text = interpolate_text(vector["text"], COMPOSE_GO["environ"]).text
     except InterpolationError as error:
         wanted = vector.get("error", "")
         agrees = wanted is True or (bool(wanted) and wanted in str(error))
     else:
-        agrees = vector.get("result") == found
+        agrees = vector.get("result") == text
     assert agrees == (vector["text"] not in [each.text for each in DIFFERENCES])
 
 

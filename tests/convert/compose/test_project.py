@@ -25,48 +25,48 @@ def services(*texts: str, **more: str) -> Any:
 
 
 def test_a_later_file_overrides_scalars_and_appends_lists() -> None:
-    found = services(
+    merged = services(
         "services: {web: {image: a, command: [x], expose: [1], dns: 1.1.1.1, ports: ['80:80', '81:81']}}",
         "services: {web: {image: b, command: [y], expose: [2, 1], ports: ['80:80']}}",
     )
-    assert found["web"]["image"] == "b"
-    assert found["web"]["command"] == ["y"]
-    assert found["web"]["expose"] == [2, 1]
-    assert [each["target"] for each in found["web"]["ports"]] == [81, 80]
-    assert found["web"]["dns"] == ["1.1.1.1"]
+    assert merged["web"]["image"] == "b"
+    assert merged["web"]["command"] == ["y"]
+    assert merged["web"]["expose"] == [2, 1]
+    assert [each["target"] for each in merged["web"]["ports"]] == [81, 80]
+    assert merged["web"]["dns"] == ["1.1.1.1"]
 
 
 def test_pairs_and_mounts_merge_by_name_and_target() -> None:
-    found = services(
+    merged = services(
         "services: {web: {environment: [A=1, B=1], volumes: ['old:/d', './c:/c'], depends_on: [db]}}",
         "services: {web: {environment: {A: 2}, volumes: ['new:/d'], depends_on: {cache: {required: no}}}}",
     )["web"]
-    assert found["environment"] == {"A": 2, "B": "1"}
-    assert [(each["source"], each["target"]) for each in found["volumes"]] == [("./c", "/c"), ("new", "/d")]
-    assert [*found["depends_on"]] == ["db", "cache"]
+    assert merged["environment"] == {"A": 2, "B": "1"}
+    assert [(each["source"], each["target"]) for each in merged["volumes"]] == [("./c", "/c"), ("new", "/d")]
+    assert [*merged["depends_on"]] == ["db", "cache"]
 
 
 def test_tags_reset_and_replace_what_an_earlier_file_has() -> None:
-    found = services(
+    merged = services(
         "services: {web: {image: a, ports: ['80:80'], labels: [x=1], tty: yes}}",
         "services: {web: {ports: !override ['81:81'], labels: !reset null, tty: !reset false}}",
     )["web"]
-    assert found == {"image": "a", "ports": [{"target": 81, "published": 81}]}
+    assert merged == {"image": "a", "ports": [{"target": 81, "published": 81}]}
 
 
 def test_words_and_numbers_that_yaml_reads_in_two_ways_are_texts() -> None:
-    found = services("services: {a: &a {restart: no, ports: [22:22], user: 0440}, b: *a}")
-    assert found["a"]["restart"] == found["b"]["restart"] == "no"
-    assert found["b"]["ports"] == [{"target": 22, "published": 22}]
-    assert found["a"]["user"] == "0440"
+    merged = services("services: {a: &a {restart: no, ports: [22:22], user: 0440}, b: *a}")
+    assert merged["a"]["restart"] == merged["b"]["restart"] == "no"
+    assert merged["b"]["ports"] == [{"target": 22, "published": 22}]
+    assert merged["a"]["user"] == "0440"
 
 
 def test_a_service_extends_another_one_in_its_file_or_in_a_file_beside_it() -> None:
-    found = services(
+    merged = services(
         "services: {web: {extends: {service: near}, image: w}, near: {extends: {file: far.yaml, service: base}}}",
         far="services: {base: {extends: root, environment: {A: 1}}, root: {image: r, environment: {A: 0, B: 0}}}",
     )
-    assert found["web"] == {"image": "w", "environment": {"A": 1, "B": 0}}
+    assert merged["web"] == {"image": "w", "environment": {"A": 1, "B": 0}}
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_long_chain_of_services_ends() -> None:
 
 
 def test_included_files_have_their_own_directory_and_variables() -> None:
-    found = project(
+    composed = project(
         {
             "compose.yaml": "include: [{path: sub/db.yaml}]\nservices: {web: {image: '${TAG}', env_file: web.env}}",
             "sub/db.yaml": "services: {db: {image: '${TAG}', env_file: db.env}}",
@@ -107,16 +107,16 @@ def test_included_files_have_their_own_directory_and_variables() -> None:
         "compose.yaml",
         environ={"TAG": "outer"},
     )
-    assert found.value["services"]["web"]["image"] == found.value["services"]["db"]["image"] == "outer"
-    bases = {name: found.origins["services", name].base for name in ("web", "db")}
+    assert composed.value["services"]["web"]["image"] == composed.value["services"]["db"]["image"] == "outer"
+    bases = {name: composed.origins["services", name].base for name in ("web", "db")}
     assert bases == {"web": "", "db": "sub"}
 
 
 def test_a_resource_is_not_declared_by_an_included_file_too() -> None:
-    found = project(
+    composed = project(
         {"0.yaml": "include: x.yaml\nservices: {a: {image: a}}", "x.yaml": "services: {a: {image: b}}"}, "0.yaml"
     )
-    assert remarks(found) == ["a in `services` is also declared by an included file"]
+    assert remarks(composed) == ["a in `services` is also declared by an included file"]
 
 
 def test_services_of_profiles_that_are_off_are_left_out_with_a_note() -> None:
@@ -153,9 +153,16 @@ H=pa$5
 I=${NONE:-i}
 """
     assert parse_env_file(text.encode(), {"D": "d"}) == {
-        "A": "1", "B": "two 1 $A\n", "C": "$A # 3", "D": "d", "E": "first\nsecond", "F": "a#b", "G": "x", "H": "pa$5",
+        "A": "1",
+        "B": "two 1 $A\n",
+        "C": "$A # 3",
+        "D": "d",
+        "E": "first\nsecond",
+        "F": "a#b",
+        "G": "x",
+        "H": "pa$5",
         "I": "i",
-    }  # fmt: skip
+    }
     assert parse_env_file(b"A='1'\nB=$A", {}, plain=True) == {"A": "'1'", "B": "$A"}
 
 
@@ -178,7 +185,7 @@ HOSTILE = {
     "cycle": b"services: &a {web: *a}",
     "bytes": bytes(range(256)),
     "repeated": b"services: {a: {}, a: {}}",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -189,9 +196,28 @@ def test_a_hostile_file_is_a_fault_with_a_place(name: str) -> None:
 
 
 _WORDS = st.sampled_from(
-    ["services", "web", "ports", "volumes", "extends", "environment", "include", "depends_on", "build", "8080:80",
-     "a:/b", "x", "$X", "networks", "env_file", "secrets", "profiles", "labels", "name"]
-)  # fmt: skip
+    [
+        "services",
+        "web",
+        "ports",
+        "volumes",
+        "extends",
+        "environment",
+        "include",
+        "depends_on",
+        "build",
+        "8080:80",
+        "a:/b",
+        "x",
+        "$X",
+        "networks",
+        "env_file",
+        "secrets",
+        "profiles",
+        "labels",
+        "name",
+    ]
+)
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | _WORDS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=3),

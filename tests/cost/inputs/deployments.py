@@ -56,12 +56,12 @@ def shared_drop_in(size: int) -> dict[str, bytes]:
 
 def timed(size: int) -> dict[str, bytes]:
     """As many containers, each with a timer and a drop-in."""
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for number in range(size):
-        found[f"c{number}.container"] = b"[Container]\nImage=a\n"
-        found[f"c{number}.timer"] = b"[Timer]\nOnCalendar=daily\n"
-        found[f"c{number}.container.d/a.conf"] = b"[Container]\nImage=b\n"
-    return found
+        files[f"c{number}.container"] = b"[Container]\nImage=a\n"
+        files[f"c{number}.timer"] = b"[Timer]\nOnCalendar=daily\n"
+        files[f"c{number}.container.d/a.conf"] = b"[Container]\nImage=b\n"
+    return files
 
 
 def parted(text: str) -> tuple[str, str, str]:

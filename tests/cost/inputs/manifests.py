@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.documents.reader import parse_documents
 from reconciler.model.finding import Pointer
 from tests.cost.growth import Shape
-from tests.fuzz.world import checked
+from tests.fuzz.revisions import checked
 from tests.support.mutations import FULL
 
 
@@ -19,12 +19,12 @@ def growing_values(name: str) -> dict[Pointer, tuple[dict[str, Any], Pointer]]:
 
     The examples have every field; a test of the schemas sees to that.
     """
-    found: dict[Pointer, tuple[dict[str, Any], Pointer]] = {}
+    growing: dict[Pointer, tuple[dict[str, Any], Pointer]] = {}
     for document in parse_documents((FULL / f"{name}-full.yaml").read_bytes()).documents:
         for at, value in _holders(document.value, ()):
             if value:
-                found.setdefault(tuple("*" if isinstance(step, int) else step for step in at), (document.value, at))
-    return found
+                growing.setdefault(tuple("*" if isinstance(step, int) else step for step in at), (document.value, at))
+    return growing
 
 
 def grown(document: dict[str, Any], at: Pointer, count: int) -> dict[str, Any]:

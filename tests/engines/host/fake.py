@@ -133,26 +133,26 @@ class Programs:
         """Where something runs, in order of the names."""
         return sorted(place for place, program in self.running.items() if program.alive)
 
-    def end(self, place: ContainerId, code: int, program: Program | None = None) -> None:
+    def end(self, container_id: ContainerId, code: int, program: Program | None = None) -> None:
         """End the container; with ``program``, only if it is still that one."""
-        found = self.running.get(place)
-        if found is None or not found.alive or (program is not None and found is not program):
+        running = self.running.get(container_id)
+        if running is None or not running.alive or (program is not None and running is not program):
             return
-        found.alive, found.code = False, code
+        running.alive, running.code = False, code
         if self.on_end is not None:
-            self.on_end(place)
+            self.on_end(container_id)
 
-    def verdict(self, place: ContainerId, kind: ProbeKind, good: bool, program: Program | None = None) -> None:
+    def verdict(self, container_id: ContainerId, kind: ProbeKind, good: bool, program: Program | None = None) -> None:
         """A probe of the container has another verdict from now on."""
-        found = self.running.get(place)
-        if found is None or not found.alive or (program is not None and found is not program):
+        running = self.running.get(container_id)
+        if running is None or not running.alive or (program is not None and running is not program):
             return
         if kind is ProbeKind.READINESS:
-            found.ready = good
+            running.ready = good
         else:
-            found.dead = not good
+            running.dead = not good
         if self.on_verdict is not None:
-            self.on_verdict(Verdict(place, found.started, kind, good, "" if good else "HTTP 503"))
+            self.on_verdict(Verdict(container_id, running.started, kind, good, "" if good else "HTTP 503"))
 
 
 class FakeSession:
@@ -226,57 +226,59 @@ class FakeRuntime(HostPrograms):
 
     async def start(self, launch: ContainerStart) -> None:
         """Start it, if its behaviour lets it start."""
-        programs, place, behaviour = self._programs, launch.place, BEHAVIOURS[launch.image]
-        found = programs.running.get(place)
-        assert found is None or not found.alive, f"{place} is started while it runs"
-        programs.note("start", place.replica, place.container)
+        programs, container_id, behaviour = self._programs, launch.place, BEHAVIOURS[launch.image]
+        found = programs.running.get(container_id)
+        assert found is None or not found.alive, f"{container_id} is started while it runs"
+        programs.note("start", container_id.replica, container_id.container)
         await asyncio.sleep(0)
         if not behaviour.starts:
             raise EngineError("no such program", reason=Reason.PROGRAM_NOT_FOUND, retry=True)
-        programs.running.pop(place, None)
+        programs.running.pop(container_id, None)
         program = Program(launch, programs.clock.monotonic(), behaviour.ready is None)
-        programs.running[place] = program
+        programs.running[container_id] = program
         if behaviour.lives == 0:
-            programs.end(place, 1, program)
-        programs.later(behaviour.lives, lambda: programs.end(place, 1, program))
+            programs.end(container_id, 1, program)
+        programs.later(behaviour.lives, lambda: programs.end(container_id, 1, program))
         await asyncio.sleep(0)
 
-    async def resize(self, place: ContainerId, cpu: int, memory: int) -> None:
+    async def resize(self, container_id: ContainerId, cpu: int, memory: int) -> None:
         """Note it, and fail for a container that is over."""
-        found = self._programs.running.get(place)
+        found = self._programs.running.get(container_id)
         if found is None or not found.alive or memory < found.memory:
             raise EngineError("its limits cannot change", reason=Reason.LIMITS_FAILED)
-        self._programs.note("resize", place.replica, place.container)
+        self._programs.note("resize", container_id.replica, container_id.container)
 
-    async def signal(self, place: ContainerId, number: int) -> None:
+    async def signal(self, container_id: ContainerId, number: int) -> None:
         """SIGKILL ends it now, SIGTERM at the time of its behaviour."""
-        programs, program = self._programs, self._programs.running.get(place)
-        programs.note("kill" if number == signal.SIGKILL else "terminate", place.replica, place.container)
+        programs, program = self._programs, self._programs.running.get(container_id)
+        programs.note("kill" if number == signal.SIGKILL else "terminate", container_id.replica, container_id.container)
         await asyncio.sleep(0)
         killed = number == signal.SIGKILL
         if killed and programs.unkillable:
             programs.unkillable -= 1
-            raise EngineError(f"{place.container} cannot be killed", reason=Reason.KILL_FAILED)
+            raise EngineError(f"{container_id.container} cannot be killed", reason=Reason.KILL_FAILED)
         if program is not None and program.alive:
             wait = 0.0 if killed else BEHAVIOURS[program.launch.image].obeys
-            programs.later(wait, lambda: programs.end(place, 137 if killed else 143, program))
+            programs.later(wait, lambda: programs.end(container_id, 137 if killed else 143, program))
 
-    async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
+    async def exec(self, container_id: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a hook for as long as its behaviour sets."""
-        program = self._programs.running[place]
+        program = self._programs.running[container_id]
         behaviour = BEHAVIOURS[program.launch.image]
         first = tuple(argv) == POST_START.command
         if not first:
-            self._programs.note("runprestop", place.replica, place.container)
+            self._programs.note("runprestop", container_id.replica, container_id.container)
         takes = (behaviour.post_start if first else behaviour.pre_stop) or 0.0
         await self._programs.clock.sleep(min(takes, timeout))
         return ExecResult(0, "", timed_out=takes > timeout)
 
-    async def open_session(self, place: ContainerId, argv: Sequence[str], terminal: TerminalSize | None) -> FakeSession:
+    async def open_session(
+        self, container_id: ContainerId, argv: Sequence[str], terminal: TerminalSize | None
+    ) -> FakeSession:
         """A session that writes back what it reads."""
-        program = self._programs.running.get(place)
+        program = self._programs.running.get(container_id)
         if program is None or not program.alive:
-            raise EngineError(f"{place.container} does not run", reason=Reason.NOT_RUNNING)
+            raise EngineError(f"{container_id.container} does not run", reason=Reason.NOT_RUNNING)
         return FakeSession(argv, terminal)
 
     async def stats(self) -> dict[ContainerId, Usage]:
@@ -287,7 +289,7 @@ class FakeRuntime(HostPrograms):
         """Programs that run, and ended ones that were neither removed nor started again."""
         return [
             RunningContainer(
-                place,
+                container_id,
                 program.launch.version,
                 program.launch.config_hash,
                 program.launch.index,
@@ -297,7 +299,7 @@ class FakeRuntime(HostPrograms):
                 program.reason,
                 ports=program.launch.ports,
             )
-            for place, program in self._programs.running.items()
+            for container_id, program in self._programs.running.items()
         ]
 
     def output(self, place: ContainerId) -> Path:
@@ -322,11 +324,11 @@ class FakeRuntime(HostPrograms):
     async def remove(self, key: Key, replica: str) -> None:
         """Forget a replica; what still runs of it is recorded in the calls."""
         self._programs.note("remove", replica)
-        for place, program in list(self._programs.running.items()):
-            if (place.key, place.replica) == (key, replica):
+        for container_id, program in list(self._programs.running.items()):
+            if (container_id.key, container_id.replica) == (key, replica):
                 if program.alive:
-                    self._programs.note("removed running", replica, place.container)
-                del self._programs.running[place]
+                    self._programs.note("removed running", replica, container_id.container)
+                del self._programs.running[container_id]
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
         """A program in memory leaves nothing."""
@@ -342,14 +344,14 @@ class FakeProbing:
         programs.on_verdict = self._report
 
     def watch(
-        self, place: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: ReplicaContainer
+        self, container_id: ContainerId, container: ContainerSpec, ports: Mapping[int, int], seen: ReplicaContainer
     ) -> None:
         """Report its probes from now on; a verdict that came meanwhile, at once."""
-        programs, program = self._programs, self._programs.running[place]
+        programs, program = self._programs, self._programs.running[container_id]
         behaviour, age = BEHAVIOURS[container.image], programs.clock.monotonic() - seen.started
-        self._watched.add(place)
+        self._watched.add(container_id)
         if age:
-            self._catch_up(place, program, seen)
+            self._catch_up(container_id, program, seen)
         waits = (
             (ProbeKind.READINESS, True, behaviour.ready if behaviour.ready is not None else math.inf),
             (ProbeKind.READINESS, False, behaviour.unready),
@@ -357,7 +359,7 @@ class FakeProbing:
         )
         for kind, good, wait in waits:
             if wait > age or not age:
-                self._arm(place, program, kind, good, wait - age)
+                self._arm(container_id, program, kind, good, wait - age)
 
     async def close(self) -> None:
         """Nothing runs by itself."""
@@ -365,11 +367,11 @@ class FakeProbing:
     def _arm(self, place: ContainerId, program: Program, kind: ProbeKind, good: bool, wait: float) -> None:
         self._programs.later(wait, lambda: self._programs.verdict(place, kind, good, program))
 
-    def _catch_up(self, place: ContainerId, program: Program, seen: ReplicaContainer) -> None:
+    def _catch_up(self, container_id: ContainerId, program: Program, seen: ReplicaContainer) -> None:
         if program.ready != seen.ready:
-            self._arm(place, program, ProbeKind.READINESS, program.ready, 0.0)
+            self._arm(container_id, program, ProbeKind.READINESS, program.ready, 0.0)
         if program.dead and seen.alive:
-            self._arm(place, program, ProbeKind.LIVENESS, False, 0.0)
+            self._arm(container_id, program, ProbeKind.LIVENESS, False, 0.0)
 
     def forget(self, place: ContainerId) -> None:
         """Report none of its probes any longer."""

@@ -19,12 +19,12 @@ from reconciler.planning.plan import Action
 from reconciler.settings import DomainSettings, HostSettings, IngressSettings, LocationSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.provisioning.kit import vault
-from tests.support.plans import Bench, ends, plan, step
+from tests.support.plans import ExecutorHarness, ends, plan, step
 
 WEB = "workload/shop/web"
 
 
-class Host(Bench):
+class HostHarness(ExecutorHarness):
     """A host engine over programs that there are not, and a clock of ours."""
 
     def __init__(
@@ -144,15 +144,17 @@ class Host(Bench):
         return list(deployment.status.versions)
 
 
-AnyHost = TypeVar("AnyHost", bound=Host)
+AnyHarness = TypeVar("AnyHarness", bound=HostHarness)
 
 
-def played(path: Path, story: Callable[[Host], Awaitable[None]], runtime: type[FakeRuntime] = FakeRuntime) -> None:
+def played(
+    path: Path, story: Callable[[HostHarness], Awaitable[None]], runtime: type[FakeRuntime] = FakeRuntime
+) -> None:
     """Play ``story`` with an engine that is closed at the end."""
-    play_on(lambda: Host(path, runtime), story)
+    play_on(lambda: HostHarness(path, runtime), story)
 
 
-def play_on(make: Callable[[], AnyHost], story: Callable[[AnyHost], Awaitable[None]]) -> None:
+def play_on(make: Callable[[], AnyHarness], story: Callable[[AnyHarness], Awaitable[None]]) -> None:
     """Play ``story`` with a host of ``make``, which is closed at the end."""
 
     async def whole() -> None:

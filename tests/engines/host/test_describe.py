@@ -13,9 +13,15 @@ from reconciler.model.kinds.workload import Command, Options
 
 HOOK = Command(("sleep", "1000"))
 WANTED = WorkloadSpec(
-    Key(Kind.WORKLOAD, "shop", "web"), Type.STANDARD, 1, "d", "s", 1, (ContainerSpec("main", post_start=HOOK),),
+    Key(Kind.WORKLOAD, "shop", "web"),
+    Type.STANDARD,
+    1,
+    "d",
+    "s",
+    1,
+    (ContainerSpec("main", post_start=HOOK),),
     Options(),
-)  # fmt: skip
+)
 
 
 def message(replica: Replica) -> str:

@@ -21,10 +21,10 @@ from reconciler.reasons import Reason
 from reconciler.records.store import FILE, Records
 from reconciler.settings import LocationSettings, PodmanSettings, Settings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
-from tests.engines.host.kit import Host, played
-from tests.engines.host.podman.kit import KEY
-from tests.engines.host.podman.test_plugin import wanted
+from tests.engines.host.kit import HostHarness, played
 from tests.engines.host.provisioning.kit import vault
+from tests.engines.host.runtimes.podman.kit import KEY
+from tests.engines.host.runtimes.podman.test_plugin import wanted
 
 
 class ImageRuntime(FakeRuntime):
@@ -33,7 +33,7 @@ class ImageRuntime(FakeRuntime):
     name = "images"
 
 
-def hand_over(host: Host) -> Programs:
+def hand_over(host: HostHarness) -> Programs:
     """Give the location another runtime, whose programs are returned; the daemon starts with it at the next restart."""
     fresh = Programs(host.time)
     former = host.programs
@@ -46,7 +46,7 @@ def hand_over(host: Host) -> Programs:
 
 
 def test_a_change_of_runtime_is_a_rollout(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         [old] = host.programs.places()
         fresh = hand_over(host)
@@ -67,7 +67,7 @@ def test_a_change_of_runtime_is_a_rollout(tmp_path: Path) -> None:
 
 
 def test_a_workload_that_is_deleted_during_the_change_ends_in_both_runtimes(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         fresh = hand_over(host)
         await host.restart()
@@ -85,7 +85,7 @@ def test_a_runtime_is_in_use_where_it_has_left_containers(tmp_path: Path) -> Non
     assert all(runtime_plugin(name).uses_images == (name != "process") for name in runtime_names())
 
 
-class Failing(FakeRuntime):
+class FailingRuntime(FakeRuntime):
     """Fails to open as long as it is ``away``; ``open_now`` counts its opens that no close has followed."""
 
     away = False
@@ -105,8 +105,8 @@ class Failing(FakeRuntime):
 
 
 def test_a_runtime_that_is_away_leaves_no_other_one_open(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
-        former, current = Failing(host.programs), Failing(Programs(host.time))
+    async def story(host: HostHarness) -> None:
+        former, current = FailingRuntime(host.programs), FailingRuntime(Programs(host.time))
         both = HandoverRuntime(current, [former])
         for away in (current, former):
             away.away = True
@@ -145,7 +145,7 @@ async def test_an_automatic_runtime_stays_while_it_has_containers(
 
 
 def test_containers_of_a_former_runtime_follow_the_firewall_and_find_replicas_by_name(tmp_path: Path) -> None:
-    class Networked(FakeRuntime):
+    class NetworkRuntime(FakeRuntime):
         def __init__(self) -> None:
             super().__init__(Programs(QuickClock()))
             self.seen: list[str] = []
@@ -159,7 +159,7 @@ def test_containers_of_a_former_runtime_follow_the_firewall_and_find_replicas_by
         def take_events(self) -> list[tuple[Reason, str]]:
             return [(Reason.FIREWALL_RESTORED, str(len(self.seen)))]
 
-    current, former = Networked(), Networked()
+    current, former = NetworkRuntime(), NetworkRuntime()
     both = HandoverRuntime(current, [former])
     both.prepare(wanted())
     both.publish(KEY, {"r": {80: "10.0.0.2:80"}})

@@ -18,8 +18,8 @@ from reconciler.engines.workload.spec import WorkloadSpec
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key, Kind
 from reconciler.reasons import Reason
-from tests.engines.host.kit import Host
-from tests.engines.host.test_words import scaled_by_cpu
+from tests.engines.host.kit import HostHarness
+from tests.engines.host.test_event_texts import scaled_by_cpu
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 OTHER = Key(Kind.WORKLOAD, "shop", "api")
@@ -46,7 +46,7 @@ def test_each_hook_of_each_part_is_called_in_the_order_of_the_parts(tmp_path: Pa
     place = ContainerId(KEY, "web-1", "main")
 
     async def story() -> None:
-        host = Host(tmp_path)
+        host = HostHarness(tmp_path)
         location = host.engine.location
         location.parts, location.signals = parts, LocationSignals()
         location.signals.connect(parts)
@@ -83,14 +83,14 @@ def test_each_hook_of_each_part_is_called_in_the_order_of_the_parts(tmp_path: Pa
 def test_a_part_takes_what_the_one_before_it_returns(tmp_path: Path) -> None:
     seen: list[int] = []
 
-    class Adding(LocationPart):
+    class AddingPart(LocationPart):
         def want(self, _template: ReplicaTemplate, wanted: WorkloadSpec) -> WorkloadSpec:
             seen.append(wanted.replicas)
             return msgspec.structs.replace(wanted, replicas=wanted.replicas + 1)
 
     async def story() -> None:
-        location = Host(tmp_path).engine.location
-        location.parts = (Adding(), Adding(), Adding())
+        location = HostHarness(tmp_path).engine.location
+        location.parts = (AddingPart(), AddingPart(), AddingPart())
         location.want(scaled_by_cpu())
 
     asyncio.run(story())
@@ -120,16 +120,16 @@ def test_events_wait_for_the_daemon_and_the_oldest_of_too_many_are_dropped() -> 
 
 def test_changes_name_what_has_changed_and_nothing_where_anything_has() -> None:
     async def story() -> list[frozenset[Key]]:
-        signals, found = LocationSignals(), list[frozenset[Key]]()
+        signals, changed = LocationSignals(), list[frozenset[Key]]()
         changes = signals.changes()
         signals.report_change(KEY)
         signals.report_change(OTHER)
-        found.append(await anext(changes))
+        changed.append(await anext(changes))
         signals.report_change(KEY)
         signals.report(Key(Kind.DOMAIN, "", "example.com"), Reason.ROUTE_NOT_SERVED, "twice")
-        found.append(await anext(changes))
+        changed.append(await anext(changes))
         signals.report(KEY, Reason.SCALED, "more")
-        found.append(await anext(changes))
-        return found
+        changed.append(await anext(changes))
+        return changed
 
     assert asyncio.run(story()) == [{KEY, OTHER}, frozenset(), {KEY}]

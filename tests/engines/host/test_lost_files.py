@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 from reconciler.engines.host.decisions.replica import HookState
-from tests.engines.host.kit import Host, played
+from tests.engines.host.kit import HostHarness, played
 
 
 def test_files_of_replicas_that_are_lost_are_written_again(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         shutil.rmtree(tmp_path / "here/replicas")
         shutil.rmtree(tmp_path / "here/endpoints")
@@ -21,12 +21,16 @@ def test_files_of_replicas_that_are_lost_are_written_again(tmp_path: Path) -> No
 
 
 def test_changes_that_the_next_daemon_finds_are_written(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.ask(1, "greeting", lifecycle={"postStart": {"exec": {"command": ["greet"]}}})
-        await host.until(lambda found: [each.containers[0].post_start for each in found] == [HookState.RUNNING])
+        await host.until(
+            lambda replicas: [replica.containers[0].post_start for replica in replicas] == [HookState.RUNNING]
+        )
         await host.restart()
         await host.until(
-            lambda found: [(each.ready, each.containers[0].post_start) for each in found] == [(True, "done")]
+            lambda replicas: (
+                [(replica.ready, replica.containers[0].post_start) for replica in replicas] == [(True, "done")]
+            )
         )
 
     played(tmp_path, story)

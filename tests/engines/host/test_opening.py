@@ -26,13 +26,13 @@ from reconciler.records.tables.journal import NewStep
 from reconciler.settings import Settings
 from tests.engines.host.cron.real import daemon, stored_output
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import Host, played
+from tests.engines.host.kit import HostHarness, played
 from tests.engines.host.provisioning.kit import vault
-from tests.support.plans import Bench
+from tests.support.plans import ExecutorHarness
 from tests.support.waiting import until
 
 
-class EndsMeanwhile(FakeRuntime):
+class EndingRuntime(FakeRuntime):
     """One program ends when the engine has listed all that run, and controls none of them yet."""
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
@@ -44,10 +44,10 @@ class EndsMeanwhile(FakeRuntime):
 
 
 def test_a_program_that_ends_while_the_engine_opens_is_missed_and_restarted(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         await host.engine.close()
-        host._runtime = EndsMeanwhile
+        host._runtime = EndingRuntime
         host.engine = host._made()
         await host.engine.open()
         await host.until(lambda found: [each.containers[0].restarts for each in found if each.ready] == [1])
@@ -55,7 +55,7 @@ def test_a_program_that_ends_while_the_engine_opens_is_missed_and_restarted(tmp_
     played(tmp_path, story)
 
 
-class Counting(ProcessRuntime):
+class CountingRuntime(ProcessRuntime):
     """Knows how often it was opened."""
 
     opened = 0
@@ -67,9 +67,9 @@ class Counting(ProcessRuntime):
 
 async def test_steps_at_a_time_open_it_once(tmp_path: Path) -> None:
     records = Records.open(tmp_path / FILE)
-    runtime = Counting(tmp_path / "here", "here", SystemClock())
-    site = EngineContext(LocationRecords(records, "here"), Settings("acme", (), tmp_path), SystemClock(), vault({}))
-    engine = HostEngine(site, tmp_path / "here", runtime)
+    runtime = CountingRuntime(tmp_path / "here", "here", SystemClock())
+    context = EngineContext(LocationRecords(records, "here"), Settings("acme", (), tmp_path), SystemClock(), vault({}))
+    engine = HostEngine(context, tmp_path / "here", runtime)
     try:
         await asyncio.gather(engine.open(), engine.open(), engine.open())
         assert runtime.opened == 1
@@ -86,14 +86,14 @@ async def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_o
     store = ReplicaStore(tmp_path / "here" / "replicas")
     store.save(new_replica(wanted, -1, "web-1", 1.0, ""))
     runtime = ProcessRuntime(tmp_path / "here", "here", SystemClock())
-    site = EngineContext(
+    context = EngineContext(
         LocationRecords(records, "here"),
         Settings("acme", (), tmp_path),
         SystemClock(),
         vault({}),
         decommissioning=True,
     )
-    engine = HostEngine(site, tmp_path / "here", runtime)
+    engine = HostEngine(context, tmp_path / "here", runtime)
     try:
         await engine.open()
         await until(lambda: store.load() == ([], []), "the end of the replica")
@@ -104,23 +104,23 @@ async def test_a_location_that_is_another_engines_now_keeps_nothing_for_a_step_o
 
 async def test_the_output_of_replicas_of_an_earlier_boot_is_stored_before_they_are_removed(tmp_path: Path) -> None:
     key, root = Key(Kind.WORKLOAD, "shop", "web"), tmp_path / "here"
-    bench = Bench(tmp_path, SystemClock())
-    wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
+    harness = ExecutorHarness(tmp_path, SystemClock())
+    spec = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (ContainerSpec("main"),), Options())
     earlier = ReplicaStore(root / "replicas")
     earlier.boot = "earlier"
-    earlier.save(new_replica(wanted, -1, "web-1", 1.0, ""))
+    earlier.save(new_replica(spec, -1, "web-1", 1.0, ""))
     for replica in ("web-1", "web-2"):
         output = ProcessRuntime(root, "here", SystemClock()).output(ContainerId(key, replica, "main"))
         output.parent.mkdir(parents=True)
         output.write_text(f"the power fails under {replica}\n")
     for _ in range(2):
-        async with daemon(bench, tmp_path, ProcessRuntime(root, "here", SystemClock())):
+        async with daemon(harness, tmp_path, ProcessRuntime(root, "here", SystemClock())):
             assert not output.exists()
     assert sorted(stored_output(tmp_path)) == [f"the power fails under web-{number}" for number in (1, 2)]
-    bench.records.close()
+    harness.records.close()
 
 
-class Interrupted(FakeRuntime):
+class InterruptedRuntime(FakeRuntime):
     """Fails once after it was opened; ``opens`` are the changes of how often it is open."""
 
     fail = False
@@ -135,27 +135,27 @@ class Interrupted(FakeRuntime):
         await super().close()
 
     async def prune(self, replicas: Collection[tuple[Key, str]]) -> None:
-        if Interrupted.fail:
-            Interrupted.fail = False
+        if InterruptedRuntime.fail:
+            InterruptedRuntime.fail = False
             raise EngineError("it does not answer", reason=Reason.RUNTIME_UNAVAILABLE)
 
 
 def test_an_engine_that_fails_to_open_is_closed_and_opens_later(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         await host.engine.close()
         host.engine = host._made()
-        Interrupted.fail, Interrupted.opens = True, []
+        InterruptedRuntime.fail, InterruptedRuntime.opens = True, []
         with pytest.raises(EngineError):
             await host.engine.open()
-        assert Interrupted.opens == [1, -1]
+        assert InterruptedRuntime.opens == [1, -1]
         assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("keep ")]
         await host.engine.observe()
-        assert Interrupted.opens == [1, -1, 1], "the next observation opens it again"
+        assert InterruptedRuntime.opens == [1, -1, 1], "the next observation opens it again"
         await host.time.advance(60.0)
         assert len(host.programs.places()) == 1
         assert [each.verb for each in host.programs.calls] == ["start"]
         counts = host.engine.replica_counts()
         assert (counts.running, counts.wanted) == (1, 1)
 
-    played(tmp_path, story, Interrupted)
+    played(tmp_path, story, InterruptedRuntime)

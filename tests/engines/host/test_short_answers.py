@@ -9,12 +9,12 @@ import msgspec
 from reconciler.engines.protocol import SupportsWatch
 from reconciler.model.key import Key
 from reconciler.times import format_iso_time
-from tests.engines.host.kit import WEB, Host, played
+from tests.engines.host.kit import WEB, HostHarness, played
 from tests.support.plans import step
 
 
 def test_a_step_returns_the_health_and_leaves_the_state_as_it_is_recorded(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         [before] = host.records.applied.get(WEB)
         again = msgspec.structs.replace(step(WEB, version=1, engine="host"), body=before.body, digest=before.digest)
@@ -31,7 +31,7 @@ def test_a_step_returns_the_health_and_leaves_the_state_as_it_is_recorded(tmp_pa
 
 
 def test_some_workloads_are_observed_as_all_are(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         engine = host.engine
         assert isinstance(engine, SupportsWatch)
@@ -42,7 +42,7 @@ def test_some_workloads_are_observed_as_all_are(tmp_path: Path) -> None:
 
 
 def test_a_version_has_the_time_of_its_step_if_the_daemon_ends_before_an_observation(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         begun = format_iso_time(host.time.now())
         await host.ask(1)
         await host.time.advance(100.0)

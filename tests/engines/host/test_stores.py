@@ -14,7 +14,7 @@ from reconciler.model.key import Key
 from reconciler.planning.plan import Action
 from reconciler.settings import CloudAccountSettings
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import WEB, Host
+from tests.engines.host.kit import WEB, HostHarness
 from tests.engines.host.provisioning.kit import vault
 from tests.engines.host.test_resize import verbs
 from tests.support.plans import plan, step
@@ -24,18 +24,18 @@ ACCOUNT = {"provider": "aws", "data": {"roleArn": "arn:x"}}
 KEYS = {"keys": {"type": "aws", "data": {"accessKey": "AK", "secretKey": "hunter2"}}}
 
 
-class Mounting(FakeRuntime):
+class MountingRuntime(FakeRuntime):
     """A runtime that mounts object stores."""
 
     mounts_stores = True
 
 
-class StoreHost(Host):
+class ObjectStoreHarness(HostHarness):
     """A host engine whose settings name the keys of cloudaccount/main, if ``bound``."""
 
     def __init__(self, path: Path, *, bound: bool) -> None:
         self._bound = bound
-        super().__init__(path, Mounting)
+        super().__init__(path, MountingRuntime)
 
     def _made(self) -> HostEngine:
         accounts = {"main": CloudAccountSettings("keys")} if self._bound else {}
@@ -63,7 +63,7 @@ class StoreHost(Host):
 
 def played(path: Path, story: Any, *, bound: bool) -> None:
     async def whole() -> None:
-        host = StoreHost(path, bound=bound)
+        host = ObjectStoreHarness(path, bound=bound)
         await host.engine.open()
         try:
             await host.add("identity/shop/reader", IDENTITY)
@@ -78,23 +78,23 @@ def played(path: Path, story: Any, *, bound: bool) -> None:
 
 
 def test_a_container_starts_with_the_stores_of_its_identity(tmp_path: Path) -> None:
-    async def story(host: StoreHost) -> None:
+    async def story(host: ObjectStoreHarness) -> None:
         await host.mount()
-        [place] = host.programs.places()
-        [store] = host.programs.running[place].launch.stores
+        [container_id] = host.programs.places()
+        [store] = host.programs.running[container_id].launch.stores
         assert (store.uri, store.path, store.place) == ("s3://pictures", "/pictures", "pictures")
         assert store.options["secret_access_key"] == "hunter2"
         assert b"hunter2" not in (await host.engine.observe())[0].state
         await host.add("secret/keys", {}, version=2)
         host.engine.refresh()
-        await host.until(lambda found: len(found) == 1 and found[0].ready and found[0].name != place.replica)
+        await host.until(lambda found: len(found) == 1 and found[0].ready and found[0].name != container_id.replica)
         assert verbs(host).count("start") == 2, "other keys are a rollout"
 
     played(tmp_path, story, bound=True)
 
 
 def test_a_store_without_keys_is_not_enforced(tmp_path: Path) -> None:
-    async def story(host: StoreHost) -> None:
+    async def story(host: ObjectStoreHarness) -> None:
         await host.mount()
         [place] = host.programs.places()
         assert host.programs.running[place].launch.stores == ()

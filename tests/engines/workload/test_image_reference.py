@@ -27,10 +27,10 @@ def test_a_reference_is_parsed_or_refused(case: dict[str, Any]) -> None:
         assert len(str(refused.value)) < 500
         assert str(refused.value).isprintable()
         return
-    found = parse_reference(text, "acme", registry)
-    assert found == ImageReference(*case["is"])
-    assert found.host == case.get("host", found.registry)
-    assert parse_reference(str(found), "acme", registry) == found
+    reference = parse_reference(text, "acme", registry)
+    assert reference == ImageReference(*case["is"])
+    assert reference.host == case.get("host", reference.registry)
+    assert parse_reference(str(reference), "acme", registry) == reference
 
 
 @pytest.mark.parametrize("text", ["quay.io/" + "a-" * 500, "quay.io/" + "a__" * 330, "a." * 510, "a-" * 510 + ".b/c"])
@@ -61,10 +61,10 @@ def parsed(text: str) -> ImageReference | str:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(max_size=40))
 def test_whatever_is_accepted_can_be_part_of_a_path_and_of_a_command(text: str) -> None:
-    found = parsed(text)
-    if isinstance(found, str):
-        assert escape_text(found) == found
+    reference = parsed(text)
+    if isinstance(reference, str):
+        assert escape_text(reference) == reference
         return
-    assert re.fullmatch(HARMLESS, str(found))
-    assert ".." not in found.repository
-    assert parse_reference(str(found), "acme", "") == found
+    assert re.fullmatch(HARMLESS, str(reference))
+    assert ".." not in reference.repository
+    assert parse_reference(str(reference), "acme", "") == reference

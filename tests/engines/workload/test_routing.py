@@ -43,13 +43,16 @@ def test_the_table_is_made_of_what_is_applied(case: dict[str, Any]) -> None:
 
 def test_the_order_of_what_is_applied_does_not_matter() -> None:
     [case] = [each.values[0] for each in cases("dataplane/routes.yaml") if each.id.startswith("the deprecated")]
-    found = inputs(case)
-    workloads, domains = list(found.workloads), [*found.domains, _domain("a.example", {"gvcLink": "shop"})]
-    first = build_table(msgspec.structs.replace(found, domains=tuple(domains)))
+    routing_input = inputs(case)
+    workloads, domains = (
+        list(routing_input.workloads),
+        [*routing_input.domains, _domain("a.example", {"gvcLink": "shop"})],
+    )
+    first = build_table(msgspec.structs.replace(routing_input, domains=tuple(domains)))
     for seed in range(5):
         random.Random(seed).shuffle(workloads)
         random.Random(seed).shuffle(domains)
-        again = msgspec.structs.replace(found, workloads=tuple(workloads), domains=tuple(domains))
+        again = msgspec.structs.replace(routing_input, workloads=tuple(workloads), domains=tuple(domains))
         assert build_table(again) == first
 
 
@@ -86,11 +89,11 @@ def _domain(name: str, spec: dict[str, Any]) -> Domain:
 
 def _linked(value: Any) -> Any:
     if isinstance(value, list):
-        return [_linked(each) for each in value]
+        return [_linked(member) for member in value]
     if not isinstance(value, dict):
         return value
     links = {"workloadLink": "/org/acme/gvc/shop/workload/{}", "gvcLink": "/org/acme/gvc/{}"}
-    return {name: links[name].format(each) if name in links else _linked(each) for name, each in value.items()}
+    return {name: links[name].format(member) if name in links else _linked(member) for name, member in value.items()}
 
 
 def _name(target: RouteTarget) -> str:

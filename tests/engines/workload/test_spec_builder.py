@@ -20,44 +20,44 @@ DB, OTHER = Key.parse("secret/db"), Key.parse("secret/other")
 SECRET_KEY = b"k" * 32
 
 
-def probe(found: Probe | None) -> dict[str, Any] | None:
+def probe(spec: Probe | None) -> dict[str, Any] | None:
     """A probe as cases write it."""
-    if found is None:
+    if spec is None:
         return None
-    [(form, target)] = [(name, each) for name in ("http_get", "tcp_socket", "grpc") if (each := getattr(found, name))]
-    return {"form": form, "port": target.port, "period": found.period_seconds}
+    [(form, target)] = [(name, each) for name in ("http_get", "tcp_socket", "grpc") if (each := getattr(spec, name))]
+    return {"form": form, "port": target.port, "period": spec.period_seconds}
 
 
-def container(found: ContainerSpec) -> dict[str, Any]:
+def container(container_spec: ContainerSpec) -> dict[str, Any]:
     """A container as cases write it."""
-    plain = {"readiness": probe(found.readiness), "liveness": probe(found.liveness)}
+    plain = {"readiness": probe(container_spec.readiness), "liveness": probe(container_spec.liveness)}
     for name in ("post_start", "pre_stop"):
-        command = getattr(found, name)
+        command = getattr(container_spec, name)
         plain[name] = command and list(command.command)
-    fixed = {name: getattr(found, name) for name in ("name", "image", "cpu", "memory")}
-    return {**fixed, "ports": list(found.ports), **plain}
+    fixed = {name: getattr(container_spec, name) for name in ("name", "image", "cpu", "memory")}
+    return {**fixed, "ports": list(container_spec.ports), **plain}
 
 
 @pytest.mark.parametrize("case", cases("environment/wanted.yaml"))
 def test_the_workload_spec_is_as_its_case_expects(case: dict[str, Any]) -> None:
     spec = read_specification(body(case["spec"]))
-    wanted = workload_spec(AppliedWorkload(WEB, case.get("at", "here"), spec, 4, "digest", 2), "hash")
-    wanted = at_scale(wanted, spec, case["replicas"]) if "replicas" in case else wanted
-    assert (wanted.key, wanted.version, wanted.digest, wanted.config_hash, wanted.gvc_version) == (
+    workload = workload_spec(AppliedWorkload(WEB, case.get("at", "here"), spec, 4, "digest", 2), "hash")
+    workload = at_scale(workload, spec, case["replicas"]) if "replicas" in case else workload
+    assert (workload.key, workload.version, workload.digest, workload.config_hash, workload.gvc_version) == (
         WEB,
         4,
         "digest",
         "hash",
         2,
     )
-    found = {
-        **{name: getattr(wanted, name) for name in ("type", "replicas", "suspended")},
-        "rollout": msgspec.to_builtins(wanted.rollout),
-        "container": container(wanted.containers[0]),
-        "timeout": wanted.options.timeout_seconds,
+    built = {
+        **{name: getattr(workload, name) for name in ("type", "replicas", "suspended")},
+        "rollout": msgspec.to_builtins(workload.rollout),
+        "container": container(workload.containers[0]),
+        "timeout": workload.options.timeout_seconds,
     }
     for name, expected in case["wanted"].items():
-        values = {each: found[name][each] for each in expected} if isinstance(expected, dict) else found[name]
+        values = {each: built[name][each] for each in expected} if isinstance(expected, dict) else built[name]
         assert values == expected
 
 

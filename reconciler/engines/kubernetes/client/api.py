@@ -60,7 +60,7 @@ class WatchEvent(msgspec.Struct):
     object: msgspec.Raw
 
 
-class _ListMetadata(msgspec.Struct, rename={"version": "resourceVersion", "more": "continue"}):
+class _ListMetadata(msgspec.Struct, frozen=True, rename={"version": "resourceVersion", "more": "continue"}):
     version: str = ""
     more: str = ""
 

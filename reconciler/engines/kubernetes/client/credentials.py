@@ -84,7 +84,7 @@ def connect(config: SingleConfig) -> httpx2.AsyncClient:
     return client
 
 
-class _ExecStatus(msgspec.Struct, rename="camel"):
+class _ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
     token: str = ""
     expiration_timestamp: str = ""
 

@@ -27,7 +27,7 @@ from reconciler.engines.workload.spec import ContainerSpec
 from reconciler.model.key import Key, Kind
 from reconciler.tasks import cancel_and_wait
 from tests.engines.host.fake import QuickClock
-from tests.engines.host.test_versions import WEB, Host, played
+from tests.engines.host.test_versions import WEB, HostHarness, played
 from tests.support.pace import in_time
 
 SHOP = Key(Kind.WORKLOAD, "shop", "web")
@@ -123,7 +123,7 @@ def test_a_replica_that_uses_too_much_is_replaced_and_its_files_are_gone(
 ) -> None:
     monkeypatch.setattr(ephemeral_storage, "GIGABYTE", 1_000_000)
 
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         [before] = host.programs.places()
         scratch = tmp_path / "here/scratch/shop/web" / before.replica
@@ -149,14 +149,14 @@ async def test_a_flood_of_files_is_measured_at_once_and_a_quiet_disk_every_ten_s
     monkeypatch.setattr(ephemeral_storage, "_get_free_bytes", lambda _: next(free) if flooded else 1 << 40)
     clock, measured, replicas = QuickClock(), list[float](), Replicas([replica(50)])
 
-    class Measured(EphemeralStorage):
+    class MeasuredStorage(EphemeralStorage):
         def find_excess(self, replicas: Sequence[Replica]) -> list[tuple[Replica, int]]:
             measured.append(clock.monotonic())
             found = super().find_excess(replicas)
             self._cost = 0.0
             return found
 
-    looking = Measured(tmp_path / "scratch", lambda _: (), clock, replicas)
+    looking = MeasuredStorage(tmp_path / "scratch", lambda _: (), clock, replicas)
     running = asyncio.create_task(looking.run(), name="measure")
     await clock.advance(30.0)
     assert measured == [10.0, 20.0, 30.0]

@@ -13,13 +13,13 @@ from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.workload.deployment import Execution, read_deployment
 from reconciler.planning.plan import Action
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import WEB, Host, play_on
+from tests.engines.host.kit import WEB, HostHarness, play_on
 from tests.support.plans import ends, plan, step
 
 MINUTE = 60.0
 
 
-class CronHost(Host):
+class CronHarness(HostHarness):
     """A host with the cron workload ``web``, and others; ``cron_starts`` executions start at once."""
 
     def __init__(self, path: Path, runtime: type[FakeRuntime] = FakeRuntime, cron_starts: int = 16) -> None:
@@ -79,9 +79,9 @@ class CronHost(Host):
 
 def play(
     path: Path,
-    story: Callable[[CronHost], Awaitable[None]],
+    story: Callable[[CronHarness], Awaitable[None]],
     runtime: type[FakeRuntime] = FakeRuntime,
     cron_starts: int = 16,
 ) -> None:
     """Play ``story`` on a new host."""
-    play_on(lambda: CronHost(path, runtime, cron_starts), story)
+    play_on(lambda: CronHarness(path, runtime, cron_starts), story)

@@ -19,20 +19,20 @@ from reconciler.model.key import Key
 from reconciler.settings import HostSettings, LocationSettings, Settings
 from tests.engines.host.provisioning.kit import vault
 from tests.support.host_sandbox import let_others_through
-from tests.support.plans import Bench, ends, plan, step
+from tests.support.plans import ExecutorHarness, ends, plan, step
 
 WEB = "workload/shop/web"
 
 
 @asynccontextmanager
-async def daemon(bench: Bench, root: Path, runtime: Runtime) -> AsyncIterator[HostEngine]:
+async def daemon(harness: ExecutorHarness, root: Path, runtime: Runtime) -> AsyncIterator[HostEngine]:
     """One life of a daemon; what runs goes on after it."""
     let_others_through(root)
     host = HostSettings(termination_scale=0.0)
     settings = Settings("acme", (), root, locations={"here": LocationSettings("host", dataplane="builtin")}, host=host)
-    context = EngineContext(LocationRecords(bench.records, "here"), settings, SystemClock(), vault({}))
+    context = EngineContext(LocationRecords(harness.records, "here"), settings, SystemClock(), vault({}))
     engine = HostEngine(context, root / "here", runtime)
-    bench.engines["here"] = engine
+    harness.engines["here"] = engine
     engine.begin_schedules()
     await engine.open()
     try:
@@ -52,10 +52,10 @@ async def newest(engine: HostEngine) -> Execution:
 async def reached(engine: HostEngine, status: str) -> Execution:
     """The newest execution, once it has that status."""
     for _ in range(1000):
-        if (found := await newest(engine)).status == status:
-            return found
+        if (execution := await newest(engine)).status == status:
+            return execution
         await asyncio.sleep(0.02)
-    raise AssertionError(f"never {status}: {found}")
+    raise AssertionError(f"never {status}: {execution}")
 
 
 def stored_output(root: Path, replica: str = "") -> list[str]:
@@ -65,12 +65,12 @@ def stored_output(root: Path, replica: str = "") -> list[str]:
     return [line.text.decode() for line in search.backward()][::-1]
 
 
-async def apply(bench: Bench, **container: Any) -> None:
+async def apply(harness: ExecutorHarness, **container: Any) -> None:
     """Apply a workload that is due on 29 February only, with one container."""
     job = {"schedule": "0 0 29 2 *"}
     spec = {"type": "cron", "containers": [{"name": "main", **container}], "job": job, "defaultOptions": {}}
     made = step(WEB, body={"kind": "workload", "name": "web", "spec": spec}, engine="host")
-    assert set(ends(await bench.run(plan(made))).values()) == {"applied"}
+    assert set(ends(await harness.run(plan(made))).values()) == {"applied"}
 
 
 async def ask(engine: HostEngine, **override: Any) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.host.cron.kit import MINUTE, CronHost, play
+from tests.engines.host.cron.kit import MINUTE, CronHarness, play
 
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
@@ -19,7 +19,7 @@ def minutes(names: list[str]) -> list[int]:
     return [int(name.rpartition("-")[2]) for name in names]
 
 
-async def run_for(host: CronHost, seconds: float) -> None:
+async def run_for(host: CronHarness, seconds: float) -> None:
     """Let time pass, and each execution end before the next one is due."""
     for _ in range(int(seconds // 15)):
         await host.rest(15.0)
@@ -27,7 +27,7 @@ async def run_for(host: CronHost, seconds: float) -> None:
 
 
 def test_the_deadline_counts_while_the_machine_is_suspended(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(schedule="*/5 * * * *", activeDeadlineSeconds=240)
         await host.rest(6 * MINUTE)
         host.time.suspend(3 * MINUTE)
@@ -40,7 +40,7 @@ def test_the_deadline_counts_while_the_machine_is_suspended(tmp_path: Path) -> N
 
 
 def test_a_suspended_machine_starts_the_newest_time_at_once_and_counts_the_others(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule()
         host.time.suspend(8 * HOUR)
         await host.rest(1.0)
@@ -53,7 +53,7 @@ def test_a_suspended_machine_starts_the_newest_time_at_once_and_counts_the_other
 
 
 def test_a_time_that_is_missed_by_a_short_sleep_is_late(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule()
         await host.rest(50.0)
         host.time.suspend(40.0)
@@ -67,7 +67,7 @@ def test_a_time_that_is_missed_by_a_short_sleep_is_late(tmp_path: Path) -> None:
 
 
 def test_a_clock_that_is_set_a_day_forward_is_one_start_and_one_event(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(schedule="*/10 * * * *")
         await host.rest(5 * MINUTE)
         host.time.jump(DAY)
@@ -91,7 +91,7 @@ def test_a_clock_that_is_set_a_day_forward_is_one_start_and_one_event(tmp_path: 
 def test_a_clock_that_is_ahead_for_a_moment_stops_no_schedule_and_runs_nothing_twice(
     tmp_path: Path, ahead: float
 ) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(historyLimit=1)
         await run_for(host, 3 * MINUTE)
         host.time.jump(ahead)
@@ -110,7 +110,7 @@ def test_a_clock_that_is_ahead_for_a_moment_stops_no_schedule_and_runs_nothing_t
 
 @pytest.mark.parametrize("back", [20 * MINUTE, 400 * DAY])
 def test_a_clock_that_is_behind_for_a_moment_runs_nothing_twice(tmp_path: Path, back: float) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(historyLimit=1)
         await run_for(host, 30 * MINUTE)
         host.time.jump(-back)
@@ -126,7 +126,7 @@ def test_a_clock_that_is_behind_for_a_moment_runs_nothing_twice(tmp_path: Path, 
 
 
 def test_a_clock_that_is_set_back_while_no_daemon_runs_starts_nothing_twice(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(schedule="*/10 * * * *")
         await host.rest(10 * MINUTE)
         host.end()
@@ -144,7 +144,7 @@ def test_a_clock_that_is_set_back_while_no_daemon_runs_starts_nothing_twice(tmp_
 
 
 def test_a_month_of_downtime_under_replace_is_one_start_and_one_event(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(concurrencyPolicy="Replace")
         await host.engine.close()
         host.time.suspend(30 * DAY)
@@ -159,7 +159,7 @@ def test_a_month_of_downtime_under_replace_is_one_start_and_one_event(tmp_path: 
 
 
 def test_a_schedule_that_is_suspended_meanwhile_misses_nothing(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule()
         await host.schedule(2, suspend=True)
         host.time.suspend(8 * HOUR)

@@ -13,12 +13,12 @@ from reconciler.engines.host.decisions.execution_log import ExecutionEntry, Exec
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
-from tests.engines.host.cron.kit import MINUTE, CronHost, play
+from tests.engines.host.cron.kit import MINUTE, CronHarness, play
 from tests.engines.host.kit import WEB
 
 
 def test_an_execution_starts_on_the_minute_and_is_named_by_it(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule()
         assert host.starts() == []
         await host.rest(MINUTE)
@@ -36,7 +36,7 @@ def test_an_execution_starts_on_the_minute_and_is_named_by_it(tmp_path: Path) ->
 
 
 def test_forbid_skips_and_replace_stops_the_running_one_first(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule()
         await host.rest(3 * MINUTE)
         assert await host.states() == ["Active"]
@@ -51,7 +51,7 @@ def test_forbid_skips_and_replace_stops_the_running_one_first(tmp_path: Path) ->
 
 @pytest.mark.parametrize(("policy", "status", "starts"), [("Never", "Failure", 1), ("OnFailure", "Active", 2)])
 def test_a_failed_execution_restarts_only_on_failure(tmp_path: Path, policy: str, status: str, starts: int) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(restartPolicy=policy)
         await host.rest(MINUTE)
         host.end(3)
@@ -63,7 +63,7 @@ def test_a_failed_execution_restarts_only_on_failure(tmp_path: Path, policy: str
 
 
 def test_an_execution_past_its_deadline_is_removed_also_after_a_restart(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(schedule="0 * * * *", activeDeadlineSeconds=100)
         await host.rest(60 * MINUTE)
         assert await host.states() == ["Active"]
@@ -80,7 +80,7 @@ def test_an_execution_past_its_deadline_is_removed_also_after_a_restart(tmp_path
 
 
 def test_a_month_without_a_daemon_is_one_start_and_one_event(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule()
         await host.rest(MINUTE)
         host.end()
@@ -97,7 +97,7 @@ def test_a_month_without_a_daemon_is_one_start_and_one_event(tmp_path: Path) -> 
 
 
 def test_a_clock_that_is_set_back_starts_nothing_twice(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule()
         await host.rest(MINUTE)
         host.end()
@@ -116,7 +116,7 @@ def test_a_clock_that_is_set_back_starts_nothing_twice(tmp_path: Path) -> None:
 
 
 def test_suspended_nothing_starts_but_on_demand_with_overrides(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(suspend=True)
         await host.rest(10 * MINUTE)
         assert host.starts() == []
@@ -138,7 +138,7 @@ def test_suspended_nothing_starts_but_on_demand_with_overrides(tmp_path: Path) -
 
 
 def test_a_command_that_is_performed_again_starts_no_second_execution(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(suspend=True)
         asked = {"location": "here"}
         first, again, other = [
@@ -152,7 +152,7 @@ def test_a_command_that_is_performed_again_starts_no_second_execution(tmp_path: 
 
 
 def test_the_history_has_a_limit_and_a_rollout_lets_executions_end(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(historyLimit=2)
         for _ in range(4):
             await host.rest(MINUTE)
@@ -170,7 +170,7 @@ def test_the_history_has_a_limit_and_a_rollout_lets_executions_end(tmp_path: Pat
 
 
 def test_what_cannot_be_recorded_does_not_start_and_deadlines_hold_all_the_same(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(concurrencyPolicy="Replace", schedule="*/5 * * * *", activeDeadlineSeconds=120)
         await host.rest(5 * MINUTE)
         folder = log_path(host.root / "replicas", Key.parse(WEB)).parent
@@ -193,7 +193,7 @@ def test_what_cannot_be_recorded_does_not_start_and_deadlines_hold_all_the_same(
 
 
 def test_what_could_not_be_started_is_invalid(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(image="broken")
         await host.rest(MINUTE)
         assert await host.states() == ["Invalid"]
@@ -206,7 +206,7 @@ def test_what_could_not_be_started_is_invalid(tmp_path: Path) -> None:
 def test_what_was_recorded_before_a_crash_starts_once(
     tmp_path: Path, same_boot: bool, status: str, starts: int
 ) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(schedule="0 0 1 1 *")
         await host.engine.close()
         path = log_path(host.root / "replicas", Key.parse(WEB))
@@ -223,19 +223,19 @@ def test_what_was_recorded_before_a_crash_starts_once(
 
 
 def test_a_failed_container_starts_again_in_its_version_after_a_rollout_and_two_restarts(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(restartPolicy="OnFailure", schedule="*/5 * * * *")
         await host.rest(5 * MINUTE)
-        [place] = host.programs.places()
-        before = host.programs.running[place].launch
+        [container_id] = host.programs.places()
+        before = host.programs.running[container_id].launch
         await host.schedule(2, image="good", schedule="*/5 * * * *")
         for _ in range(2):
             await host.restart()
             await host.rest()
         host.end(3)
         await host.rest(20.0)
-        [place] = host.programs.places()
-        again = host.programs.running[place].launch
+        [container_id] = host.programs.places()
+        again = host.programs.running[container_id].launch
         assert again == before
         token = (host.root / "tokens/shop/web").read_bytes()
         assert not any(token in path.read_bytes() for path in (host.root / "templates").rglob("*.json"))
@@ -251,7 +251,7 @@ def test_a_failed_container_starts_again_in_its_version_after_a_rollout_and_two_
 
 @pytest.mark.parametrize("ends", [True, False])
 def test_missed_times_wait_until_git_is_read_which_may_end_the_schedule(tmp_path: Path, ends: bool) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule()
         await host.rest(MINUTE)
         assert len(host.starts()) == 1
@@ -270,7 +270,7 @@ def test_missed_times_wait_until_git_is_read_which_may_end_the_schedule(tmp_path
 
 
 def test_an_execution_restarts_also_before_git_is_read(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         await host.schedule(restartPolicy="OnFailure")
         await host.rest(MINUTE)
         host.git_is_read = False

@@ -13,7 +13,7 @@ from reconciler.engines.workload.deployment import read_deployment
 from reconciler.settings import LocationSettings
 from tests.engines.host.fake import FakeRuntime, Programs, QuickClock
 from tests.engines.host.provisioning.kit import vault
-from tests.support.pipeline import BASE, PLACES, Way
+from tests.support.pipeline import BASE, PLACES, PipelineHarness
 
 REPORT = """kind: workload
 name: report
@@ -24,38 +24,42 @@ spec:
 """
 
 
-async def at_every_location(way: Way) -> dict[str, list[str]]:
+async def at_every_location(harness: PipelineHarness) -> dict[str, list[str]]:
     """Apply the manifests, let ten minutes pass, and end each program after one; the statuses by location."""
     clock, programs = QuickClock(), {}
     clock.start()
     engines = {}
-    for place in PLACES:
-        programs[place] = Programs(clock)
-        context = EngineContext(LocationRecords(way.records, place), way.settings, clock, vault({}))
-        engines[place] = HostEngine(context, way.path / place, FakeRuntime(programs[place]))
-        await engines[place].open()
-        engines[place].begin_schedules()
-    executor = Executor(way.records, {**way.engines, **engines}, way.clock, RetryPolicy(), 8, random.Random(1))
-    report, _ = await way.line.execute(way.prepare(), executor, "test", lambda: False)
+    for location in PLACES:
+        programs[location] = Programs(clock)
+        context = EngineContext(LocationRecords(harness.records, location), harness.settings, clock, vault({}))
+        engines[location] = HostEngine(context, harness.path / location, FakeRuntime(programs[location]))
+        await engines[location].open()
+        engines[location].begin_schedules()
+    executor = Executor(
+        harness.records, {**harness.engines, **engines}, harness.clock, RetryPolicy(), 8, random.Random(1)
+    )
+    report, _ = await harness.pipeline.execute(harness.prepare(), executor, "test", lambda: False)
     assert report.outcome == "applied"
     for _ in range(10):
         await clock.advance(60.0)
-        for each in programs.values():
-            for container in each.places():
-                each.end(container, 0)
+        for program in programs.values():
+            for container in program.places():
+                program.end(container, 0)
     await clock.advance(1.0)
     shown = {}
-    for place, engine in engines.items():
+    for location, engine in engines.items():
         [seen] = await engine.observe()
         deployment = read_deployment(seen.state)
         assert deployment is not None
-        shown[place] = [f"{each.status} {each.start_time}" for each in deployment.status.job_executions]
+        shown[location] = [
+            f"{job_execution.status} {job_execution.start_time}" for job_execution in deployment.status.job_executions
+        ]
         await engine.close()
     return shown
 
 
 async def test_a_cron_workload_runs_at_every_location_of_its_gvc(tmp_path: Path) -> None:
     locations = {place: LocationSettings("host") for place in PLACES}
-    way = Way(tmp_path, {"shop/gvc.yaml": BASE, "shop/report.yaml": REPORT}, locations=locations)
+    harness = PipelineHarness(tmp_path, {"shop/gvc.yaml": BASE, "shop/report.yaml": REPORT}, locations=locations)
     expected = ["Success 2026-01-01T00:05:00Z", "Success 2026-01-01T00:10:00Z"]
-    assert await at_every_location(way) == dict.fromkeys(PLACES, expected)
+    assert await at_every_location(harness) == dict.fromkeys(PLACES, expected)

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.planning.plan import Action
-from tests.engines.host.cron.kit import MINUTE, CronHost, play
+from tests.engines.host.cron.kit import MINUTE, CronHarness, play
 from tests.engines.host.fake import FakeRuntime
 from tests.support.plans import plan, step
 
@@ -35,7 +35,7 @@ class SlowRuntime(FakeRuntime):
 def test_at_most_so_many_executions_start_at_once(tmp_path: Path, limit: int, late: int) -> None:
     SlowRuntime.starting = SlowRuntime.most = 0
 
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         for key in KEYS:
             await host.schedule(key=key, concurrencyPolicy="Replace")
         await host.rest(MINUTE)
@@ -52,7 +52,7 @@ def test_at_most_so_many_executions_start_at_once(tmp_path: Path, limit: int, la
 def test_a_deleted_workload_leaves_the_queue(tmp_path: Path) -> None:
     SlowRuntime.starting = SlowRuntime.most = 0
 
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         for key in KEYS:
             await host.schedule(key=key)
         await host.rest(MINUTE)
@@ -66,7 +66,7 @@ def test_a_deleted_workload_leaves_the_queue(tmp_path: Path) -> None:
 
 
 def test_starts_that_fail_leave_room_for_others(tmp_path: Path) -> None:
-    async def story(host: CronHost) -> None:
+    async def story(host: CronHarness) -> None:
         for key in KEYS:
             await host.schedule(key=key, image="broken", restartPolicy="OnFailure")
         await host.rest(MINUTE)

@@ -41,10 +41,10 @@ class Replica:
 
     def stop(self) -> Endpoint:
         """Stop listening; the address where it was."""
-        found = self.endpoint
+        endpoint = self.endpoint
         assert self._server is not None
         self._server.close()
-        return found
+        return endpoint
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1

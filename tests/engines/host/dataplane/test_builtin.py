@@ -21,7 +21,7 @@ from reconciler.model.kinds.workload import Autoscaling, Options
 from reconciler.model.no_wake import parse_no_wake
 from reconciler.settings import HoldSettings, HostSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, ask, until
-from tests.engines.host.signals_kit import RecordedSignals
+from tests.engines.host.signals import RecordedSignals
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 SERVICE = Service(KEY, PORT)
@@ -69,13 +69,13 @@ def play(plane: Callable[[], Plane], story: Callable[[Plane], Awaitable[None]]) 
     """Play ``story`` while a data plane runs."""
 
     async def whole() -> None:
-        made = plane()
-        running = asyncio.create_task(made.dataplane.run())
+        opened = plane()
+        running = asyncio.create_task(opened.dataplane.run())
         try:
-            await story(made)
+            await story(opened)
         finally:
             running.cancel()
-            await made.dataplane.close()
+            await opened.dataplane.close()
 
     asyncio.run(whole())
 
@@ -300,10 +300,10 @@ def test_all_that_a_client_sends_while_it_waits_reaches_the_replica(tmp_path: Pa
 
     async def story(plane: Plane) -> None:
         client = await Client.to(await plane.address())
-        client.send("".join(f"{each}\n" for each in lines).encode())
+        client.send("".join(f"{line}\n" for line in lines).encode())
         await plane.counts(0, 1)
         plane.ready(await Replica("a").start())
-        assert [await client.answer() for _ in lines] == [f"a {each}" for each in lines]
+        assert [await client.answer() for _ in lines] == [f"a {line}" for line in lines]
 
     play(lambda: Plane(tmp_path), story)
 

@@ -24,7 +24,7 @@ def server() -> Iterator[NameServer]:
         yield running
 
 
-class Location:
+class ProofHarness:
     """The proofs of a location, its clock, and what it reported."""
 
     def __init__(self, path: Path, server: NameServer) -> None:
@@ -51,7 +51,7 @@ class Location:
 
 
 def test_a_domain_is_proven_as_soon_as_its_record_is_there(dns: NameServer, tmp_path: Path) -> None:
-    location = Location(tmp_path, dns)
+    location = ProofHarness(tmp_path, dns)
     assert location.check("shop.example") == {"shop.example": MISSING}
     dns.prove("shop.example", "another")
     assert location.check("shop.example") == {"shop.example": f"{MISSING}; another value is there"}
@@ -62,7 +62,7 @@ def test_a_domain_is_proven_as_soon_as_its_record_is_there(dns: NameServer, tmp_
 
 
 def test_a_proven_domain_is_checked_again_after_a_day(dns: NameServer, tmp_path: Path) -> None:
-    location = Location(tmp_path, dns)
+    location = ProofHarness(tmp_path, dns)
     dns.prove("shop.example", ORG)
     location.check("shop.example")
     location.clock.jump(DAY - 1)
@@ -79,7 +79,7 @@ def test_a_proven_domain_is_checked_again_after_a_day(dns: NameServer, tmp_path:
 
 
 def test_a_record_that_goes_is_an_event_and_a_problem_until_it_is_back(dns: NameServer, tmp_path: Path) -> None:
-    location = Location(tmp_path, dns)
+    location = ProofHarness(tmp_path, dns)
     dns.prove("shop.example", ORG)
     location.check("shop.example")
     dns.withdraw("shop.example")
@@ -97,7 +97,7 @@ def test_a_record_that_goes_is_an_event_and_a_problem_until_it_is_back(dns: Name
 def test_a_domain_stays_proven_while_dns_gives_no_answer(
     dns: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    location = Location(tmp_path, dns)
+    location = ProofHarness(tmp_path, dns)
     dns.prove("shop.example", ORG)
     location.check("shop.example")
     monkeypatch.setattr(domain_proof, "SECONDS", 0.05)
@@ -114,7 +114,7 @@ def test_domains_without_an_answer_hold_up_no_other_one_for_long(
     dns: NameServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(domain_proof, "SECONDS", 0.05)
-    location = Location(tmp_path, dns)
+    location = ProofHarness(tmp_path, dns)
     dns.is_silent = True
     lame = [f"a{number}.example" for number in range(2 * SILENT)]
     location.check(*lame, "shop.example")
@@ -130,7 +130,7 @@ def test_domains_without_an_answer_hold_up_no_other_one_for_long(
 def test_a_damaged_file_costs_a_lookup(dns: NameServer, tmp_path: Path) -> None:
     (tmp_path / "proofs.json").write_text('{"seen": 1')
     dns.prove("shop.example", ORG)
-    location = Location(tmp_path, dns)
+    location = ProofHarness(tmp_path, dns)
     assert location.check("shop.example") == {}
     (tmp_path / "proofs.json").unlink()
     (tmp_path / "proofs.json").mkdir()

@@ -17,7 +17,7 @@ from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.domain import read_domain
 from reconciler.model.record import Health, Record
 from reconciler.times import format_iso_time
-from tests.engines.host.kit import Host, played
+from tests.engines.host.kit import HostHarness, played
 from tests.engines.host.test_from_zero import address_of, ask_for
 from tests.support.cases import cases
 from tests.support.clock import START
@@ -43,14 +43,14 @@ def test_a_location_reports_what_it_serves_of_a_domain(case: dict[str, Any]) -> 
     errors = {NAME: tuple(case.get("errors", ()))}
     facts = DomainFacts("here", START, table, served, {NAME: (*problems, *missing)}, errors)
     report = report_domains((domain,), facts)[NAME]
-    assert {each.url: each.certificate_expires for each in report.endpoints} == {
+    assert {endpoint.url: endpoint.certificate_expires for endpoint in report.endpoints} == {
         url: format_iso_time(START + days * DAY) if days else "" for url, days in case["endpoints"].items()
     }
-    assert {str(each.type): each.message for each in report.conditions} == case["conditions"]
+    assert {str(condition.type): condition.message for condition in report.conditions} == case["conditions"]
 
 
 def test_a_domain_at_a_location_without_an_ingress_is_not_served(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await ask_for(host)
         await address_of(host)
         assert host.engine.domains() == {}

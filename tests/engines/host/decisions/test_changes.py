@@ -73,28 +73,28 @@ def test_twice_is_once(event: str) -> None:
 
 
 def test_a_container_that_is_not_there_is_an_error() -> None:
-    wanted = wanted_from({})
-    assert wanted is not None
+    spec = wanted_from({})
+    assert spec is not None
     with pytest.raises(KeyError):
-        happen(transitions.new_replica(wanted, -1, "web-a", 0.0, ""), "5 ready side")
+        happen(transitions.new_replica(spec, -1, "web-a", 0.0, ""), "5 ready side")
 
 
 def test_a_replica_keeps_what_it_was_made_from() -> None:
-    wanted = wanted_from({"hooks": ["main"], "probed": ["main"], "type": "stateful", "config_hash": "s"})
-    assert wanted is not None
-    replica = transitions.new_replica(wanted, 3, "web-3", 7.0, "2026-01-01T00:00:00Z")
-    assert (replica.key, replica.version, replica.config_hash, replica.index) == (wanted.key, 2, "s", 3)
+    spec = wanted_from({"hooks": ["main"], "probed": ["main"], "type": "stateful", "config_hash": "s"})
+    assert spec is not None
+    replica = transitions.new_replica(spec, 3, "web-3", 7.0, "2026-01-01T00:00:00Z")
+    assert (replica.key, replica.version, replica.config_hash, replica.index) == (spec.key, 2, "s", 3)
     assert (replica.containers[0].wanted.pre_stop, replica.containers[0].wanted.readiness) == (HOOK, PROBE)
-    assert happen(replica, "8 start main").containers[0].wanted == wanted.containers[0]
+    assert happen(replica, "8 start main").containers[0].wanted == spec.containers[0]
 
 
 @pytest.mark.parametrize("kind", list(ProbeKind))
 def test_a_verdict_on_a_former_start_changes_nothing(kind: ProbeKind) -> None:
-    wanted = wanted_from({})
-    assert wanted is not None
-    first = happen(transitions.new_replica(wanted, -1, "web-a", 0.0, ""), "1 start main")
+    spec = wanted_from({})
+    assert spec is not None
+    first = happen(transitions.new_replica(spec, -1, "web-a", 0.0, ""), "1 start main")
     again = reduce(happen, ["2 ended main 1 Error", "2 await main 3 1", "3 start main"], first)
-    place = ContainerId(wanted.key, "web-a", "main")
+    place = ContainerId(spec.key, "web-a", "main")
     assert transitions.apply_verdict(again, Verdict(place, 1.0, kind, False, "HTTP 503"), 4.0) == again
     changed = transitions.apply_verdict(again, Verdict(place, 3.0, kind, False, "HTTP 503"), 4.0)
     assert (changed.ready, changed.containers[0].message) == (False, f"the {kind} probe failed: HTTP 503")

@@ -27,9 +27,9 @@ def test_decisions_are_those_of_the_case(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", cases("host/progress.yaml"))
 def test_how_far_a_rollout_is(case: dict[str, Any]) -> None:
-    wanted = wanted_from(case["wanted"])
-    assert wanted is not None
+    spec = wanted_from(case["wanted"])
+    assert spec is not None
     shown = msgspec.to_builtins(
-        compute_progress(wanted, [replica_from(each) for each in case.get("replicas", [])], 1000.0)
+        compute_progress(spec, [replica_from(each) for each in case.get("replicas", [])], 1000.0)
     )
     assert {name: shown[name] for name in case["progress"]} == case["progress"]

@@ -48,33 +48,39 @@ def test_an_execution_ends_as_its_case_expects(case: dict[str, Any]) -> None:
     log = ExecutionLog(failures=case.get("failures", 0), entries=(entry,))
     fault = ImageFault(*case["fault"]) if "fault" in case else None
     log, events = record_results(log, 5, [replica] if containers else [], 160.0, "boot", fault)
-    [found] = log.entries
-    assert {"state": found.state, "reason": found.reason, "message": found.message} == case["result"]
+    [execution_entry] = log.entries
+    assert {
+        "state": execution_entry.state,
+        "reason": execution_entry.reason,
+        "message": execution_entry.message,
+    } == case["result"]
     assert [str(reason) for reason, _ in events] == case.get("events", [])
     assert [f"{each.type}: {each.message}" for each in execution_conditions(log)] == case.get("conditions", [])
-    active = found.state is ExecutionState.ACTIVE
-    assert (found.completed, bool(found.overrides)) == ((0.0, True) if active else (160.0, False))
+    active = execution_entry.state is ExecutionState.ACTIVE
+    assert (execution_entry.completed, bool(execution_entry.overrides)) == ((0.0, True) if active else (160.0, False))
 
 
 @pytest.mark.parametrize("case", cases("host/due.yaml"))
 def test_what_is_due_is_what_its_case_expects(case: dict[str, Any]) -> None:
     job, suspended = Job(case["schedule"], case.get("policy", "Forbid")), case.get("suspended", False)
-    wanted = WorkloadSpec(KEY, Type.CRON, 1, "d", "s", 0, (), Options(), suspended=suspended, job=job)
+    spec = WorkloadSpec(KEY, Type.CRON, 1, "d", "s", 0, (), Options(), suspended=suspended, job=job)
     was = "" if suspended else case.get("was", job.schedule)
     entries = tuple(ExecutionEntry(name, 1, seconds("00:00"), boot="boot") for name in case.get("active", []))
     checked = int(seconds(case["checked"]) // 60)
     log = ExecutionLog(was, checked, case.get("skipped", 0), case.get("replaced", 0), entries=entries)
     replicas = [
-        Replica(name, KEY, 1, "", 0.0, tuple(container(each, text) for each, text in found.items()))
+        Replica(name, KEY, 1, "", 0.0, tuple(container(value, text) for value, text in found.items()))
         for name, found in case.get("replicas", {}).items()
     ]
-    log, events = add_due(log, wanted, seconds(case["now"]), "boot", replicas)
+    log, events = add_due(log, spec, seconds(case["now"]), "boot", replicas)
     started = [f"web-{int(seconds(case['starts']) // 60)}"] if "starts" in case else []
     removed = case.get("removed", [])
-    expected = [each for each in case.get("active", []) if each not in removed] + started
-    assert [each.name for each in log.active] == expected
-    assert [each.name for each in log.entries if each.state is ExecutionState.REMOVED] == removed
+    expected = [value for value in case.get("active", []) if value not in removed] + started
+    assert [execution_entry.name for execution_entry in log.active] == expected
+    assert [entry.name for entry in log.entries if entry.state is ExecutionState.REMOVED] == removed
     assert [f"{reason} {message}" for reason, message in events] == case.get("events", [])
-    assert [str(each.type) for each in execution_conditions(log)] == case.get("conditions", [])
+    assert [str(execution_condition.type) for execution_condition in execution_conditions(log)] == case.get(
+        "conditions", []
+    )
     assert msgspec.json.decode(msgspec.json.encode(log), type=ExecutionLog) == log
-    assert add_due(log, wanted, seconds(case["now"]), "boot") == (log, [])
+    assert add_due(log, spec, seconds(case["now"]), "boot") == (log, [])

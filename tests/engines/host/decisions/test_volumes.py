@@ -55,15 +55,15 @@ def stored(index: int, capacity: float = 10, state: str = "ready", used: int = 0
 @pytest.mark.parametrize("case", cases("host/volumes.yaml"))
 def test_the_volumes_of_the_status_are_those_that_exist(case: dict[str, Any]) -> None:
     before = tuple(
-        ReplicaVolume(each["index"], VolumeLifecycle(each["lifecycle"]), each["currentSize"])
-        for each in case.get("claimed", ())
+        ReplicaVolume(value["index"], VolumeLifecycle(value["lifecycle"]), value["currentSize"])
+        for value in case.get("claimed", ())
     )
     claimed = bind_volumes(VolumeSetState("here", before), case.get("workload", "db"), case.get("bound", 0), 10)
     there = case.get("stored", [])
-    used = {each["index"]: each.get("used", 0) for each in there}
-    found = existing_volumes(claimed, [stored(**each) for each in there], used).volumes
-    lines = [f"{each.index} {each.lifecycle} {each.current_size:g}" for each in found]
-    uses = [f" used {each.current_bytes_used}" if each.current_bytes_used else "" for each in found]
+    used = {value["index"]: value.get("used", 0) for value in there}
+    found = existing_volumes(claimed, [stored(**value) for value in there], used).volumes
+    lines = [f"{volume.index} {volume.lifecycle} {volume.current_size:g}" for volume in found]
+    uses = [f" used {volume.current_bytes_used}" if volume.current_bytes_used else "" for volume in found]
     assert [line + use for line, use in zip(lines, uses, strict=True)] == case["volumes"]
 
 
@@ -86,18 +86,18 @@ def test_a_scheduled_snapshot_is_due_once(case: dict[str, Any]) -> None:
 def test_snapshots_expire_but_for_the_newest_of_the_schedule(case: dict[str, Any]) -> None:
     snapshots = [
         StoredSnapshot(
-            each["name"],
-            f"{each['created']}T00:00:00Z",
+            value["name"],
+            f"{value['created']}T00:00:00Z",
             10,
             0,
             "",
-            f"{each['expires']}T00:00:00Z" if "expires" in each else "",
+            f"{value['expires']}T00:00:00Z" if "expires" in value else "",
             {
-                **({SCHEDULED: "0 3 * * *"} if each.get("scheduled") else {}),
-                **({BEFORE_RESTORE: "first"} if each.get("replaced") else {}),
+                **({SCHEDULED: "0 3 * * *"} if value.get("scheduled") else {}),
+                **({BEFORE_RESTORE: "first"} if value.get("replaced") else {}),
             },
         )
-        for each in case["snapshots"]
+        for value in case["snapshots"]
     ]
     now = datetime.fromisoformat("2026-01-10T00:00:00Z").timestamp()
     assert list(select_expired_snapshots(snapshots, ExpiryTime(now, now), case.get("keep"))) == case["expired"]
@@ -140,8 +140,13 @@ def test_a_snapshot_of_a_host_that_did_not_know_the_time_stays() -> None:
 
 def test_durations_of_the_retention_and_names_of_scheduled_snapshots() -> None:
     assert [retention_seconds(text) for text in ("7d", "1.5h", "30m", "", "7", "xd")] == [
-        604800, 5400, 1800, None, None, None,
-    ]  # fmt: skip
+        604800,
+        5400,
+        1800,
+        None,
+        None,
+        None,
+    ]
     now = BEGIN * 60.0
     assert [compute_expiry(Snapshots(retention_duration=text), now) for text in ("1d", "")] == [
         "2026-01-02T00:00:00Z",

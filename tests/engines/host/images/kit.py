@@ -39,7 +39,7 @@ def pinned(mark: str, name: str = f"{HOST}/team/app") -> str:
     return f"{name}@{digest(mark)}"
 
 
-class Stage:
+class ImageServiceHarness:
     """A registry that has team/app:1, pushed with the mark ``one``, and a service that uses it."""
 
     def __init__(self, path: Path, **settings: Any) -> None:
@@ -110,14 +110,14 @@ class Stage:
         return error.value
 
 
-def played(path: Path, story: Callable[[Stage], Awaitable[None]], **settings: Any) -> None:
+def played(path: Path, story: Callable[[ImageServiceHarness], Awaitable[None]], **settings: Any) -> None:
     """Play ``story`` with a service that is closed at the end."""
 
     async def whole() -> None:
-        stage = Stage(path, **settings)
+        harness = ImageServiceHarness(path, **settings)
         try:
-            await story(stage)
+            await story(harness)
         finally:
-            await stage.close()
+            await harness.close()
 
     asyncio.run(whole())

@@ -68,7 +68,7 @@ def authfile(tmp_path: Path) -> Path:
         ({"docker.io": {"username": "u", "password": "p"}}, HUB, "u"),
         ({}, APP, None),
     ],
-)  # fmt: skip
+)
 def test_an_entry_is_for_a_registry_or_a_part_of_it(
     entries: dict[str, Any], image: ImageReference, user: str | None
 ) -> None:

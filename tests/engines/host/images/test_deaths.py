@@ -18,16 +18,16 @@ from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.host.runtimes.podman.images import PodmanImages
 from reconciler.settings import ImageSettings
 from tests.engines.host.images.kit import API, HOST, WEB, pinned
-from tests.engines.host.podman.libpod import Libpod, Refusal
+from tests.engines.host.runtimes.podman.libpod import Libpod, Refusal
 from tests.support.clock import FakeClock
 from tests.support.registry import FakeRegistry, manifest
-from tests.support.threads import AtOnce, Life, live
+from tests.support.threads import InlineExecutor, StepBudget, live
 
 MOST = 100
 OTHERS = "docker.io/library/other:1"
 
 
-class Storage(Libpod):
+class FakeStorage(Libpod):
     """Podman's storage: the names of each image, by its digest."""
 
     def __init__(self) -> None:
@@ -94,10 +94,10 @@ async def work(service: ImageService) -> None:
 
 async def die_at(root: Path, steps: int, *, last_arrives: bool) -> bool:
     """A daemon dies after so many steps; whether it did all its work before."""
-    registry, storage = FakeRegistry(), Storage()
+    registry, storage = FakeRegistry(), FakeStorage()
     for tag in ("1", "2", "3"):
         registry.push("team/app", tag, manifest(tag))
-    life = Life(steps, last_arrives=last_arrives)
+    life = StepBudget(steps, last_arrives=last_arrives)
     doomed = made(root, registry, storage.dying(life))
     died = await live(life, lambda: asyncio.ensure_future(work(doomed)))
     heir = made(root, registry, storage.transport())
@@ -120,7 +120,7 @@ async def test_a_daemon_that_dies_anywhere_leaves_no_image_that_the_next_one_doe
     tmp_path: Path, last_arrives: bool
 ) -> None:
     async def story() -> None:
-        asyncio.get_running_loop().set_default_executor(AtOnce())
+        asyncio.get_running_loop().set_default_executor(InlineExecutor())
         for number in range(MOST):
             (tmp_path / str(number)).mkdir()
             if await die_at(tmp_path / str(number), number, last_arrives=last_arrives):

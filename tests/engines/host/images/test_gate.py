@@ -33,9 +33,9 @@ from reconciler.settings import (
     Settings,
     UserNamespaceSettings,
 )
-from tests.engines.host.cron.kit import CronHost
+from tests.engines.host.cron.kit import CronHarness
 from tests.engines.host.fake import FakeRuntime, Programs
-from tests.engines.host.kit import WEB, Host, play_on
+from tests.engines.host.kit import WEB, HostHarness, play_on
 from tests.engines.host.kit import played as played_plainly
 from tests.engines.host.provisioning.kit import vault
 from tests.support.images import FakeImageStore
@@ -69,7 +69,7 @@ class ImageRuntime(FakeRuntime):
         return [msgspec.structs.replace(each, image=self._labels[each.place]) for each in await super().list()]
 
 
-class ImageHost(Host):
+class ImageHarness(HostHarness):
     """A host engine with images: a registry that has team/app:1 and :2."""
 
     def __init__(self, path: Path) -> None:
@@ -108,38 +108,38 @@ def pinned(mark: str) -> str:
     return f"{HOST}/team/app@{digest_of(manifest(mark))}"
 
 
-def played(path: Path, story: Callable[[ImageHost], Awaitable[None]]) -> None:
+def played(path: Path, story: Callable[[ImageHarness], Awaitable[None]]) -> None:
     """Play ``story`` with an engine that has images, and is closed at the end."""
-    play_on(lambda: ImageHost(path), story)
+    play_on(lambda: ImageHarness(path), story)
 
 
 @pytest.mark.parametrize(("answer", "waits"), [(True, 45.0), (False, 0.0), (None, 45.0)])
 def test_an_image_without_sleep_gets_sigterm_at_once(tmp_path: Path, answer: bool | None, waits: float) -> None:
-    class Sleepless(ImageRuntime):
+    class SleeplessRuntime(ImageRuntime):
         async def can_sleep(self, place: ContainerId) -> bool:
             self._programs.note("sleep?", place.replica, place.container)
             if answer is None:
                 raise EngineError("no answer", reason=Reason.RUNTIME_UNAVAILABLE)
             return answer
 
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         await host.apply(1, f"{HOST}/team/app:1")
         host._settings = msgspec.structs.replace(host._settings, host=HostSettings(termination_scale=1.0))
-        host.made = lambda: Sleepless(host.programs, host.store, host.images, host.labels)
+        host.made = lambda: SleeplessRuntime(host.programs, host.store, host.images, host.labels)
         await host.restart()
         host.engine.news()
         while "applied" not in set((await host.delete()).values()):
             await host.time.advance(5.0)
-        asked, ended, *_ = [each for each in host.programs.calls if each.verb in ("sleep?", "terminate")]
+        asked, ended, *_ = [call for call in host.programs.calls if call.verb in ("sleep?", "terminate")]
         assert (asked.verb, ended.verb) == ("sleep?", "terminate")
         assert waits <= ended.at - asked.at < waits + 5.0
-        assert Reason.PRE_STOP_FAILED not in {each.reason for each in host.engine.news()}
+        assert Reason.PRE_STOP_FAILED not in {event.reason for event in host.engine.news()}
 
     played(tmp_path, story)
 
 
 def test_replicas_of_a_version_run_the_digest_that_its_tag_meant(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         await host.apply(1, f"{HOST}/team/app:1")
         assert host.images == [pinned("1")]
         host.registry.push("team/app", "1", manifest("another"))
@@ -156,7 +156,7 @@ def test_replicas_of_a_version_run_the_digest_that_its_tag_meant(tmp_path: Path)
 
 
 def test_the_status_shows_what_the_images_of_a_workload_mean(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         async def resolved() -> dict[str, Any]:
             [found] = [each for each in await host.engine.observe() if str(each.key) == WEB]
             images: dict[str, Any] = msgspec.json.decode(found.state)["workload"]["resolvedImages"]
@@ -180,7 +180,7 @@ def test_the_status_shows_what_the_images_of_a_workload_mean(tmp_path: Path) -> 
 
 
 def test_processes_have_no_images(tmp_path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await host.apply(1)
         [found] = [each for each in await host.engine.observe() if str(each.key) == WEB]
         assert "resolvedImages" not in msgspec.json.decode(found.state)["workload"]
@@ -189,7 +189,7 @@ def test_processes_have_no_images(tmp_path: Path) -> None:
 
 
 def test_the_old_version_serves_until_the_image_of_the_new_one_is_here(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         await host.apply(1, f"{HOST}/team/app:1")
         host.store.hold = asyncio.Event()
         await host.ask(2, f"{HOST}/team/app:2", rolloutOptions={"maxSurgeReplicas": "0", "maxUnavailableReplicas": "1"})
@@ -206,7 +206,7 @@ def test_the_old_version_serves_until_the_image_of_the_new_one_is_here(tmp_path:
 
 
 def test_a_missing_image_takes_nothing_down(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         await host.apply(1, f"{HOST}/team/app:1")
         host.registry.answer = lambda asked: refused(404, "MANIFEST_UNKNOWN", "manifest unknown")
         await host.ask(2, f"{HOST}/team/app:none")
@@ -229,7 +229,7 @@ def test_a_missing_image_takes_nothing_down(tmp_path: Path) -> None:
 
 
 def test_a_tag_that_moved_is_a_rollout_where_the_workload_follows_tags(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         await host.apply(1, f"{HOST}/team/app:1", dynamic=True)
         host.registry.push("team/app", "1", manifest("moved"))
         for _ in range(60):
@@ -250,7 +250,7 @@ class IdleRuntime(FakeRuntime):
 
 
 def test_images_of_a_former_runtime_are_removed_and_none_is_pulled(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         await host.apply(1, f"{HOST}/team/app:1")
         assert [*host.store.images] == [pinned("1")]
         runtime = IdleRuntime(host.programs, host.store)
@@ -288,7 +288,7 @@ def test_a_location_of_processes_that_pulled_images_still_cares_for_them(tmp_pat
 
 
 def test_a_workload_whose_image_never_comes_can_be_deleted(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         host.store.hold = asyncio.Event()
         await host.ask(1, f"{HOST}/team/app:1")
         await host.time.advance(30.0)
@@ -303,13 +303,13 @@ def test_a_workload_whose_image_never_comes_can_be_deleted(tmp_path: Path) -> No
 
 
 def test_a_version_that_runs_has_its_image_although_the_record_of_its_digest_is_lost(tmp_path: Path) -> None:
-    async def replace(host: ImageHost) -> None:
+    async def replace(host: ImageHarness) -> None:
         """Let a new replica take the place of the one that runs."""
         [old] = host.engine.location.controller.live_replicas()
         host.engine.location.controller.evict(old, "a test")
         await host.until(lambda found: [each.name != old.name for each in found if each.ready] == [True])
 
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         await host.apply(1, f"{HOST}/team/app:1")
         host.registry.push("team/app", "1", manifest("another"))
         shutil.rmtree(tmp_path / "here" / "images" / "digests")
@@ -327,7 +327,7 @@ def test_a_version_that_runs_has_its_image_although_the_record_of_its_digest_is_
 
 
 def test_an_image_that_is_gone_when_a_container_starts_is_pulled_at_once(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         await host.apply(1, f"{HOST}/team/app:1")
         del host.store.images[pinned("1")]
         [place] = host.programs.places()
@@ -340,12 +340,12 @@ def test_an_image_that_is_gone_when_a_container_starts_is_pulled_at_once(tmp_pat
     played(tmp_path, story)
 
 
-class CronImageHost(ImageHost, CronHost):
+class CronImageHarness(ImageHarness, CronHarness):
     """A cron workload whose image comes from the registry."""
 
 
 def test_an_execution_whose_image_does_not_exist_is_invalid_and_the_next_one_runs_when_it_does(tmp_path: Path) -> None:
-    async def story(host: CronImageHost) -> None:
+    async def story(host: CronImageHarness) -> None:
         await host.schedule(image=f"{HOST}/team/app:3", concurrencyPolicy="Forbid")
         await host.rest(130.0)
         first, second = await host.executions()
@@ -358,11 +358,11 @@ def test_an_execution_whose_image_does_not_exist_is_invalid_and_the_next_one_run
         assert host.images == [pinned("3")]
         assert (await host.states())[-1] == "Active"
 
-    play_on(lambda: CronImageHost(tmp_path), story)
+    play_on(lambda: CronImageHarness(tmp_path), story)
 
 
 def test_an_execution_waits_five_minutes_for_a_registry_that_does_not_answer(tmp_path: Path) -> None:
-    async def story(host: CronImageHost) -> None:
+    async def story(host: CronImageHarness) -> None:
         host.registry.answer = lambda asked: refused(503, "UNAVAILABLE", "later")
         await host.schedule(image=f"{HOST}/team/app:1", schedule="*/20 * * * *", historyLimit=5)
         await host.rest(20 * 60.0 + 290.0)
@@ -374,11 +374,11 @@ def test_an_execution_waits_five_minutes_for_a_registry_that_does_not_answer(tmp
         await host.rest(20 * 60.0)
         assert await host.states() == ["Invalid", "Active"]
 
-    play_on(lambda: CronImageHost(tmp_path), story)
+    play_on(lambda: CronImageHarness(tmp_path), story)
 
 
 def test_user_namespaces_of_the_settings_replace_the_replicas_whose_users_they_change(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         async def choose(**chosen: Any) -> list[Any]:
             podman = PodmanSettings(user_namespaces=UserNamespaceSettings(**chosen))
             host._settings = msgspec.structs.replace(host._settings, podman=podman)
@@ -401,7 +401,7 @@ def test_user_namespaces_of_the_settings_replace_the_replicas_whose_users_they_c
 
 
 def test_restrictions_of_the_settings_replace_the_replicas_of_the_workloads_that_they_name(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageHarness) -> None:
         async def restrict(*rules: RestrictionSettings) -> None:
             host._settings = msgspec.structs.replace(host._settings, podman=PodmanSettings(restrictions=rules))
             await host.restart()

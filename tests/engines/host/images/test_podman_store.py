@@ -32,12 +32,12 @@ from tests.support.clock import FakeClock
 from tests.support.docker_registry import PASSWORD, USER, DockerRegistry, Image, docker_registry, image
 from tests.support.podman import PodmanService
 from tests.support.programs import only_root, small_disk, tool
-from tests.support.registry import Asked, FakeRegistry, Reply
+from tests.support.registry import FakeRegistry, RegistryRequest, Reply
 
 root = only_root("Podman's storage of the tests is that of root")
 
 
-class Storage(PodmanService):
+class IdleService(PodmanService):
     """A Podman service that runs nothing: unlike others it need not be alone on this machine."""
 
     def start(self) -> None:
@@ -66,14 +66,14 @@ def short_folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def service() -> Iterator[Storage]:
+def service() -> Iterator[IdleService]:
     with short_folder() as folder:
-        found = Storage(folder)
+        idle_service = IdleService(folder)
         try:
-            found.start()
-            yield found
+            idle_service.start()
+            yield idle_service
         finally:
-            found.close()
+            idle_service.close()
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +82,10 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DockerRegistr
         yield found
 
 
-class Two:
+class TwoStores:
     """The stores of two locations that share the storage of ``service``, and a client that shows what is there."""
 
-    def __init__(self, service: Storage, registry: DockerRegistry) -> None:
+    def __init__(self, service: IdleService, registry: DockerRegistry) -> None:
         self.registry = registry
         self.ours = PodmanImages(service.socket, "a1", [registry.host])
         self.theirs = PodmanImages(service.socket, "b2", [registry.host])
@@ -112,9 +112,9 @@ class Two:
         await self.podman.close()
 
 
-def played(service: Storage, registry: DockerRegistry, story: Callable[[Two], Awaitable[None]]) -> None:
+def played(service: IdleService, registry: DockerRegistry, story: Callable[[TwoStores], Awaitable[None]]) -> None:
     async def whole() -> None:
-        two = Two(service, registry)
+        two = TwoStores(service, registry)
         try:
             await story(two)
         finally:
@@ -124,19 +124,24 @@ def played(service: Storage, registry: DockerRegistry, story: Callable[[Two], Aw
 
 
 @root
-def test_an_image_is_pulled_claimed_and_removed(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_an_image_is_pulled_claimed_and_removed(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         one = image("one", size=100_000)
         name = two.push("team/app", one)
         assert await two.ours.inspect(name) is None
         await two.ours.pull(name, None)
-        found = await two.ours.inspect(name)
-        assert found is not None
-        assert (found.os, found.architecture, found.digest, found.references) == ("linux", "amd64", one.digest, (name,))
-        assert found.size > 100_000
+        image_info = await two.ours.inspect(name)
+        assert image_info is not None
+        assert (image_info.os, image_info.architecture, image_info.digest, image_info.references) == (
+            "linux",
+            "amd64",
+            one.digest,
+            (name,),
+        )
+        assert image_info.size > 100_000
         for _ in range(2):
             await two.ours.claim(name)
-        [listed] = [each for each in await two.ours.list() if each.id == found.id]
+        [listed] = [each for each in await two.ours.list() if each.id == image_info.id]
         assert listed.references == (name,)
         assert len(await two.names(name)) == 2
         for _ in range(2):
@@ -150,8 +155,8 @@ def test_an_image_is_pulled_claimed_and_removed(service: Storage, registry: Dock
 
 
 @root
-def test_the_image_of_an_index_is_that_of_this_host(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_the_image_of_an_index_is_that_of_this_host(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("many", image("arm", "arm64"), image("amd"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
@@ -171,8 +176,8 @@ def test_the_image_of_an_index_is_that_of_this_host(service: Storage, registry: 
 
 
 @root
-def test_two_locations_never_remove_what_the_other_one_needs(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_two_locations_never_remove_what_the_other_one_needs(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("shared", image("shared"))
         await two.ours.pull(name, None)
         for store in (two.ours, two.theirs):
@@ -187,8 +192,8 @@ def test_two_locations_never_remove_what_the_other_one_needs(service: Storage, r
 
 
 @root
-def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("removed", image("removed"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
@@ -201,8 +206,8 @@ def test_what_somebody_removes_stays_as_long_as_it_is_claimed(service: Storage, 
 
 
 @root
-def test_claims_without_a_record_end_and_those_of_others_stay(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_claims_without_a_record_end_and_those_of_others_stay(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         first, second = two.push("first", image("first")), two.push("second", image("second"))
         for name in (first, second):
             await two.ours.pull(name, None)
@@ -217,8 +222,8 @@ def test_claims_without_a_record_end_and_those_of_others_stay(service: Storage, 
 
 
 @root
-def test_an_image_with_a_name_of_somebody_stays(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_an_image_with_a_name_of_somebody_stays(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("tagged", image("tagged"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
@@ -231,23 +236,23 @@ def test_an_image_with_a_name_of_somebody_stays(service: Storage, registry: Dock
 
 
 @root
-def test_an_image_that_a_container_uses_stays(service: Storage, registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+def test_an_image_that_a_container_uses_stays(service: IdleService, registry: DockerRegistry) -> None:
+    async def story(two: TwoStores) -> None:
         name = two.push("used", image("used"))
         await two.ours.pull(name, None)
         await two.ours.claim(name)
-        made = await two.podman.post("containers/create", {"image": name, "netns": {"nsmode": "none"}})
+        created = await two.podman.post("containers/create", {"image": name, "netns": {"nsmode": "none"}})
         assert not await two.drop(two.ours, name)
         assert await two.ours.inspect(name) is not None
-        await two.podman.delete(f"containers/{json.loads(made)['Id']}")
+        await two.podman.delete(f"containers/{json.loads(created)['Id']}")
         assert await two.drop(two.ours, name)
 
     played(service, registry, story)
 
 
 @root
-def test_a_failed_pull_has_the_words_of_the_registry(service: Storage, registry: DockerRegistry) -> None:
-    async def failure(two: Two, name: str) -> ImageError:
+def test_a_failed_pull_has_the_words_of_the_registry(service: IdleService, registry: DockerRegistry) -> None:
+    async def failure(two: TwoStores, name: str) -> ImageError:
         with pytest.raises(ImageError) as error:
             await two.ours.pull(name, None)
         assert str(error.value).startswith(f"the image {name}: ")
@@ -255,7 +260,7 @@ def test_a_failed_pull_has_the_words_of_the_registry(service: Storage, registry:
         assert await two.ours.inspect(name) is None
         return error.value
 
-    async def story(two: Two) -> None:
+    async def story(two: TwoStores) -> None:
         missing = await failure(two, f"{registry.host}/never@{image('never').digest}")
         assert "manifest unknown" in str(missing)
         assert missing.missing
@@ -274,11 +279,11 @@ def test_a_failed_pull_has_the_words_of_the_registry(service: Storage, registry:
 
 @root
 def test_a_login_reaches_the_registry_and_nothing_else(
-    service: Storage, registry: DockerRegistry, tmp_path: Path
+    service: IdleService, registry: DockerRegistry, tmp_path: Path
 ) -> None:
     with docker_registry(tmp_path / "closed", login=True) as closed:
 
-        async def story(two: Two) -> None:
+        async def story(two: TwoStores) -> None:
             name = two.push("secret", image("behind a login"))
             for login in (None, RegistryCredentials(USER, "wrong")):
                 with pytest.raises(ImageError, match="authentication required"):
@@ -296,7 +301,7 @@ def paused(fake: FakeRegistry, one: Image) -> asyncio.Event:
     """Let the layer of an image come only when the event is set; everything else comes at once."""
     pause = asyncio.Event()
 
-    def answer(asked: Asked) -> Reply | None:
+    def answer(asked: RegistryRequest) -> Reply | None:
         digest = asked.path.rpartition("/")[2]
         if digest not in one.blobs:
             return None
@@ -316,7 +321,7 @@ class Pull(NamedTuple):
 
 
 @asynccontextmanager
-async def pulling(service: Storage, mark: str) -> AsyncIterator[Pull]:
+async def pulling(service: IdleService, mark: str) -> AsyncIterator[Pull]:
     """The pull of an image with ``mark``, from a registry that lives as long."""
     one = image(mark)
     async with FakeRegistry() as fake:
@@ -334,7 +339,7 @@ async def pulling(service: Storage, mark: str) -> AsyncIterator[Pull]:
 
 
 @root
-async def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: Storage) -> None:
+async def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_pull_works(service: IdleService) -> None:
     async with pulling(service, "during a pull") as pull:
         service.kill()
         with pytest.raises(ImageError) as error:
@@ -344,7 +349,7 @@ async def test_a_service_that_is_killed_during_a_pull_is_an_error_and_the_next_p
 
 
 @root
-async def test_a_pull_that_is_cancelled_leaves_nothing(service: Storage) -> None:
+async def test_a_pull_that_is_cancelled_leaves_nothing(service: IdleService) -> None:
     async with pulling(service, "to be cancelled") as pull:
         pull.task.cancel()
         await asyncio.wait([pull.task])
@@ -354,31 +359,35 @@ async def test_a_pull_that_is_cancelled_leaves_nothing(service: Storage) -> None
 
 @root
 def test_a_registry_is_asked_once_for_a_version_and_its_image(
-    service: Storage, registry: DockerRegistry, tmp_path: Path
+    service: IdleService, registry: DockerRegistry, tmp_path: Path
 ) -> None:
     """The service over the real client, registry and storage; Podman itself asks for the digest it pulls."""
 
-    async def story(two: Two) -> None:
+    async def story(two: TwoStores) -> None:
         one = image("whole", size=50_000)
         digest = registry.push("whole", "1", one)
         clock = FakeClock()
         context = ImageContext(
-            tmp_path, "acme", ImageSettings(insecure=(registry.host,)), lambda key: pytest.fail("no secret"),
-            clock, random.Random(1),
-        )  # fmt: skip
+            tmp_path,
+            "acme",
+            ImageSettings(insecure=(registry.host,)),
+            lambda key: pytest.fail("no secret"),
+            clock,
+            random.Random(1),
+        )
         images = ImageService(context, two.ours, ImageEvents(lambda tag, new: None, lambda key, error: None, set))
-        wanted = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 1, {"main": f"{registry.host}/whole:1"})
+        workload_images = WorkloadImages(Key(Kind.WORKLOAD, "shop", "web"), 1, {"main": f"{registry.host}/whole:1"})
         layer = registry.blob(one.layer)
         content = layer.read_bytes()
         layer.unlink()
         for _ in range(3):
             with pytest.raises(ImageError, match=r"invalid status code from registry 404 \(Not Found\)"):
-                await images.ensure(wanted)
+                await images.ensure(workload_images)
         registry.push("whole", "1", image("another"))
         layer.write_bytes(content)
         clock.block(60.0)
         for _ in range(3):
-            assert await images.ensure(wanted) == {"main": f"{registry.host}/whole@{digest}"}
+            assert await images.ensure(workload_images) == {"main": f"{registry.host}/whole@{digest}"}
         assert registry.requests("HEAD", "whole") == 1
         assert registry.requests("GET", "whole", "1") == 0
         assert registry.requests("GET", "whole", "sha256") == 2
@@ -389,7 +398,7 @@ def test_a_registry_is_asked_once_for_a_version_and_its_image(
 
 @root
 async def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_setting_names(
-    service: Storage, tmp_path: Path
+    service: IdleService, tmp_path: Path
 ) -> None:
     """No name server knows the host: Podman cannot have asked it."""
     one, fake, host = image("served", size=300_000), FakeRegistry(), "registry.test"
@@ -406,11 +415,11 @@ async def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_s
     images = ImageService(context, store, events, Registry((), clock, transport=fake.transport(host)))
     wanted = WorkloadImages(WEB, 1, {"main": f"{host}/team/served:1"})
     assert await images.ensure(wanted) == {"main": name}
-    found = await store.inspect(name)
-    assert found is not None
-    assert (found.references, found.digest) == ((name,), one.digest)
-    listed = [each for each in json.loads(await podman.get("images/json")) if each["Id"] == found.id]
-    names = sorted(each.partition(":")[0] for each in listed[0]["Names"])
+    image_info = await store.inspect(name)
+    assert image_info is not None
+    assert (image_info.references, image_info.digest) == ((name,), one.digest)
+    listed = [load for load in json.loads(await podman.get("images/json")) if load["Id"] == image_info.id]
+    names = sorted(value.partition(":")[0] for value in listed[0]["Names"])
     assert names == ["localhost/reconciler-a1", f"{host}/team/served"]
     images.forget(WEB)
     assert await images._space.sweep(0.0, None) == [name]
@@ -421,9 +430,9 @@ async def test_podman_asks_the_daemon_alone_for_an_image_of_a_registry_that_no_s
 
 @root
 def test_a_pull_that_was_killed_before_its_image_had_a_name_is_cleaned_up(
-    service: Storage, registry: DockerRegistry
+    service: IdleService, registry: DockerRegistry
 ) -> None:
-    async def story(two: Two) -> None:
+    async def story(two: TwoStores) -> None:
         foreign = two.push("reconciler-b2/" + "0" * 32, image("of the other"))
         lost = two.push("reconciler-a1/" + "0" * 32, image("lost"))
         for each in (lost, foreign):
@@ -437,7 +446,7 @@ def test_a_pull_that_was_killed_before_its_image_had_a_name_is_cleaned_up(
 
 @root
 def test_a_full_storage_is_an_error_in_the_words_of_podman(registry: DockerRegistry) -> None:
-    async def story(two: Two) -> None:
+    async def story(two: TwoStores) -> None:
         large, little = two.push("toolarge", image("x", size=40_000_000)), two.push("little", image("little"))
         with pytest.raises(ImageError, match="no space left on device") as error:
             await two.ours.pull(large, None)
@@ -446,7 +455,7 @@ def test_a_full_storage_is_an_error_in_the_words_of_podman(registry: DockerRegis
         assert await two.ours.inspect(little) is not None
 
     with short_folder() as folder, small_disk(folder, "size=24m") as disk:
-        small = Storage(disk)
+        small = IdleService(disk)
         try:
             small.start()
             played(small, registry, story)
@@ -489,8 +498,10 @@ async def test_what_a_pull_sends_is_quoted_and_hides_the_login() -> None:
     store = answered(handle)
     await store.pull("r.example/a&policy=always@sha256:1", RegistryCredentials("ann", "secret"))
     assert dict(seen[0].url.params) == {
-        "reference": "r.example/a&policy=always@sha256:1", "policy": "missing", "quiet": "true",
-    }  # fmt: skip
+        "reference": "r.example/a&policy=always@sha256:1",
+        "policy": "missing",
+        "quiet": "true",
+    }
     assert "X-Registry-Auth" in seen[0].headers
     await store.close()
     assert "secret" not in repr(PodmanRequest("POST", "images/pull", headers={"X-Registry-Auth": "secret"}))
@@ -500,9 +511,12 @@ async def test_an_error_of_podman_names_the_image() -> None:
     cause = {"cause": "storage is locked", "message": "acquiring lock: storage is locked", "response": 500}
     store = answered(lambda request: httpx2.Response(500, json=cause))
     for work in (
-        store.pull("r/a@sha256:1", None), store.inspect("r/a@sha256:1"), store.claim("r/a@sha256:1"),
-        store.release("r/a@sha256:1"), store.remove("r/a@sha256:1", []),
-    ):  # fmt: skip
+        store.pull("r/a@sha256:1", None),
+        store.inspect("r/a@sha256:1"),
+        store.claim("r/a@sha256:1"),
+        store.release("r/a@sha256:1"),
+        store.remove("r/a@sha256:1", []),
+    ):
         with pytest.raises(ImageError, match="the image r/a@sha256:1: Podman: acquiring lock: storage is locked"):
             await work
     with pytest.raises(ImageError, match="storage is locked"):

@@ -17,18 +17,18 @@ from reconciler.engines.host.images.pull_proxy import PullProxy, ServedImage
 from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.reasons import Reason
-from tests.engines.host.images.kit import HOST, WEB, Stage
+from tests.engines.host.images.kit import HOST, WEB, ImageServiceHarness
 from tests.engines.host.images.test_destinations import listening
 from tests.support.clock import FakeClock
 from tests.support.docker_registry import image
 from tests.support.images import FakeImageStore
-from tests.support.registry import Asked, FakeRegistry, Reply, digest_of, refused
+from tests.support.registry import FakeRegistry, RegistryRequest, Reply, digest_of, refused
 
 LOGIN = RegistryCredentials("ann", "pass:word")
 ONE = image("one", size=200_000)
 
 
-class Scene:
+class PullProxyHarness:
     """A registry with the image team/app, and a proxy that serves it."""
 
     def __init__(self, registry: FakeRegistry, seconds: float = 5.0) -> None:
@@ -37,10 +37,10 @@ class Scene:
         self.client = Registry([registry.host], self.clock, seconds)
         self.proxy = PullProxy(self.client, "reconciler-a1")
         self.reference = ImageReference(registry.host, "team/app", digest=registry.push("team/app", "1", ONE.manifest))
-        self.blobs: Callable[[Asked, bytes], Reply | None] = lambda asked, content: Reply(body=content)
+        self.blobs: Callable[[RegistryRequest, bytes], Reply | None] = lambda asked, content: Reply(body=content)
         registry.answer = self._answer
 
-    def _answer(self, asked: Asked) -> Reply | None:
+    def _answer(self, asked: RegistryRequest) -> Reply | None:
         digest = asked.path.rpartition("/")[2]
         if digest not in ONE.blobs or asked.headers.get("authorization", "") != self.wanted:
             return None
@@ -53,15 +53,15 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(registry: FakeRegistry | None = None, seconds: float = 5.0) -> AsyncIterator[Scene]:
+async def open_harness(registry: FakeRegistry | None = None, seconds: float = 5.0) -> AsyncIterator[PullProxyHarness]:
     """The scene, closed afterwards."""
     async with registry or FakeRegistry() as fake:
-        found = Scene(fake, seconds)
+        harness = PullProxyHarness(fake, seconds)
         try:
-            yield found
+            yield harness
         finally:
-            await found.proxy.close()
-            await found.client.close()
+            await harness.proxy.close()
+            await harness.client.close()
 
 
 def url(served: ServedImage, path: str) -> str:
@@ -77,35 +77,44 @@ async def get(served: ServedImage, path: str, method: str = "GET", **headers: st
 
 
 async def test_an_image_is_served_in_its_parts_as_the_registry_has_them() -> None:
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
+    async with (
+        open_harness() as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
         manifest = await get(served, f"manifests/{ONE.digest}", Accept="application/json, a/b")
         assert (manifest.status_code, manifest.content) == (200, ONE.manifest)
-        assert found.registry.asked[-1].headers["accept"] == "application/json, a/b"
-        assert found.registry.asked[-1].headers["user-agent"] == "reconciler"
+        assert harness.registry.asked[-1].headers["accept"] == "application/json, a/b"
+        assert harness.registry.asked[-1].headers["user-agent"] == "reconciler"
         for digest, content in ONE.blobs.items():
             assert (await get(served, f"blobs/{digest}")).content == content
         asked = await get(served, f"blobs/{ONE.layer}", "HEAD")
-        assert (asked.status_code, asked.content, found.registry.asked[-1].method) == (200, b"", "HEAD")
+        assert (asked.status_code, asked.content, harness.registry.asked[-1].method) == (200, b"", "HEAD")
         assert served.error is None
 
 
 async def test_the_rest_of_a_blob_is_asked_for_as_the_store_does() -> None:
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
+    async with (
+        open_harness() as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
         part = {"Content-Range": f"bytes 5-9/{len(ONE.blobs[ONE.layer])}"}
-        found.blobs = lambda asked, content: Reply(206, part, content[5:10])
+        harness.blobs = lambda asked, content: Reply(206, part, content[5:10])
         answer = await get(served, f"blobs/{ONE.layer}", Range="bytes=5-9")
         assert (answer.status_code, answer.content) == (206, ONE.blobs[ONE.layer][5:10])
         assert answer.headers["content-range"] == part["Content-Range"]
-        assert found.registry.asked[-1].headers["range"] == "bytes=5-9"
+        assert harness.registry.asked[-1].headers["range"] == "bytes=5-9"
 
 
 async def test_the_daemon_logs_in_and_the_store_gets_no_login() -> None:
     registry = FakeRegistry(login="ann:pass:word", tokens=True)
-    async with scene(registry) as found, found.proxy.serve(found.reference, LOGIN) as served:
+    async with (
+        open_harness(registry) as harness,
+        harness.proxy.serve(harness.reference, LOGIN) as served,
+    ):
         manifest = await get(served, f"manifests/{ONE.digest}")
         assert manifest.status_code == 200
         registry.issued += 1  # The registry forgets what it issued: the next request is refused once.
-        found.clock.block(1.0)
+        harness.clock.block(1.0)
         assert (await get(served, f"manifests/{ONE.digest}")).status_code == 200
         assert "pass:word" not in served.name
         assert not {*manifest.headers} & {"authorization", "www-authenticate"}
@@ -113,35 +122,38 @@ async def test_the_daemon_logs_in_and_the_store_gets_no_login() -> None:
 
 @pytest.mark.parametrize("path", ["manifests", "blobs"])
 async def test_a_redirect_leads_to_no_address_of_the_host(path: str) -> None:
-    async with scene() as found, listening("127.0.0.1") as (port, peers):
+    async with open_harness() as harness, listening("127.0.0.1") as (port, peers):
         moved = Reply(307, {"Location": f"https://127.0.0.1:{port}/"})
-        found.registry.answer = lambda asked: moved if f"/{path}/" in asked.path else None
-        async with found.proxy.serve(found.reference, None) as served:
+        harness.registry.answer = lambda asked: moved if f"/{path}/" in asked.path else None
+        async with harness.proxy.serve(harness.reference, None) as served:
             answer = await get(served, f"{path}/{ONE.layer if path == 'blobs' else ONE.digest}")
             assert (answer.status_code, answer.content) == (502, b"")
-            assert f"the image {found.reference}: 127.0.0.1:{port} is not asked" in str(served.error)
+            assert f"the image {harness.reference}: 127.0.0.1:{port} is not asked" in str(served.error)
             assert served.error is not None
             assert served.error.reason is Reason.IMAGE_NOT_ALLOWED
         assert peers == []
 
 
 async def test_a_redirect_is_followed_without_the_login() -> None:
-    async with FakeRegistry() as other, scene(FakeRegistry(login="ann:pass:word")) as found:
-        found.client = Registry([found.registry.host, other.host], FakeClock())
-        found.proxy = PullProxy(found.client, "reconciler-a1")
+    async with FakeRegistry() as other, open_harness(FakeRegistry(login="ann:pass:word")) as harness:
+        harness.client = Registry([harness.registry.host, other.host], FakeClock())
+        harness.proxy = PullProxy(harness.client, "reconciler-a1")
         other.answer = lambda asked: Reply(body=b"content")
         moved = Reply(307, {"Location": f"http://{other.host}/store?signed=1"})
-        found.registry.answer = lambda asked: moved if asked.login and "/blobs/" in asked.path else None
-        async with found.proxy.serve(found.reference, LOGIN) as served:
+        harness.registry.answer = lambda asked: moved if asked.login and "/blobs/" in asked.path else None
+        async with harness.proxy.serve(harness.reference, LOGIN) as served:
             assert (await get(served, f"blobs/{ONE.layer}")).content == b"content"
         assert "authorization" not in other.asked[-1].headers
 
 
 async def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
-    async with scene() as found:
-        async with found.proxy.serve(found.reference, None) as served, httpx2.AsyncClient() as store:
+    async with open_harness() as harness:
+        async with (
+            harness.proxy.serve(harness.reference, None) as served,
+            httpx2.AsyncClient() as store,
+        ):
             base = url(served, "")
-            known = len(found.registry.asked)
+            asked_before = len(harness.registry.asked)
             for other in (
                 base.replace(served.name.partition("@")[0].partition("/")[2], f"reconciler-a1/{'0' * 32}")
                 + f"manifests/{ONE.digest}",
@@ -153,10 +165,10 @@ async def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
                 assert (await store.get(other)).status_code == 404
             for method in ("POST", "PUT", "DELETE"):
                 assert (await store.request(method, f"{base}manifests/{ONE.digest}")).status_code == 404
-            assert len(found.registry.asked) == known
+            assert len(harness.registry.asked) == asked_before
         former, port = served.name.partition("/")[2], served.name.partition("/")[0].partition(":")[2]
-        async with found.proxy.serve(found.reference, None) as other:
-            moved = ServedImage(f"{other.name.partition('/')[0]}/{former}", found.reference, None)
+        async with harness.proxy.serve(harness.reference, None) as other:
+            moved = ServedImage(f"{other.name.partition('/')[0]}/{former}", harness.reference, None)
             assert (await get(moved, f"manifests/{ONE.digest}")).status_code == 404
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", int(port))
@@ -164,12 +176,15 @@ async def test_only_the_image_of_a_pull_is_served_and_only_during_it() -> None:
 
 async def test_connections_of_strangers_are_bounded_and_delay_no_pull(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_proxy, "MOST_SILENT", 8)
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
+    async with (
+        open_harness() as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
         address, port = served.name.partition("/")[0].split(":")
         strangers = [await asyncio.open_connection(address, int(port)) for _ in range(40)]
         assert (await get(served, f"manifests/{ONE.digest}")).status_code == 200
         async with asyncio.timeout(10):
-            while len(found.proxy._clients) > 8:
+            while len(harness.proxy._clients) > 8:
                 await asyncio.sleep(0.01)
         for _, writer in strangers:
             writer.transport.abort()
@@ -179,7 +194,7 @@ async def test_connections_of_strangers_are_bounded_and_delay_no_pull(monkeypatc
     "sent", [b"\r\n\r\n", b"GET\r\n\r\n", b"\xff\xfe\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a" * 40_000]
 )
 async def test_what_is_no_request_ends_the_connection_alone(sent: bytes) -> None:
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
+    async with open_harness() as found, found.proxy.serve(found.reference, None) as served:
         address, port = served.name.partition("/")[0].split(":")
         reader, writer = await asyncio.open_connection(address, int(port))
         writer.write(sent)
@@ -191,25 +206,31 @@ async def test_what_is_no_request_ends_the_connection_alone(sent: bytes) -> None
 
 
 async def test_an_answer_that_is_cut_is_not_whole_for_the_store_and_has_its_reason() -> None:
-    async with scene(seconds=0.3) as found, found.proxy.serve(found.reference, None) as served:
-        found.blobs = lambda asked, content: Reply(headers={"Content-Length": "900000"}, body=content)
+    async with (
+        open_harness(seconds=0.3) as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
+        harness.blobs = lambda asked, content: Reply(headers={"Content-Length": "900000"}, body=content)
         with pytest.raises(httpx2.RemoteProtocolError):
             await get(served, f"blobs/{ONE.layer}")
-        assert f"the image {found.reference}: " in str(served.error)
+        assert f"the image {harness.reference}: " in str(served.error)
 
 
 async def test_a_store_that_reads_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pull_proxy, "PATIENCE", 0.2)
-    async with scene() as found, found.proxy.serve(found.reference, None) as served:
-        found.blobs = lambda asked, content: Reply(body=bytes(40_000_000))
+    async with (
+        open_harness() as harness,
+        harness.proxy.serve(harness.reference, None) as served,
+    ):
+        harness.blobs = lambda asked, content: Reply(body=bytes(40_000_000))
         address, port = served.name.partition("/")[0].split(":")
         _reader, writer = await asyncio.open_connection(address, int(port), limit=1)
         path = url(served, f"blobs/{ONE.layer}").partition(port)[2]
         writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
         async with asyncio.timeout(10):
-            while not found.proxy._clients:
+            while not harness.proxy._clients:
                 await asyncio.sleep(0.01)
-            while found.proxy._clients:
+            while harness.proxy._clients:
                 await asyncio.sleep(0.01)
         writer.transport.abort()
 
@@ -237,7 +258,7 @@ class ServedStore(FakeImageStore):
 
 
 def test_a_store_asks_the_daemon_alone(tmp_path: Path) -> None:
-    async def story(stage: Stage, store: ServedStore, service: ImageService) -> None:
+    async def story(harness: ImageServiceHarness, store: ServedStore, service: ImageService) -> None:
         wanted = WorkloadImages(WEB, 1, {"main": f"{HOST}/team/app:1"})
         assert [*await service.ensure(wanted)] == ["main"]
         [served] = store.served
@@ -248,9 +269,9 @@ def test_a_store_asks_the_daemon_alone(tmp_path: Path) -> None:
 
 
 def test_a_refusal_has_the_words_of_the_registry(tmp_path: Path) -> None:
-    async def story(stage: Stage, store: ServedStore, service: ImageService) -> None:
-        full = f"{HOST}/team/app@{stage.registry.push('team/app', '1', b'{}')}"
-        stage.registry.answer = lambda asked: (
+    async def story(harness: ImageServiceHarness, store: ServedStore, service: ImageService) -> None:
+        full = f"{HOST}/team/app@{harness.registry.push('team/app', '1', b'{}')}"
+        harness.registry.answer = lambda asked: (
             refused(429, "TOOMANYREQUESTS", "too many pulls", Retry_After="77") if "sha256" in asked.path else None
         )
         with pytest.raises(ImageError, match="answers 429 Too Many Requests: too many pulls") as error:
@@ -261,20 +282,20 @@ def test_a_refusal_has_the_words_of_the_registry(tmp_path: Path) -> None:
     played(tmp_path, story)
 
 
-def played(path: Path, story: Callable[[Stage, ServedStore, ImageService], Awaitable[None]]) -> None:
+def played(path: Path, story: Callable[[ImageServiceHarness, ServedStore, ImageService], Awaitable[None]]) -> None:
     """Play ``story`` with a service whose store asks the daemon."""
 
     async def whole() -> None:
-        stage = Stage(path)
-        store = ServedStore(stage.registry)
+        harness = ImageServiceHarness(path)
+        store = ServedStore(harness.registry)
         context = ImageContext(
-            path, "acme", stage.settings, lambda _key: pytest.fail("no secret"), stage.clock, stage.rng
+            path, "acme", harness.settings, lambda _key: pytest.fail("no secret"), harness.clock, harness.rng
         )
         events = ImageEvents(lambda tag, new: None, lambda key, error: None, set)
-        client = Registry((), stage.clock, transport=stage.registry.transport(HOST))
+        client = Registry((), harness.clock, transport=harness.registry.transport(HOST))
         service = ImageService(context, store, events, client)
         try:
-            await story(stage, store, service)
+            await story(harness, store, service)
         finally:
             await service.close()
 

@@ -22,7 +22,7 @@ from reconciler.engines.host.images.registry import Registry
 from reconciler.engines.workload.image_reference import ImageError, ImageReference
 from reconciler.reasons import Reason
 from tests.support.clock import START, FakeClock
-from tests.support.registry import Asked, FakeRegistry, Reply, index, manifest, refused
+from tests.support.registry import FakeRegistry, RegistryRequest, Reply, index, manifest, refused
 
 USER = RegistryCredentials("ann", "pass:word")
 Story = Callable[[FakeRegistry, Registry, ImageReference], Coroutine[Any, Any, None]]
@@ -91,9 +91,10 @@ def test_a_basic_login_is_sent_at_once() -> None:
         await client.resolve(image, USER)
         await client.resolve(image, USER)
         assert [(each.method, each.path, each.login) for each in registry.asked] == [
-            ("GET", "/v2/", ""), ("HEAD", "/v2/team/app/manifests/1", "ann:pass:word"),
+            ("GET", "/v2/", ""),
             ("HEAD", "/v2/team/app/manifests/1", "ann:pass:word"),
-        ]  # fmt: skip
+            ("HEAD", "/v2/team/app/manifests/1", "ann:pass:word"),
+        ]
 
     played(story, FakeRegistry(login="ann:pass:word"))
 
@@ -198,11 +199,19 @@ def test_without_a_body_there_is_at_least_the_status() -> None:
 
 @pytest.mark.parametrize(
     ("status", "asked", "wait"),
-    [(429, "30", 30.0), (503, "7", 7.0), (500, "5", 5.0), (429, "99999", 3600.0), (429, "-5", None),
-     (429, "soon", None), (429, "9" * 500, None), (404, "30", None),
-     (429, format_datetime(datetime.datetime.fromtimestamp(START + 90, datetime.UTC), usegmt=True), 90.0),
-     (429, format_datetime(datetime.datetime.fromtimestamp(START - 90, datetime.UTC), usegmt=True), 0.0)],
-)  # fmt: skip
+    [
+        (429, "30", 30.0),
+        (503, "7", 7.0),
+        (500, "5", 5.0),
+        (429, "99999", 3600.0),
+        (429, "-5", None),
+        (429, "soon", None),
+        (429, "9" * 500, None),
+        (404, "30", None),
+        (429, format_datetime(datetime.datetime.fromtimestamp(START + 90, datetime.UTC), usegmt=True), 90.0),
+        (429, format_datetime(datetime.datetime.fromtimestamp(START - 90, datetime.UTC), usegmt=True), 0.0),
+    ],
+)
 def test_a_registry_can_ask_to_wait(status: int, asked: str, wait: float | None) -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
         reply = Reply(status, {"Retry-After": asked})
@@ -287,7 +296,7 @@ def test_a_redirect_is_followed_without_the_login() -> None:
 
 def test_a_redirect_on_the_same_host_keeps_the_login_and_has_an_end() -> None:
     async def story(registry: FakeRegistry, client: Registry, image: ImageReference) -> None:
-        def moved(asked: Asked) -> Reply | None:
+        def moved(asked: RegistryRequest) -> Reply | None:
             return Reply(307, {"Location": "/v2/new/app/manifests/1"}) if "/v2/team" in asked.path else None
 
         registry.push("new/app", "1", manifest())
@@ -357,7 +366,7 @@ async def test_whatever_a_registry_answers_is_a_manifest_or_an_error(seed: int) 
     }
     bodies = [b"", b"{", b"[" * 50_000, b'{"errors": [{"message": {}}]}', b'{"errors": "x"}', b"\xff\xfe", b"7"]
 
-    def answer(asked: Asked) -> Reply:
+    def answer(asked: RegistryRequest) -> Reply:
         chosen = {name: rng.choice(values) for name, values in headers.items() if rng.random() < 0.7}
         return Reply(rng.choice([200, 200, 301, 307, 400, 401, 404, 429, 500, 503]), chosen, rng.choice(bodies))
 

@@ -24,7 +24,7 @@ def place(workload: str = "web", replica: str = "", container: str = "main", gvc
     return ContainerId(Key.parse(f"workload/{gvc}/{workload}"), replica or f"{workload}-1", container)
 
 
-class Location:
+class LogHarness:
     """Containers that write, a collector, and searches. ``free`` as of Collector."""
 
     def __init__(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reconciler.engines.host.logs import tail
 from reconciler.engines.host.runtimes.protocol import OutputForm
 from reconciler.engines.reading import LogSpan
-from tests.engines.host.logs.kit import Location, place
+from tests.engines.host.logs.kit import LogHarness, place
 from tests.support.cases import cases
 from tests.support.clock import START
 from tests.support.examples import examples
@@ -23,16 +23,16 @@ PIECE = 8191
 """Bytes of a part of a line, as conmon cuts it."""
 
 
-def location_in(path: Path) -> Location:
-    return Location(path, form=OutputForm.CRI)
+def location_in(path: Path) -> LogHarness:
+    return LogHarness(path, form=OutputForm.CRI)
 
 
 @pytest.fixture
-def location(tmp_path: Path) -> Location:
+def location(tmp_path: Path) -> LogHarness:
     return location_in(tmp_path)
 
 
-def shown(location: Location) -> list[str]:
+def shown(location: LogHarness) -> list[str]:
     """The lines, each with its second and millisecond."""
     return [f"{line.ms // 1000 % 60:02}.{line.ms % 1000:03} {line.text.decode()}" for line in location.found()]
 
@@ -46,7 +46,7 @@ def written(line: bytes, at: float = START, stream: str = "stdout", size: int = 
 
 
 @pytest.mark.parametrize("case", cases("host/cri.yaml"))
-def test_lines(location: Location, case: dict[str, Any]) -> None:
+def test_lines(location: LogHarness, case: dict[str, Any]) -> None:
     for piece in case["written"]:
         location.taken(piece)
     assert shown(location) == case["lines"]
@@ -74,7 +74,7 @@ def test_any_chunks_give_the_same_lines(lines: list[tuple[str, bytes]], cuts: li
 
 
 @pytest.mark.parametrize("length", [PIECE, PIECE + 1, 65_536, 65_537, 300_000, 700_000])
-def test_a_long_line_is_joined_up_to_the_limit_of_lines(location: Location, length: int) -> None:
+def test_a_long_line_is_joined_up_to_the_limit_of_lines(location: LogHarness, length: int) -> None:
     location.taken(written(b"before"))
     location.taken(written(b"x" * length))
     location.taken(written(b"after"))
@@ -88,7 +88,7 @@ def test_a_long_line_is_joined_up_to_the_limit_of_lines(location: Location, leng
     assert [part.endswith("…") for part in parts] == [at < last for at in range(len(parts))]
 
 
-def test_the_begin_of_a_line_does_not_wait_for_ever(location: Location) -> None:
+def test_the_begin_of_a_line_does_not_wait_for_ever(location: LogHarness) -> None:
     location.taken(b"2026-11-22T14:05:03.1Z stdout P prompt> \n")
     assert location.lines() == []
     location.wait(tail.PATIENCE)
@@ -99,7 +99,7 @@ def test_the_begin_of_a_line_does_not_wait_for_ever(location: Location) -> None:
     assert shown(location) == ["03.100 prompt> ", "09.200 …yes"]
 
 
-def test_nothing_is_lost_or_repeated_by_restarts_and_truncation(location: Location) -> None:
+def test_nothing_is_lost_or_repeated_by_restarts_and_truncation(location: LogHarness) -> None:
     location.taken(b"".join(written(b"first %d" % number) for number in range(10_000)))
     there = location.output(place())
     assert there.stat().st_blocks * 512 < there.stat().st_size
@@ -116,7 +116,7 @@ def test_nothing_is_lost_or_repeated_by_restarts_and_truncation(location: Locati
     assert location.lines()[10_000:] == ["y" * (PIECE + 3), "again", "and again"]
 
 
-def test_lines_are_found_by_the_time_at_which_they_were_written(location: Location) -> None:
+def test_lines_are_found_by_the_time_at_which_they_were_written(location: LogHarness) -> None:
     location.wait(7_200)
     location.taken(b"".join(written(b"%d" % number, START + number * 60) for number in range(60)))
     begin = int((START + 600) * 1000)

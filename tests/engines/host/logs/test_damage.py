@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from reconciler.engines.host.logs.blocks import all_in
 from reconciler.engines.host.logs.collector import AGAIN
-from tests.engines.host.logs.kit import Location, place
+from tests.engines.host.logs.kit import LogHarness, place
 from tests.support.examples import examples
 from tests.support.programs import small_disk
 
@@ -57,7 +57,7 @@ asyncio.run(work())
 """
 
 
-def torn(location: Location) -> None:
+def torn(location: LogHarness) -> None:
     """Killed in the middle of a block, which no power cut was needed for."""
     for segment in location.segments()[-1:]:
         with segment.open("ab") as file:
@@ -65,22 +65,22 @@ def torn(location: Location) -> None:
     location.restarted()
 
 
-def moved_on(location: Location) -> None:
+def moved_on(location: LogHarness) -> None:
     """A day later, when the next block begins another segment."""
     location.clock.jump(86_400)
 
 
-class Happening(Enum):
-    COLLECT = member(Location.collect)
-    RESTART = member(Location.restarted)
+class Damage(Enum):
+    COLLECT = member(LogHarness.collect)
+    RESTART = member(LogHarness.restarted)
     TORN = member(torn)
     DAY = member(moved_on)
-    WAIT = member(partial(Location.wait, seconds=4))
+    WAIT = member(partial(LogHarness.wait, seconds=4))
 
 
 @pytest.fixture
-def location(tmp_path: Path) -> Location:
-    return Location(tmp_path)
+def location(tmp_path: Path) -> LogHarness:
+    return LogHarness(tmp_path)
 
 
 def started(script: str, *arguments: object) -> subprocess.Popen[str]:
@@ -95,7 +95,7 @@ def killed(child: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("times", [3, pytest.param(8, marks=pytest.mark.slow)])
-def test_a_collector_killed_again_and_again_loses_no_line_and_repeats_none(location: Location, times: int) -> None:
+def test_a_collector_killed_again_and_again_loses_no_line_and_repeats_none(location: LogHarness, times: int) -> None:
     there = location.output(place())
     rng = random.Random(7)
     writing = started(WRITER, there)
@@ -118,24 +118,24 @@ def test_a_collector_killed_again_and_again_loses_no_line_and_repeats_none(locat
     assert there.stat().st_blocks * 512 < there.stat().st_size
 
 
-def test_an_unfinished_write_is_cut_off_and_collected_again(location: Location) -> None:
+def test_an_unfinished_write_is_cut_off_and_collected_again(location: LogHarness) -> None:
     for number in range(3):
         location.taken(f"line {number} " + "abc" * 100 * number + "\n")
     (segment,) = location.segments()
     content = segment.read_bytes()
     *_, before, end = [after for _, after in all_in(content)]
     assert end == len(content)
-    wanted = location.lines()
+    written = location.lines()
     for cut in range(before, end):
         segment.write_bytes(content[:cut])
-        assert location.lines() == wanted[:2]
+        assert location.lines() == written[:2]
         location.restarted()
         location.collect()
-        assert location.lines() == wanted
+        assert location.lines() == written
         assert segment.read_bytes() == content
 
 
-def test_garbage_at_the_end_is_no_line(location: Location) -> None:
+def test_garbage_at_the_end_is_no_line(location: LogHarness) -> None:
     location.taken("one\n")
     (segment,) = location.segments()
     for garbage in (b"\0" * 100, b"RLB1" * 30, segment.read_bytes()[:40], b"1BLR"):
@@ -148,7 +148,7 @@ def test_garbage_at_the_end_is_no_line(location: Location) -> None:
 
 
 @pytest.mark.parametrize("at", range(0, 150, 7))
-def test_a_damaged_block_takes_no_other_with_it(location: Location, at: int) -> None:
+def test_a_damaged_block_takes_no_other_with_it(location: LogHarness, at: int) -> None:
     for word in ("one", "two", "three"):
         location.taken(f"{word}\n" * 30)
     (segment,) = location.segments()
@@ -167,16 +167,16 @@ def test_a_damaged_block_takes_no_other_with_it(location: Location, at: int) -> 
     st.lists(
         st.text(alphabet="ab\n", max_size=6)
         | st.sampled_from(["x" * 70_000, "y" * 300_000 + "\n"])
-        | st.sampled_from(list(Happening)),
+        | st.sampled_from(list(Damage)),
         max_size=25,
     )
 )
-def test_every_line_is_stored_once_in_any_order_of_events(course: list[str | Happening]) -> None:
+def test_every_line_is_stored_once_in_any_order_of_events(course: list[str | Damage]) -> None:
     with tempfile.TemporaryDirectory() as room:
-        location = Location(Path(room), budget=1 << 30)
+        location = LogHarness(Path(room), budget=1 << 30)
         written = ""
         for step in course:
-            if isinstance(step, Happening):
+            if isinstance(step, Damage):
                 step.value(location)
             else:
                 written += step
@@ -186,15 +186,15 @@ def test_every_line_is_stored_once_in_any_order_of_events(course: list[str | Hap
         location.forget(place())
         lines = location.lines()
     assert "".join(lines).replace("…", "") == written.replace("\n", "")
-    if Happening.WAIT not in course and len(written) < 60_000:
+    if Damage.WAIT not in course and len(written) < 60_000:
         assert lines == (written.removesuffix("\n").split("\n") if written else [])
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Iterator[Location]:
+def small(tmp_path: Path) -> Iterator[LogHarness]:
     """A location on a disk of its own, which its containers write to as well."""
     with small_disk(tmp_path / "disk", "size=24m") as disk:
-        yield Location(disk)
+        yield LogHarness(disk)
 
 
 def fill(disk: Path, room: int) -> Path:
@@ -205,7 +205,7 @@ def fill(disk: Path, room: int) -> Path:
     return filler
 
 
-def test_a_full_disk_drops_no_line(small: Location, tmp_path: Path) -> None:
+def test_a_full_disk_drops_no_line(small: LogHarness, tmp_path: Path) -> None:
     small.taken("before\n")
     noise = random.Random(1).randbytes(3_000_000).hex().encode()
     small.write(noise[:1_000_000] + b"\n" + noise[1_000_000:] + b"\n")
@@ -222,7 +222,7 @@ def test_a_full_disk_drops_no_line(small: Location, tmp_path: Path) -> None:
     assert small.written().encode() == b"before" + noise + b"after"
 
 
-def test_a_container_is_not_forgotten_before_its_words_are_stored(small: Location, tmp_path: Path) -> None:
+def test_a_container_is_not_forgotten_before_its_words_are_stored(small: LogHarness, tmp_path: Path) -> None:
     small.write(random.Random(1).randbytes(2_000_000).hex() + "\n")
     filler = fill(tmp_path / "disk", 8192)
     assert "No space left" in small.forget(place()).trouble
@@ -231,7 +231,7 @@ def test_a_container_is_not_forgotten_before_its_words_are_stored(small: Locatio
     assert len(small.written()) == 4_000_000
 
 
-def test_unreadable_output_is_reported_and_delays_no_other(location: Location) -> None:
+def test_unreadable_output_is_reported_and_delays_no_other(location: LogHarness) -> None:
     location.write("x\n", place("bad"))
     location.output(place("bad")).unlink()
     location.output(place("bad")).mkdir()

@@ -12,7 +12,7 @@ from reconciler.engines.host.logs import retention, tail
 from reconciler.engines.host.logs.collector import EXPIRES, RETENTION
 from reconciler.engines.host.logs.hole_punch import FreeRange, punch_hole
 from reconciler.engines.host.runtimes.protocol import OutputForm
-from tests.engines.host.logs.kit import Location, place
+from tests.engines.host.logs.kit import LogHarness, place
 
 MIB = 1 << 20
 
@@ -21,12 +21,12 @@ def noise(seed: int, size: int = MIB) -> bytes:
     return random.Random(seed).randbytes(size // 2).hex().encode() + b"\n"
 
 
-def size(location: Location) -> int:
+def size(location: LogHarness) -> int:
     return sum(path.stat().st_size for path in location.root.rglob("*.rlog"))
 
 
 def test_the_oldest_segments_of_all_streams_go_first(tmp_path: Path) -> None:
-    location = Location(tmp_path, budget=3 * MIB)
+    location = LogHarness(tmp_path, budget=3 * MIB)
     old, busy = place("old", "old-1"), place("busy", "busy-1")
     location.taken("early\n", old)
     location.forget(old)
@@ -43,7 +43,7 @@ def test_the_oldest_segments_of_all_streams_go_first(tmp_path: Path) -> None:
 
 
 def test_a_followed_stream_loses_old_lines_and_not_its_position(tmp_path: Path) -> None:
-    location = Location(tmp_path, budget=2 * MIB)
+    location = LogHarness(tmp_path, budget=2 * MIB)
     quiet = place("quiet", "quiet-1")
     location.taken("early\nhalf", quiet)
     for number in range(8):
@@ -55,7 +55,7 @@ def test_a_followed_stream_loses_old_lines_and_not_its_position(tmp_path: Path) 
 
 
 def test_a_container_keeps_its_segments_over_a_restart(tmp_path: Path) -> None:
-    location = Location(tmp_path, budget=2 * MIB)
+    location = LogHarness(tmp_path, budget=2 * MIB)
     location.taken("early\n", place("quiet", "quiet-1"))
     for number in range(6):
         location.restarted()
@@ -65,7 +65,7 @@ def test_a_container_keeps_its_segments_over_a_restart(tmp_path: Path) -> None:
 
 
 def test_streams_that_ended_count_by_what_they_take_of_the_disk(tmp_path: Path) -> None:
-    location = Location(tmp_path, budget=40 * 3 * 4096)
+    location = LogHarness(tmp_path, budget=40 * 3 * 4096)
     for number in range(100):
         at = place("job", f"job-{number:03}")
         location.taken(f"{number}\n", at)
@@ -78,7 +78,7 @@ def test_streams_that_ended_count_by_what_they_take_of_the_disk(tmp_path: Path) 
     assert 30 <= len(left) <= 40
 
 
-def end(location: Location, name: str, workload: str = "job") -> None:
+def end(location: LogHarness, name: str, workload: str = "job") -> None:
     """A replica that writes its name and is gone."""
     at = place(workload, name)
     location.taken(f"{name}\n", at)
@@ -87,7 +87,7 @@ def end(location: Location, name: str, workload: str = "job") -> None:
 
 
 def test_logs_of_replicas_that_are_gone_for_long_are_removed_and_those_of_others_stay(tmp_path: Path) -> None:
-    location = Location(tmp_path)
+    location = LogHarness(tmp_path)
     end(location, "job-old")
     location.taken("web\n")
     now = location.clock.now()
@@ -106,7 +106,7 @@ def test_logs_of_replicas_that_are_gone_for_long_are_removed_and_those_of_others
 
 def test_short_lived_replicas_keep_only_the_newest_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "MOST_GONE", 5)
-    location = Location(tmp_path)
+    location = LogHarness(tmp_path)
     location.taken("web\n")
     end(location, "cron-1", "cron")
     names = [f"job-{number:03}" for number in range(12)]
@@ -131,7 +131,7 @@ def test_a_flood_loses_its_oldest_output_and_no_other_stream_loses_any(
     monkeypatch.setattr(tail, "LEFT_UNREAD", 2 * MIB)
     monkeypatch.setattr(tail, "SHORTENED_AT", MIB)
     begin = "2026-01-01T00:00:00.000000000Z stdout F " if form is OutputForm.CRI else ""
-    location, flood, quiet = Location(tmp_path, form=form, free=free), place("flood"), place("quiet", "quiet-1")
+    location, flood, quiet = LogHarness(tmp_path, form=form, free=free), place("flood"), place("quiet", "quiet-1")
     location.taken(f"{begin}first\n", flood)
     location.write(f"{begin}all is well\n", quiet)
     for turn in range(3):
@@ -144,16 +144,16 @@ def test_a_flood_loses_its_oldest_output_and_no_other_stream_loses_any(
     [(of, size)] = location.collector.take_dropped()
     assert (of, location.collector.take_dropped()) == (flood, [])
     assert len(lines) - 3 * MIB < size <= len(lines)
-    found = location.lines('{workload="flood"}')
-    assert set(map(len, found)) <= {5, 100}, "no line is cut"
+    texts = location.lines('{workload="flood"}')
+    assert set(map(len, texts)) <= {5, 100}, "no line is cut"
     assert location.lines('{workload="quiet"}') == ["all is well"]
     location.write(f"{begin}last words\n", flood)
     location.collect()
     assert location.lines('{workload="flood"}')[-1] == "last words"
     if free is punch_hole:
-        assert found[0] == "first"
-        assert len(found) > 3 * 2 * MIB // 160
-        assert found[-1] == f"{599_999:0100}"
+        assert texts[0] == "first"
+        assert len(texts) > 3 * 2 * MIB // 160
+        assert texts[-1] == f"{599_999:0100}"
 
 
 def test_a_flood_that_ended_while_no_daemon_ran_keeps_its_last_words(
@@ -161,7 +161,7 @@ def test_a_flood_that_ended_while_no_daemon_ran_keeps_its_last_words(
 ) -> None:
     monkeypatch.setattr(tail, "MOST_UNREAD", 8 * MIB)
     monkeypatch.setattr(tail, "LEFT_UNREAD", 2 * MIB)
-    location = Location(tmp_path)
+    location = LogHarness(tmp_path)
     location.write(noise(1, 20 * MIB) + b"last words\n")
     location.restarted()
     location.forget(place())

@@ -15,7 +15,7 @@ from reconciler.engines.host.logs.blocks import Block, all_in, make_block, pack_
 from reconciler.engines.host.logs.search import Search
 from reconciler.engines.reading import LogSelection, LogSpan, select_lines
 from reconciler.logql.parser import parse_log_query
-from tests.engines.host.logs.kit import EVERYTHING, Location, newest, place, texts
+from tests.engines.host.logs.kit import EVERYTHING, LogHarness, newest, place, texts
 from tests.support.clock import START
 from tests.support.examples import examples
 
@@ -23,28 +23,28 @@ AT = int(START * 1000)
 
 
 @pytest.fixture
-def location(tmp_path: Path) -> Location:
+def location(tmp_path: Path) -> LogHarness:
     """Ten seconds of two workloads that write in turn."""
-    location = Location(tmp_path)
+    location = LogHarness(tmp_path)
     for number in range(10):
         location.taken(f"{number} first\n{number} second\n", place("web" if number % 2 else "api"))
         location.wait(1)
     return location
 
 
-def test_streams_are_merged_by_time(location: Location) -> None:
+def test_streams_are_merged_by_time(location: LogHarness) -> None:
     assert location.lines() == [f"{number} {word}" for number in range(10) for word in ("first", "second")]
     assert location.lines('{workload="web"}')[0] == "1 first"
 
 
 @pytest.mark.parametrize(("limit", "first"), [(1, "9 second"), (3, "8 second"), (19, "0 second"), (20, "0 first")])
-def test_the_limit_takes_the_newest(location: Location, limit: int, first: str) -> None:
+def test_the_limit_takes_the_newest(location: LogHarness, limit: int, first: str) -> None:
     found = location.lines(limit=limit)
     assert len(found) == limit
     assert (found[0], found[-1]) == (first, "9 second")
 
 
-def test_the_limit_counts_wanted_lines(location: Location) -> None:
+def test_the_limit_counts_wanted_lines(location: LogHarness) -> None:
     assert location.lines('{gvc="shop"} |= "first" != "9"', limit=2) == ["7 first", "8 first"]
 
 
@@ -60,29 +60,29 @@ def test_the_limit_counts_wanted_lines(location: Location) -> None:
         (LogSpan(until=AT - 1), []),
     ],
 )
-def test_a_span_of_time_has_both_its_ends(location: Location, span: LogSpan, seconds: list[int]) -> None:
+def test_a_span_of_time_has_both_its_ends(location: LogHarness, span: LogSpan, seconds: list[int]) -> None:
     found = location.found('{gvc="shop"} |= "first"', span=span)
     assert texts(found) == [f"{second} first" for second in seconds]
 
 
-def test_a_search_reads_only_the_end_of_long_logs(location: Location) -> None:
+def test_a_search_reads_only_the_end_of_long_logs(location: LogHarness) -> None:
     for number in range(300):
         location.taken(f"{number} " + "x" * 300 + "\n")
         location.wait(3600)
     assert len(location.segments()) > 10
     read: list[Block] = []
 
-    def counted(found: Block, stream: Mapping[str, str]) -> list[bytes]:
+    def counted(block: Block, stream: Mapping[str, str]) -> list[bytes]:
         assert stream["workload"] == "web"
-        read.append(found)
-        return found.lines()
+        read.append(block)
+        return block.lines()
 
     search = Search({"here": location.root}, LogSelection(lambda labels: True, counted))
     assert [line.text.split()[0] for line in newest(search, 3)] == [b"297", b"298", b"299"]
     assert len(read) <= 4
 
 
-def test_lines_are_chosen_by_labels_in_them_and_of_their_stream(location: Location) -> None:
+def test_lines_are_chosen_by_labels_in_them_and_of_their_stream(location: LogHarness) -> None:
     location.taken('{"level": "error", "took": "2s"}\n{"level": "info"}\nplain\n')
     location.taken('{"level": "error", "took": "2s"}\n', place("api"))
     search = location.search('{gvc="shop"} | json | level="error" | took > 1s | workload="web"')
@@ -91,7 +91,7 @@ def test_lines_are_chosen_by_labels_in_them_and_of_their_stream(location: Locati
     assert texts(search.more()) == ['{"level": "error", "took": "1m"}']
 
 
-def test_one_of_several_texts_may_be_in_any_block(location: Location) -> None:
+def test_one_of_several_texts_may_be_in_any_block(location: LogHarness) -> None:
     location.taken("the first\n")
     location.wait(3600)
     location.taken("a second\n")
@@ -101,7 +101,7 @@ def test_one_of_several_texts_may_be_in_any_block(location: Location) -> None:
     ]
 
 
-def test_more_gives_what_came_since_and_nothing_twice(location: Location) -> None:
+def test_more_gives_what_came_since_and_nothing_twice(location: LogHarness) -> None:
     search = location.search('{workload=~"web|new"}')
     location.taken("before it was asked\n")
     assert texts(newest(search, 1)) == ["9 second"]
@@ -116,7 +116,7 @@ def test_more_gives_what_came_since_and_nothing_twice(location: Location) -> Non
     assert search.more() == []
 
 
-def test_more_waits_for_what_is_half_written_and_misses_nothing_that_went(location: Location) -> None:
+def test_more_waits_for_what_is_half_written_and_misses_nothing_that_went(location: LogHarness) -> None:
     search = location.search('{workload="web"}')
     location.taken("late\n")
     (segment,) = location.segments()
@@ -131,7 +131,7 @@ def test_more_waits_for_what_is_half_written_and_misses_nothing_that_went(locati
     assert texts(search.more()) == ["after all was thrown away"]
 
 
-def test_a_stream_that_begins_anew_while_it_is_followed_is_seen(location: Location) -> None:
+def test_a_stream_that_begins_anew_while_it_is_followed_is_seen(location: LogHarness) -> None:
     location.wait(2 * 86_400)
     location.taken("in the second segment\n")
     search = location.search('{workload="web"}')
@@ -143,7 +143,7 @@ def test_a_stream_that_begins_anew_while_it_is_followed_is_seen(location: Locati
     assert texts(search.more()) == ["in the first segment"]
 
 
-def test_lines_of_locations_are_merged_and_carry_their_location(location: Location) -> None:
+def test_lines_of_locations_are_merged_and_carry_their_location(location: LogHarness) -> None:
     shutil.copytree(location.root, location.state / "host" / "there" / "logs")
     assert len(location.lines()) == 40
     assert location.lines(limit=4) == ["9 first", "9 second"] * 2
@@ -160,7 +160,7 @@ def test_nothing_is_found_where_nothing_is(tmp_path: Path) -> None:
     assert search.more() == []
 
 
-def test_other_files_among_the_logs_are_ignored(location: Location) -> None:
+def test_other_files_among_the_logs_are_ignored(location: LogHarness) -> None:
     (location.root / "README").write_text("hello")
     (location.root / "shop" / "web" / "web-1" / "main" / "notes.txt").write_text("hello")
     (location.root / "shop" / "empty" / "x" / "y").mkdir(parents=True)
@@ -169,8 +169,12 @@ def test_other_files_among_the_logs_are_ignored(location: Location) -> None:
 
 blocks = st.builds(
     make_block,
-    st.integers(0, 2**50), st.integers(0, 2**64 - 1), st.integers(0, 2**63), st.binary(max_size=500), st.booleans(),
-)  # fmt: skip
+    st.integers(0, 2**50),
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 2**63),
+    st.binary(max_size=500),
+    st.booleans(),
+)
 
 
 @given(st.lists(blocks, max_size=5), st.binary(max_size=20))

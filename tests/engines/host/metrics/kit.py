@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager, suppress
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
-class Requests(list[str]):
+class RecordedRequests(list[str]):
     """The requests that a server got, each as its head; ``port`` is where it listens."""
 
     port = 0
 
 
 @asynccontextmanager
-async def serving(*answers: bytes | Answer) -> AsyncIterator[Requests]:
+async def serving(*answers: bytes | Answer) -> AsyncIterator[RecordedRequests]:
     """A server on this host that gives the n-th connection the n-th answer, and all later ones the last."""
-    requests = Requests()
+    requests = RecordedRequests()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, EOFError):

@@ -45,13 +45,13 @@ def own(page: str) -> str:
 def test_a_page_has_the_metrics_of_all_replicas(case: dict[str, Any]) -> None:
     targets = [target(number, text) for number, text in enumerate(case["replicas"], 1)]
     page = page_of(targets)
-    wanted = case["page"]
+    expected = case["page"]
     for number in range(1, len(targets) + 1):
-        wanted = wanted.replace(f"L{number}", labels(number))
-    assert own(page) == wanted
+        expected = expected.replace(f"L{number}", labels(number))
+    assert own(page) == expected
     families = list(text_string_to_metric_families(page))
     samples = [sample for family in families for sample in family.samples if "platform_" not in sample.name]
-    assert len(samples) == sum(not line.startswith("#") for line in wanted.splitlines())
+    assert len(samples) == sum(not line.startswith("#") for line in expected.splitlines())
     assert {sample.labels["region"] for sample in samples} <= {'a"\\b\nc'}
     headers = [line.split()[:3] for line in page.splitlines() if line.startswith("# TYPE")]
     assert len(headers) == len({name for *_, name in headers})
@@ -85,10 +85,21 @@ def test_a_failed_scrape_is_a_series_too() -> None:
 
 LINES = st.sampled_from(
     [
-        "# TYPE a gauge", "# TYPE a histogram", "# TYPE a_sum counter", "# HELP a x", "a 1", 'a{org="x"} 2', "a_sum 3",
-        'a_bucket{le="1"} 4', "a_count 5", 'a{x="\\q}"} 6 7', "# HELP a_sum y", 'a{quantile="0.5"} 1', "platform_a 1",
+        "# TYPE a gauge",
+        "# TYPE a histogram",
+        "# TYPE a_sum counter",
+        "# HELP a x",
+        "a 1",
+        'a{org="x"} 2',
+        "a_sum 3",
+        'a_bucket{le="1"} 4',
+        "a_count 5",
+        'a{x="\\q}"} 6 7',
+        "# HELP a_sum y",
+        'a{quantile="0.5"} 1',
+        "platform_a 1",
     ]
-)  # fmt: skip
+)
 
 
 @given(st.lists(st.lists(LINES, max_size=8), max_size=3))

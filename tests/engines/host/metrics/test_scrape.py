@@ -10,16 +10,16 @@ import pytest
 from reconciler.engines.host.metrics import scrape as module
 from reconciler.engines.host.metrics.scrape import MAX_BYTES, scrape_target
 from reconciler.engines.target_metrics import TargetMetrics
-from tests.engines.host.metrics.kit import Answer, Requests, head, ok, serving
+from tests.engines.host.metrics.kit import Answer, RecordedRequests, head, ok, serving
 from tests.support.cases import cases
 
 BODY = b"a 1\nb 2\n"
 
 
-def scraped(*answers: bytes | Answer, path: str = "/metrics") -> tuple[TargetMetrics, Requests]:
+def scraped(*answers: bytes | Answer, path: str = "/metrics") -> tuple[TargetMetrics, RecordedRequests]:
     """The result of a scrape of a server with ``answers``, and what it was asked for."""
 
-    async def story() -> tuple[TargetMetrics, Requests]:
+    async def story() -> tuple[TargetMetrics, RecordedRequests]:
         async with serving(*answers) as requests:
             return await scrape_target(requests.port, path, 'replica="web-1"'), requests
 
@@ -34,11 +34,11 @@ def test_an_answer_is_read_or_refused(case: dict[str, Any]) -> None:
 
 
 def test_the_request_asks_for_the_text_format() -> None:
-    found, (request,) = scraped(ok(BODY), path="/m?x=a b#c")
+    metrics, (request,) = scraped(ok(BODY), path="/m?x=a b#c")
     assert request.startswith("GET /m?x=a%20b HTTP/1.1\r\n")
     assert "Accept: text/plain;version=0.0.4" in request
     assert "Accept-Encoding: identity" in request
-    assert (found.samples, found.size, found.labels) == (2, len(BODY), 'replica="web-1"')
+    assert (metrics.samples, metrics.size, metrics.labels) == (2, len(BODY), 'replica="web-1"')
 
 
 def test_a_redirect_to_the_same_port_is_followed() -> None:

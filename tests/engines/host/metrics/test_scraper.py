@@ -15,9 +15,9 @@ from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Metrics, Options, Specification
 from reconciler.settings import MetricsSettings
-from tests.engines.host.metrics.kit import Requests, ok, serving
+from tests.engines.host.metrics.kit import RecordedRequests, ok, serving
 from tests.engines.host.provisioning.kit import around
-from tests.engines.host.signals_kit import RecordedSignals
+from tests.engines.host.signals import RecordedSignals
 from tests.support.clock import FakeClock
 from tests.support.waiting import until
 
@@ -25,7 +25,7 @@ KEY = Key(Kind.WORKLOAD, "shop", "web")
 GOOD, BAD = ok(b"a 1\n"), ok(b"rubbish\n")
 
 
-class Listed:
+class TargetList:
     """Targets that a test changes."""
 
     def __init__(self) -> None:
@@ -36,13 +36,13 @@ class Listed:
         return self.list
 
 
-class World:
+class ScraperHarness:
     """A scraper whose targets a test changes."""
 
-    def __init__(self, requests: Requests, budget: int = 64) -> None:
+    def __init__(self, requests: RecordedRequests, budget: int = 64) -> None:
         self.clock = FakeClock()
         self.events: list[EngineEvent] = []
-        listed = Listed()
+        listed = TargetList()
         self.targets = listed.list
         self.requests = requests
         settings = MetricsSettings("127.0.0.1:9464", budget)
@@ -68,16 +68,16 @@ class World:
         return [each.error for each in self.scraper.results()]
 
 
-def play(story: Callable[[World], Awaitable[None]], *answers: bytes, budget: int = 64) -> None:
+def play(story: Callable[[ScraperHarness], Awaitable[None]], *answers: bytes, budget: int = 64) -> None:
     """Play ``story`` with a server of ``answers``."""
 
     async def whole() -> None:
         async with serving(*answers) as requests:
-            world = World(requests, budget)
-            [work] = world.scraper.work()
+            harness = ScraperHarness(requests, budget)
+            [work] = harness.scraper.work()
             task = asyncio.create_task(work)
             try:
-                await story(world)
+                await story(harness)
             finally:
                 task.cancel()
                 await asyncio.wait({task})
@@ -86,14 +86,14 @@ def play(story: Callable[[World], Awaitable[None]], *answers: bytes, budget: int
 
 
 def test_every_replica_is_scraped_every_30_seconds() -> None:
-    async def story(world: World) -> None:
-        world.add("web-1")
-        world.add("web-2")
-        await world.scraped(2)
-        begun = world.clock.monotonic()
-        await world.scraped(22)
-        assert 9 * INTERVAL <= world.clock.monotonic() - begun <= 10 * INTERVAL + CHECK
-        assert [each.labels for each in world.scraper.results()] == ['replica="web-1"', 'replica="web-2"']
+    async def story(harness: ScraperHarness) -> None:
+        harness.add("web-1")
+        harness.add("web-2")
+        await harness.scraped(2)
+        begun = harness.clock.monotonic()
+        await harness.scraped(22)
+        assert 9 * INTERVAL <= harness.clock.monotonic() - begun <= 10 * INTERVAL + CHECK
+        assert [each.labels for each in harness.scraper.results()] == ['replica="web-1"', 'replica="web-2"']
 
     play(story, GOOD)
 
@@ -105,54 +105,54 @@ def test_the_grid_spreads_the_load() -> None:
 
 
 def test_a_container_that_starts_is_tried_again_soon() -> None:
-    async def story(world: World) -> None:
-        world.add("web-1")
-        await world.scraped(4)
-        assert world.clock.monotonic() <= 6 * CHECK
-        assert (world.errors(), world.events) == ([""], [])
+    async def story(harness: ScraperHarness) -> None:
+        harness.add("web-1")
+        await harness.scraped(4)
+        assert harness.clock.monotonic() <= 6 * CHECK
+        assert (harness.errors(), harness.events) == ([""], [])
 
     play(story, BAD, BAD, BAD, GOOD)
 
 
 def test_a_replica_that_is_gone_leaves_the_page() -> None:
-    async def story(world: World) -> None:
-        world.add("web-1")
-        world.add("web-2")
-        await world.scraped(2)
-        del world.targets[0]
-        await world.clock.advance(CHECK)
-        assert [each.labels for each in world.scraper.results()] == ['replica="web-2"']
+    async def story(harness: ScraperHarness) -> None:
+        harness.add("web-1")
+        harness.add("web-2")
+        await harness.scraped(2)
+        del harness.targets[0]
+        await harness.clock.advance(CHECK)
+        assert [each.labels for each in harness.scraper.results()] == ['replica="web-2"']
 
     play(story, GOOD)
 
 
 def test_a_long_outage_is_one_event_and_its_end_another() -> None:
-    async def story(world: World) -> None:
-        world.add("web-1")
-        await world.scraped(1)
-        await world.scraped(FAILURES)
-        assert (world.events, world.errors()) == ([], ["line 1 is no sample of the text format"])
-        await world.scraped(FAILURES + 3)
+    async def story(harness: ScraperHarness) -> None:
+        harness.add("web-1")
+        await harness.scraped(1)
+        await harness.scraped(FAILURES)
+        assert (harness.events, harness.errors()) == ([], ["line 1 is no sample of the text format"])
+        await harness.scraped(FAILURES + 3)
         text = "web-1: the metrics of main at /metrics cannot be scraped: line 1 is no sample of the text format"
-        assert [(each.reason, each.message) for each in world.events] == [("ScrapeFailed", text)]
-        await world.scraped(FAILURES + 5)
-        assert [each.reason for each in world.events] == ["ScrapeFailed", "ScrapeRecovered"]
+        assert [(each.reason, each.message) for each in harness.events] == [("ScrapeFailed", text)]
+        await harness.scraped(FAILURES + 5)
+        assert [each.reason for each in harness.events] == ["ScrapeFailed", "ScrapeRecovered"]
 
     play(story, GOOD, *[BAD] * (FAILURES + 2), GOOD)
 
 
 def test_the_outage_of_many_replicas_is_one_event() -> None:
-    async def story(world: World) -> None:
+    async def story(harness: ScraperHarness) -> None:
         for number in range(5):
-            world.add(f"web-{number}")
-        await world.scraped(5)
-        while len(world.requests) < 40:
-            await world.clock.advance(CHECK)
-            await world.finish_scrapes()
-        assert [each.reason for each in world.events] == ["ScrapeFailed"]
-        world.targets.clear()
-        await world.clock.advance(CHECK)
-        assert world.scraper.results() == []
+            harness.add(f"web-{number}")
+        await harness.scraped(5)
+        while len(harness.requests) < 40:
+            await harness.clock.advance(CHECK)
+            await harness.finish_scrapes()
+        assert [each.reason for each in harness.events] == ["ScrapeFailed"]
+        harness.targets.clear()
+        await harness.clock.advance(CHECK)
+        assert harness.scraper.results() == []
 
     play(story, *[GOOD] * 5, BAD)
 
@@ -160,34 +160,37 @@ def test_the_outage_of_many_replicas_is_one_event() -> None:
 def test_metrics_beyond_the_budget_are_a_failure_of_that_replica_alone() -> None:
     large = ok(b"# padding\n" * 60_000 + b"a 1\n")
 
-    async def story(world: World) -> None:
-        world.add("web-1")
-        world.add("web-2")
-        await world.scraped(2)
-        assert sorted(world.errors()) == ["", "with it, all metrics of the location exceed host.metrics.budget, 1 MiB"]
+    async def story(harness: ScraperHarness) -> None:
+        harness.add("web-1")
+        harness.add("web-2")
+        await harness.scraped(2)
+        assert sorted(harness.errors()) == [
+            "",
+            "with it, all metrics of the location exceed host.metrics.budget, 1 MiB",
+        ]
 
     play(story, large, budget=1)
 
 
 def test_a_bug_in_one_scrape_leaves_the_others() -> None:
-    async def story(world: World) -> None:
-        world.add("web-1")
-        world.add("web-2", port=99_999)  # no port: connect raises OverflowError
-        await world.scraped(1)
-        assert world.errors() == [""]
+    async def story(harness: ScraperHarness) -> None:
+        harness.add("web-1")
+        harness.add("web-2", port=99_999)  # no port: connect raises OverflowError
+        await harness.scraped(1)
+        assert harness.errors() == [""]
 
     play(story, GOOD)
 
 
 def test_nothing_is_scraped_without_an_address() -> None:
-    scraper = Scraper(MetricsSettings(), Listed(), FakeClock(), RecordedSignals())
+    scraper = Scraper(MetricsSettings(), TargetList(), FakeClock(), RecordedSignals())
     containers = ContainerSpec("plain"), ContainerSpec("main", metrics=Metrics(9102))
-    wanted = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, containers, Options())
+    spec = WorkloadSpec(KEY, Type.STANDARD, 1, "digest", "hash", 1, containers, Options())
     sentence = "Metrics are not scraped: the settings have no host.metrics.address."
-    assert list(scraper.limitations(template_of(wanted))) == [sentence]
-    assert list(scraper.limitations(template_of(replace(wanted, containers=containers[:1])))) == []
-    with_address = Scraper(MetricsSettings("127.0.0.1:9464"), Listed(), FakeClock(), RecordedSignals())
-    assert list(with_address.limitations(template_of(wanted))) == []
+    assert list(scraper.limitations(template_of(spec))) == [sentence]
+    assert list(scraper.limitations(template_of(replace(spec, containers=containers[:1])))) == []
+    with_address = Scraper(MetricsSettings("127.0.0.1:9464"), TargetList(), FakeClock(), RecordedSignals())
+    assert list(with_address.limitations(template_of(spec))) == []
     assert scraper.work() == ()
     assert scraper.results() == []
 

@@ -68,17 +68,17 @@ def vault(secrets: Mapping[str, Mapping[str, Any]]) -> SecretReader:
     sealed = {name: manifest({"kind": "secret", "name": name, **each}) for name, each in secrets.items()}
 
     def reveal(key: Key) -> SecretValue:
-        found = sealed.get(key.name)
-        if found is None:
+        record = sealed.get(key.name)
+        if record is None:
             raise EngineError(f"{key} is not applied", reason=Reason.SECRET_UNAVAILABLE)
-        return SecretValue(secrets[key.name]["type"], msgspec.json.decode(found.secret_data))
+        return SecretValue(secrets[key.name]["type"], msgspec.json.decode(record.secret_data))
 
     return reveal
 
 
 def around(**changes: Any) -> PlatformEnvContext:
     """The surroundings of the workload shop/web at aws-us-west-2."""
-    known = PlatformEnvContext(
+    env_context = PlatformEnvContext(
         org="acme",
         gvc="shop",
         alias="a1b2c3d4e5f6g",
@@ -91,7 +91,7 @@ def around(**changes: Any) -> PlatformEnvContext:
         token="the-token",
         endpoint_domain="example.com",
     )
-    return msgspec.structs.replace(known, **changes)
+    return msgspec.structs.replace(env_context, **changes)
 
 
 def attach_volumes(root: Path, container: Container, index: int, owner: Owner) -> None:

@@ -44,7 +44,7 @@ as_root = only_root("only root gives files away")
 in_memory = skip_unless(MEMORY.is_mount(), f"{MEMORY} is no file system in memory here")
 
 
-class Provided(NamedTuple):
+class ProvidedFiles(NamedTuple):
     """The mounts of a process and its private directories."""
 
     mounts: tuple[Mount, ...]
@@ -53,19 +53,21 @@ class Provided(NamedTuple):
     scratch: Path
 
 
-def provide(files: Files, container: Container, place: ContainerId, owner: Owner, index: int = 1) -> Provided:
+def provide(
+    files: Files, container: Container, container_id: ContainerId, owner: Owner, index: int = 1
+) -> ProvidedFiles:
     """The files of a container, and the view of a process on them."""
     attach_volumes(files.endpoints.parent, container, index, owner)
-    made = files.provide(place, index, container, owner)
+    made = files.provide(container_id, index, container, owner)
     view = ContainerViews(files.endpoints.parent, "root").make(made, {}, "")
-    return Provided(made.mounts, Path(view.volumes), Path(view.defaults["HOME"]), Path(view.defaults["TMPDIR"]))
+    return ProvidedFiles(made.mounts, Path(view.volumes), Path(view.defaults["HOME"]), Path(view.defaults["TMPDIR"]))
 
 
 def give(
-    files: Files, *volumes: dict[str, str], place: ContainerId = PLACE, owner: Owner = OURS, index: int = 1
-) -> Provided:
+    files: Files, *volumes: dict[str, str], container_id: ContainerId = PLACE, owner: Owner = OURS, index: int = 1
+) -> ProvidedFiles:
     """What a container with ``volumes`` gets."""
-    return provide(files, container_of({"volumes": list(volumes)}), place, owner, index)
+    return provide(files, container_of({"volumes": list(volumes)}), container_id, owner, index)
 
 
 def on_disk(root: Path, **options: Any) -> Files:
@@ -79,10 +81,10 @@ def tree(view: Path) -> Iterator[str]:
         if path.is_symlink() and path.is_dir() and os.access(path, os.W_OK) and not any(path.iterdir()):
             yield f"/{path.relative_to(view)} rw"
         inside = path.rglob("*") if path.is_symlink() and path.is_dir() else (path,)
-        for each in sorted(inside):
-            if each.is_file():
-                content = each.read_bytes().decode("latin-1").encode("unicode_escape").decode()
-                yield f"/{each.relative_to(view)} {stat.S_IMODE(each.stat().st_mode):04o} {content}"
+        for file in sorted(inside):
+            if file.is_file():
+                content = file.read_bytes().decode("latin-1").encode("unicode_escape").decode()
+                yield f"/{file.relative_to(view)} {stat.S_IMODE(file.stat().st_mode):04o} {content}"
 
 
 @pytest.mark.parametrize("case", cases("environment/mounts.yaml"))
@@ -111,7 +113,7 @@ def test_the_mounts_are_as_their_case_expects(tmp_path: Path, case: dict[str, An
 
 def test_each_container_has_a_home_of_its_own_that_begins_empty_at_each_start(tmp_path: Path) -> None:
     files = on_disk(tmp_path)
-    main, side = give(files), give(files, place=ContainerId(WEB, "web-1", "side"))
+    main, side = give(files), give(files, container_id=ContainerId(WEB, "web-1", "side"))
     assert len({main.home, main.scratch, side.home, side.scratch}) == 4
     (main.home / "left").write_text("x")
     (side.home / "kept").write_text("x")
@@ -124,10 +126,15 @@ def test_containers_of_a_replica_share_scratch_by_address_and_path(tmp_path: Pat
     first = give(files, {"uri": "scratch://a", "path": "/a"})
     (first.volumes / "a" / "file").write_text("x")
     side = ContainerId(WEB, "web-1", "side")
-    other = give(files, {"uri": "scratch://a", "path": "/a"}, {"uri": "scratch://a", "path": "/b"},
-                 {"uri": "scratch://b", "path": "/c"}, place=side)  # fmt: skip
+    other = give(
+        files,
+        {"uri": "scratch://a", "path": "/a"},
+        {"uri": "scratch://a", "path": "/b"},
+        {"uri": "scratch://b", "path": "/c"},
+        container_id=side,
+    )
     assert [[each.name for each in (other.volumes / name).iterdir()] for name in "abc"] == [["file"], [], []]
-    stranger = give(files, {"uri": "scratch://a", "path": "/a"}, place=ContainerId(WEB, "web-2", "main"))
+    stranger = give(files, {"uri": "scratch://a", "path": "/a"}, container_id=ContainerId(WEB, "web-2", "main"))
     assert list((stranger.volumes / "a").iterdir()) == []
 
 
@@ -170,7 +177,8 @@ def test_secrets_lie_in_memory_and_go_with_their_replica(tmp_path: Path) -> None
     files = Files(tmp_path, vault(SECRETS))
     try:
         sources = [
-            give(files, AT_S, place=ContainerId(WEB, name, "main")).mounts[0].source for name in ("web-1", "web-2")
+            give(files, AT_S, container_id=ContainerId(WEB, name, "main")).mounts[0].source
+            for name in ("web-1", "web-2")
         ]
         assert all(source.is_relative_to(MEMORY) for source in sources)
         assert not [path for path in holding(tmp_path, CANARY) if not path.resolve().is_relative_to(MEMORY)]
@@ -216,7 +224,7 @@ def test_clearing_removes_all_but_volumes_however_often(tmp_path: Path) -> None:
 def test_sweeping_leaves_what_replicas_have(tmp_path: Path) -> None:
     files = on_disk(tmp_path)
     for name in ("web-1", "web-2", "web-3"):
-        give(files, AT_S, {"uri": "scratch://a", "path": "/a"}, place=ContainerId(WEB, name, "main"))
+        give(files, AT_S, {"uri": "scratch://a", "path": "/a"}, container_id=ContainerId(WEB, name, "main"))
     files.prune({(WEB, "web-2"), (Key(Kind.WORKLOAD, "ops", "web"), "web-1")})
     left = {path.name for folder in ("secrets", "scratch") for path in (tmp_path / folder / "shop" / "web").iterdir()}
     assert left == {"web-2"}
@@ -229,7 +237,7 @@ def test_replicas_may_come_and_go_in_two_threads() -> None:
 
         def come_and_go(name: str) -> None:
             for _ in range(150):
-                give(files, AT_S, place=ContainerId(WEB, name, "main"))
+                give(files, AT_S, container_id=ContainerId(WEB, name, "main"))
                 files.clear(WEB, name)
 
         usual = sys.getswitchinterval()
@@ -260,7 +268,7 @@ def test_names_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
     files = on_disk(tmp_path / "root")
     for name in ("..", "", "a/b", "../../x"):
         with pytest.raises(EngineError, match="is not the name of a file"):
-            give(files, AT_S, place=ContainerId(WEB, name, "main"))
+            give(files, AT_S, container_id=ContainerId(WEB, name, "main"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -38,22 +38,22 @@ CONTAINER = {
 }
 
 
-class Shop:
+class ImageProvisioning:
     """A provisioner before a runtime of images, and one replica."""
 
     def __init__(self, root: Path) -> None:
         self.programs = Programs(QuickClock())
         self.runtime = FakeRuntime(self.programs)
         spec = spec_of(CONTAINER)
-        wanted = workload_spec(AppliedWorkload(KEY, "here", spec, 1, "digest"), "hash")
+        workload = workload_spec(AppliedWorkload(KEY, "here", spec, 1, "digest"), "hash")
         templates = TemplateStore()
-        templates.add(ReplicaTemplate(wanted, spec, around()), ())
+        templates.add(ReplicaTemplate(workload, spec, around()), ())
         files = Files(root, vault(SECRETS), memory=None)
         volumes = volumes_at(root)
         self.provisioner = Provisioner(files, vault(SECRETS), self.runtime, HostSettings(), templates, volumes)
         attach_volumes(root, container_of(CONTAINER), 0, Owner())
-        ports = self.provisioner.ports(wanted, "web-0")
-        self.replica = msgspec.structs.replace(new_replica(wanted, 0, "web-0", 0.0, ""), ports=ports)
+        ports = self.provisioner.ports(workload, "web-0")
+        self.replica = msgspec.structs.replace(new_replica(workload, 0, "web-0", 0.0, ""), ports=ports)
 
     def launch(self) -> ContainerStart:
         """What its container is started with."""
@@ -61,44 +61,46 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> Shop:
+def provisioning(tmp_path: Path) -> ImageProvisioning:
     """A provisioner in a directory of the test."""
-    return Shop(tmp_path)
+    return ImageProvisioning(tmp_path)
 
 
-def test_files_are_mounted_at_their_paths_and_no_directory_of_volumes_is_named(shop: Shop) -> None:
-    start = shop.launch()
+def test_files_are_mounted_at_their_paths_and_no_directory_of_volumes_is_named(provisioning: ImageProvisioning) -> None:
+    start = provisioning.launch()
     assert {mount.path: mount.read_only for mount in start.mounts} == {"/s": True, "/data": False, "/a": False}
     assert all(mount.source.exists() for mount in start.mounts)
     assert (start.env["RECONCILER_VOLUMES"], start.env["RECONCILER_ENDPOINTS"]) == ("", "/endpoints")
     assert start.args == ("--data=/data", "--port=8080")
 
 
-def test_variables_that_an_image_sets_are_left_to_it(shop: Shop) -> None:
-    start = shop.launch()
+def test_variables_that_an_image_sets_are_left_to_it(provisioning: ImageProvisioning) -> None:
+    start = provisioning.launch()
     assert not start.env.keys() & {"HOME", "HOSTNAME", "LANG", "PATH", "TMPDIR"}
     assert start.directory == "/srv"
 
 
-def test_a_program_listens_on_the_declared_port_and_this_host_on_the_assigned_one(shop: Shop) -> None:
-    start = shop.launch()
+def test_a_program_listens_on_the_declared_port_and_this_host_on_the_assigned_one(
+    provisioning: ImageProvisioning,
+) -> None:
+    start = provisioning.launch()
     assert (start.env["PORT"], start.env["PORT_8080"]) == ("8080", "8080")
-    assert start.ports == shop.replica.ports
+    assert start.ports == provisioning.replica.ports
     assert start.ports[8080] != 8080
 
 
-async def test_ports_that_the_runtime_holds_stay_at_a_restart(shop: Shop) -> None:
-    port = shop.replica.ports[8080]
+async def test_ports_that_the_runtime_holds_stay_at_a_restart(provisioning: ImageProvisioning) -> None:
+    port = provisioning.replica.ports[8080]
     with listening("127.0.0.1", port):
         assert not can_bind_port(port)
-        moved = shop.provisioner.reassign_ports(shop.replica, "main")
+        moved = provisioning.provisioner.reassign_ports(provisioning.replica, "main")
         assert moved[8080] != port
-        shop.replica = msgspec.structs.replace(shop.replica, ports=moved)
+        provisioning.replica = msgspec.structs.replace(provisioning.replica, ports=moved)
     with listening("127.0.0.1", moved[8080]):
-        await shop.runtime.start(shop.launch())
-        assert shop.provisioner.reassign_ports(shop.replica, "main") == moved
+        await provisioning.runtime.start(provisioning.launch())
+        assert provisioning.provisioner.reassign_ports(provisioning.replica, "main") == moved
 
 
-def test_nothing_of_it_is_made_that_only_processes_need(shop: Shop, tmp_path: Path) -> None:
-    shop.launch()
+def test_nothing_of_it_is_made_that_only_processes_need(provisioning: ImageProvisioning, tmp_path: Path) -> None:
+    provisioning.launch()
     assert not list(tmp_path.rglob(".own"))

@@ -98,14 +98,14 @@ def test_each_replica_searches_ports_from_a_stable_start_of_its_own() -> None:
 def test_daemons_of_one_host_do_not_all_try_one_port_for_replicas_of_one_name(tmp_path: Path) -> None:
     key = Key(Kind.WORKLOAD, "shop", "db")
     container = ContainerSpec("main", ports=(8080,))
-    wanted = WorkloadSpec(key, Type.STATEFUL, 1, "digest", "hash", 1, (container,), Options())
+    spec = WorkloadSpec(key, Type.STATEFUL, 1, "digest", "hash", 1, (container,), Options())
     runtime = FakeRuntime(Programs(QuickClock()))
     roots = [tmp_path / name for name in ("one", "two")]
     one, two = (
         Provisioner(Files(root, vault({})), vault({}), runtime, HostSettings(), TemplateStore(), volumes_at(root))
         for root in roots
     )
-    beside = [two.ports(wanted, name)[8080] - one.ports(wanted, name)[8080] for name in ("db-0", "db-1", "db-2")]
+    beside = [two.ports(spec, name)[8080] - one.ports(spec, name)[8080] for name in ("db-0", "db-1", "db-2")]
     assert not all(distance == -1 for distance in beside), "each begins where the other did"
 
 
@@ -113,13 +113,13 @@ def test_metrics_get_a_port_once_and_one_that_is_taken_is_replaced(tmp_path: Pat
     key = Key(Kind.WORKLOAD, "shop", "api")
     own = ContainerSpec("main", ports=(8080,), metrics=Metrics(9102))
     shared = ContainerSpec("side", metrics=Metrics(8080))
-    wanted = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (own, shared), Options())
+    spec = WorkloadSpec(key, Type.STANDARD, 1, "digest", "hash", 1, (own, shared), Options())
     runtime = FakeRuntime(Programs(QuickClock()))
     files, volumes = Files(tmp_path, vault({})), volumes_at(tmp_path)
     provisioner = Provisioner(files, vault({}), runtime, HostSettings(), TemplateStore(), volumes)
-    ports = provisioner.ports(wanted, "api-1")
+    ports = provisioner.ports(spec, "api-1")
     assert list(ports) == [8080, 9102]
-    containers = tuple(ReplicaContainer(each.name, wanted=each) for each in wanted.containers)
+    containers = tuple(ReplicaContainer(each.name, wanted=each) for each in spec.containers)
     replica = Replica("api-1", key, 1, "hash", 0.0, containers, ports=ports)
     assert replica.served_ports == {8080: ports[8080]}
     with listening("127.0.0.1", ports[9102]):

@@ -69,22 +69,22 @@ def unprivileged() -> Iterator[Path]:
 
 
 def test_directories_that_were_closed_are_opened() -> None:
-    with unprivileged() as place:
-        (place / "top" / "shut" / "inner").mkdir(parents=True)
-        (place / "top" / "shut" / "file").write_text("x")
-        for path in (place / "top/shut/inner", place / "top/shut", place / "top"):
+    with unprivileged() as folder:
+        (folder / "top" / "shut" / "inner").mkdir(parents=True)
+        (folder / "top" / "shut" / "file").write_text("x")
+        for path in (folder / "top/shut/inner", folder / "top/shut", folder / "top"):
             path.chmod(0)
-        remove_tree(place / "top")
-        assert list(place.iterdir()) == []
+        remove_tree(folder / "top")
+        assert list(folder.iterdir()) == []
 
 
 def test_a_file_that_cannot_be_removed_is_an_error() -> None:
-    with unprivileged() as place:
-        (place / "top" / "inner").mkdir(parents=True)
-        place.chmod(0o500)
+    with unprivileged() as path:
+        (path / "top" / "inner").mkdir(parents=True)
+        path.chmod(0o500)
         with pytest.raises(PermissionError):
-            remove_tree(place / "top")
-        place.chmod(0o700)
+            remove_tree(path / "top")
+        path.chmod(0o700)
 
 
 TREES = st.recursive(st.just("file") | st.just("link"), lambda inner: st.dictionaries(st.sampled_from("abc"), inner))

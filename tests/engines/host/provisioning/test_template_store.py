@@ -38,16 +38,16 @@ def template(tokens: WorkloadTokens, version: int) -> ReplicaTemplate:
 
 def test_the_next_daemon_reads_the_same_template(tmp_path: Path) -> None:
     tokens = WorkloadTokens(tmp_path / "tokens", "here")
-    made = template(tokens, 1)
+    replica_template = template(tokens, 1)
     store = TemplateStore(TemplateFiles(tmp_path / "templates", tokens))
-    store.add(made, ())
+    store.add(replica_template, ())
     assert list(tmp_path.rglob("*.json")) == []
     store.store(KEY, 1, "hash1")
     [path] = tmp_path.rglob("*.json")
-    assert made.env_context.token.encode() not in path.read_bytes()
+    assert replica_template.env_context.token.encode() not in path.read_bytes()
     following = TemplateStore(TemplateFiles(tmp_path / "templates", tokens))
     following.add(template(tokens, 2), {(1, "hash1")})
-    assert following.get(KEY, 1, "hash1") == made
+    assert following.get(KEY, 1, "hash1") == replica_template
     assert following.get(KEY, 1, "hash2") is None
     following.add(template(tokens, 3), ())
     assert not path.exists()

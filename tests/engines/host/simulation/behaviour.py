@@ -74,7 +74,7 @@ def containers_of(name: str) -> tuple[ContainerSpec, ...]:
     )
 
 
-class Run(msgspec.Struct, eq=False):
+class ProgramRun(msgspec.Struct, eq=False):
     """The truth about a container that runs; ``greets`` while its postStart hook does."""
 
     ready: bool

@@ -1,4 +1,4 @@
-"""The stage with the Podman runtime: its client, tracking and sweeps over a service in memory, and scripted programs.
+"""The simulation with the Podman runtime: its client, tracking and sweeps over a service in memory.
 
 Hooks run as they do in the fake runtime: the service would need the time of the test to let them take theirs.
 """
@@ -17,11 +17,11 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from tests.engines.host.fake import FakeRuntime, Program, Programs
-from tests.engines.host.podman.libpod import Box, Libpod, Refusal
+from tests.engines.host.runtimes.podman.libpod import FakeContainer, Libpod, Refusal
 from tests.engines.host.simulation.behaviour import BEHAVIOURS
+from tests.engines.host.simulation.controller_simulation import ControllerSimulation
 from tests.engines.host.simulation.schedule import Schedule
-from tests.engines.host.simulation.stage import Stage
-from tests.support.threads import AtOnce
+from tests.support.threads import InlineExecutor
 
 
 class ScriptedLibpod(Libpod):
@@ -34,42 +34,42 @@ class ScriptedLibpod(Libpod):
         self._labels = labels
         programs.on_end = self._ended
 
-    def begin(self, box: Box) -> None:
+    def begin(self, box: FakeContainer) -> None:
         """Start the program of a container; a sandbox has none."""
-        place, programs = self._place(box), self.programs
+        container_id, programs = self._place(box), self.programs
         box.started = programs.clock.now()
-        if place is None:
+        if container_id is None:
             return
         behaviour = BEHAVIOURS[box.body["image"]]
         if not behaviour.starts:
             raise Refusal(500, "OCI runtime attempted to invoke a command that was not found")
-        program = Program(self.launches[place], programs.clock.monotonic(), behaviour.ready is None)
-        programs.running[place] = program
+        program = Program(self.launches[container_id], programs.clock.monotonic(), behaviour.ready is None)
+        programs.running[container_id] = program
         if behaviour.lives == 0:
-            programs.end(place, 1, program)
-        programs.later(behaviour.lives, lambda: programs.end(place, 1, program))
+            programs.end(container_id, 1, program)
+        programs.later(behaviour.lives, lambda: programs.end(container_id, 1, program))
 
-    def listen(self, box: Box) -> None:
+    def listen(self, box: FakeContainer) -> None:
         """Nothing connects."""
 
-    def signal(self, box: Box, number: int) -> None:
+    def signal(self, box: FakeContainer, number: int) -> None:
         """SIGKILL ends it now, SIGTERM at the time of its behaviour."""
-        place = self._place(box)
-        program = self.programs.running.get(place) if place is not None else None
-        if place is None or program is None:
+        container_id = self._place(box)
+        program = self.programs.running.get(container_id) if container_id is not None else None
+        if container_id is None or program is None:
             super().signal(box, number)
             return
         killed = number == signal.SIGKILL
         wait = 0.0 if killed else BEHAVIOURS[program.launch.image].obeys
-        end = lambda: self.programs.end(place, 137 if killed else 143, program)  # noqa: E731
+        end = lambda: self.programs.end(container_id, 137 if killed else 143, program)  # noqa: E731
         end() if not wait else self.programs.later(wait, end)
 
-    def _ended(self, place: ContainerId) -> None:
+    def _ended(self, container_id: ContainerId) -> None:
         for box in self.boxes.values():
-            if box.state == "running" and self._place(box) == place:
-                self.end(box, self.programs.running[place].code)
+            if box.state == "running" and self._place(box) == container_id:
+                self.end(box, self.programs.running[container_id].code)
 
-    def _place(self, box: Box) -> ContainerId | None:
+    def _place(self, box: FakeContainer) -> ContainerId | None:
         labelled = self._labels.read(box.body["labels"])
         return labelled.place if labelled is not None and labelled.place.container else None
 
@@ -90,13 +90,15 @@ class NotingRuntime(PodmanRuntime):
         self._service.launches[launch.place] = launch
         await super().start(launch)
 
-    async def signal(self, place: ContainerId, number: int) -> None:
+    async def signal(self, container_id: ContainerId, number: int) -> None:
         """Signal a container."""
-        self._programs.note("kill" if number == signal.SIGKILL else "terminate", place.replica, place.container)
+        self._programs.note(
+            "kill" if number == signal.SIGKILL else "terminate", container_id.replica, container_id.container
+        )
         if number == signal.SIGKILL and self._programs.unkillable:
             self._programs.unkillable -= 1
-            raise EngineError(f"{place.container} cannot be killed", reason=Reason.KILL_FAILED)
-        await super().signal(place, number)
+            raise EngineError(f"{container_id.container} cannot be killed", reason=Reason.KILL_FAILED)
+        await super().signal(container_id, number)
 
     async def exec(self, place: ContainerId, argv: Sequence[str], timeout: float) -> ExecResult:
         """Run a hook for as long as its behaviour sets."""
@@ -108,12 +110,12 @@ class NotingRuntime(PodmanRuntime):
         await super().remove(key, replica)
 
 
-class ContainerStage(Stage):
-    """A stage on which the Podman runtime runs the containers."""
+class ContainerSimulation(ControllerSimulation):
+    """A simulation on which the Podman runtime runs the containers."""
 
     def __init__(self, root: Path, schedule: Schedule) -> None:
         super().__init__(root, schedule)
-        asyncio.get_running_loop().set_default_executor(AtOnce())
+        asyncio.get_running_loop().set_default_executor(InlineExecutor())
         self._labels = labels_of(root, "here")
         self.service = ScriptedLibpod(self.programs, self._labels)
         self._replicas: set[str] = set()

@@ -17,7 +17,7 @@ from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.workload.spec import RolloutBounds, Type, WorkloadSpec
 from reconciler.model.kinds.workload import Options
 from tests.engines.host.simulation.behaviour import SOUND
-from tests.engines.host.simulation.world import KEY, World
+from tests.engines.host.simulation.decision_simulation import KEY, DecisionSimulation
 
 QUIET = 20_000.0
 """Seconds in which everything comes to rest: many times the longest backoff, and all replicas one after another."""
@@ -44,74 +44,76 @@ def wanted_at_first(schedule: Schedule) -> WorkloadSpec:
     return WorkloadSpec(KEY, Type(schedule.type), 0, "", "", schedule.replicas, (), Options(), rollout)
 
 
-def begin(schedule: Schedule) -> World:
+def begin(schedule: Schedule) -> DecisionSimulation:
     """Let the events happen, up to the moment of the last one."""
-    world = World(wanted_at_first(schedule), Timing(schedule.scale))
-    world.push(schedule.first)
+    simulation = DecisionSimulation(wanted_at_first(schedule), Timing(schedule.scale))
+    simulation.push(schedule.first)
     for event in schedule.events:
         seconds, verb, argument = (*event.split(), "")[:3]
-        world.run(float(seconds))
-        world.at(0.0, partial(happen, world, verb, argument))
-    return world
+        simulation.run(float(seconds))
+        simulation.at(0.0, partial(happen, simulation, verb, argument))
+    return simulation
 
 
-def play(schedule: Schedule) -> World:
+def play(schedule: Schedule) -> DecisionSimulation:
     """Let it happen and wait; then what stumbled stands up; then a sound version comes: all must be as wanted."""
-    world = begin(schedule)
-    world.run(QUIET)
-    world.at(0.0, partial(recover, world))
-    world.run(QUIET)
-    if world.behaviour in SOUND:
-        at_rest(world)
-    world.at(0.0, partial(world.push, "good"))
-    world.run(QUIET)
-    at_rest(world)
-    return world
+    simulation = begin(schedule)
+    simulation.run(QUIET)
+    simulation.at(0.0, partial(recover, simulation))
+    simulation.run(QUIET)
+    if simulation.behaviour in SOUND:
+        at_rest(simulation)
+    simulation.at(0.0, partial(simulation.push, "good"))
+    simulation.run(QUIET)
+    at_rest(simulation)
+    return simulation
 
 
-def recover(world: World) -> None:
+def recover(simulation: DecisionSimulation) -> None:
     """Let every container be ready that runs."""
-    if world.behaviour in SOUND:
-        for place in world.places():
-            world.readiness(place, True)
+    if simulation.behaviour in SOUND:
+        for place in simulation.places():
+            simulation.readiness(place, True)
 
 
-def happen(world: World, verb: str, argument: str) -> None:
+def happen(simulation: DecisionSimulation, verb: str, argument: str) -> None:
     """One event."""
-    places = world.places()
+    places = simulation.places()
     if verb == "push":
-        world.push(argument)
+        simulation.push(argument)
     elif verb == "touch":
-        world.want(config_hash=f"{world.last.config_hash}+")
+        simulation.want(config_hash=f"{simulation.last.config_hash}+")
     elif verb == "scale":
-        world.want(replicas=int(argument))
+        simulation.want(replicas=int(argument))
     elif verb in ("suspend", "resume"):
-        world.want(suspended=verb == "suspend")
+        simulation.want(suspended=verb == "suspend")
     elif verb == "delete":
-        world.delete()
+        simulation.delete()
     elif verb == "restart":
-        world.restart(float(argument))
+        simulation.restart(float(argument))
     elif places:
-        _trouble(world, verb, places[int(argument) % len(places)])
+        _trouble(simulation, verb, places[int(argument) % len(places)])
 
 
-def _trouble(world: World, verb: str, place: tuple[str, str]) -> None:
+def _trouble(simulation: DecisionSimulation, verb: str, container: tuple[str, str]) -> None:
     if verb == "crash":
-        world.crash(place)
+        simulation.crash(container)
     elif verb == "dead":
-        world.die(place)
+        simulation.die(container)
     else:
-        world.readiness(place, verb == "ready")
+        simulation.readiness(container, verb == "ready")
 
 
-def at_rest(world: World) -> None:
+def at_rest(simulation: DecisionSimulation) -> None:
     """Everything that is wanted is there, in the wanted version, and nothing else will ever happen."""
-    wanted = world.wanted
-    assert world.idle, "no rest"
-    if wanted is None or wanted.suspended or not wanted.replicas:
-        assert world.replicas == {}
+    spec = simulation.wanted
+    assert simulation.idle, "no rest"
+    if spec is None or spec.suspended or not spec.replicas:
+        assert simulation.replicas == {}
         return
-    assert len(world.replicas) == wanted.replicas
-    assert all(is_current(wanted, each) and is_available(wanted, each, world.now) for each in world.replicas.values())
-    if wanted.stateful:
-        assert {replica.index for replica in world.replicas.values()} == set(range(wanted.replicas))
+    assert len(simulation.replicas) == spec.replicas
+    assert all(
+        is_current(spec, each) and is_available(spec, each, simulation.now) for each in simulation.replicas.values()
+    )
+    if spec.stateful:
+        assert {replica.index for replica in simulation.replicas.values()} == set(range(spec.replicas))

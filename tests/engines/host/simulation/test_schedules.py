@@ -74,16 +74,16 @@ def test_a_schedule_that_once_went_wrong(case: dict[str, Any]) -> None:
 def test_the_course_of_things_to_the_second(case: dict[str, Any]) -> None:
     course = case.pop("course")
     seconds = case.pop("seconds", QUIET)
-    world = begin(msgspec.convert(case, Schedule))
-    begun, before = world.now, len(world.carried_out)
-    world.run(seconds)
-    assert [f"{at - begun:g} {act}" for at, act in world.carried_out[before:]] == course
+    simulation = begin(msgspec.convert(case, Schedule))
+    begun, before = simulation.now, len(simulation.carried_out)
+    simulation.run(seconds)
+    assert [f"{at - begun:g} {act}" for at, act in simulation.carried_out[before:]] == course
 
 
 @pytest.mark.parametrize("days", [1, pytest.param(7, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("kind", "parallel"), KINDS)
 def test_days_of_everything(kind: str, parallel: bool, days: int) -> None:
     """Some trouble every quarter of an hour; for seven days ten seconds are for all four and the controller's own."""
-    world, _ = in_time(lambda: play(days_of(days, kind, parallel)), 5.0)
-    assert world.now > days * DAY
-    assert len(world.carried_out) > (2000 if days == 7 else 100)
+    simulation, _ = in_time(lambda: play(days_of(days, kind, parallel)), 5.0)
+    assert simulation.now > days * DAY
+    assert len(simulation.carried_out) > (2000 if days == 7 else 100)

@@ -21,7 +21,7 @@ from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.errors import EngineError
 from reconciler.model.record import Health
 from reconciler.settings import ResticSettings
-from tests.engines.host.signals_kit import RecordedSignals
+from tests.engines.host.signals import RecordedSignals
 from tests.engines.host.volumes.kit import IMAGES, ONE, OURS, SET, VOLUME, Disk, mounted_disk
 from tests.support.programs import only_root, tool
 from tests.support.sandbox import eventually
@@ -100,25 +100,25 @@ def ended(program: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, setting: str) -> Iterator[Path]:
+def path(tmp_path: Path, setting: str) -> Iterator[Path]:
     """A folder on a disk where volumes can be stored as ``setting`` says."""
-    with mounted_disk(tmp_path / "disk", "btrfs") if setting == "btrfs" else nullcontext(tmp_path) as place:
-        yield place
+    with mounted_disk(tmp_path / "disk", "btrfs") if setting == "btrfs" else nullcontext(tmp_path) as path:
+        yield path
 
 
 @pytest.mark.parametrize(
     "setting", [IMAGES[0], *(pytest.param(name, marks=[ROOT, pytest.mark.slow]) for name in ("directory", "btrfs"))]
 )
 def test_a_snapshot_is_exported_once_and_restored_on_a_new_host(
-    place: Path, repository: ResticSettings, setting: str
+    path: Path, repository: ResticSettings, setting: str
 ) -> None:
-    disk, events = with_snapshot(place, setting), list[EngineEvent]()
+    disk, events = with_snapshot(path, setting), list[EngineEvent]()
     assert conditions(asyncio.run(export(disk, repository, events))) == []
     [marker] = disk.root.rglob("exported.json")
     before = marker.stat().st_mtime_ns
     asyncio.run(export(disk, repository, events))
     assert (marker.stat().st_mtime_ns, events) == (before, [])
-    with imported(place, repository, setting) as other:
+    with imported(path, repository, setting) as other:
         [volume] = other.store.list(SET)
         assert (volume.state, volume.backend) == (VolumeState.DELETED, setting)
         assert [(each.name, each.tags) for each in volume.snapshots] == [(NAME, {"team": "shop"})]
@@ -131,7 +131,7 @@ def test_a_snapshot_is_exported_once_and_restored_on_a_new_host(
             ("other", "has no snapshot other"),
         ):
             with pytest.raises(EngineError, match=message):
-                asyncio.run(import_snapshot(place / NEW_HOST, repository, SET, 0, name))
+                asyncio.run(import_snapshot(path / NEW_HOST, repository, SET, 0, name))
 
 
 @pytest.mark.slow

@@ -81,8 +81,11 @@ def test_a_snapshot_restores_what_was_there(disk: Disk) -> None:
     assert disk.content() == {"a": "1", "b": "2"}
     first, before = disk.volume.snapshots
     assert (first.name, first.expires, first.tags, first.capacity) == (
-        "first", "2030-01-01T00:00:00Z", {"why": "test"}, disk.capacity,
-    )  # fmt: skip
+        "first",
+        "2030-01-01T00:00:00Z",
+        {"why": "test"},
+        disk.capacity,
+    )
     assert first.size > 0
     assert len(first.checksum) == 64
     assert before.name == "pre-restore-1"

@@ -68,12 +68,12 @@ def test_deletes_make_room_on_a_full_disk(disk: Disk) -> None:
 
 @pytest.mark.parametrize("setting", IMAGES[:1])
 def test_a_full_disk_that_stops_the_file_system_of_an_image_is_noticed(tmp_path: Path, setting: str) -> None:
-    with small_disk(tmp_path / "disk", "size=24m") as place, Disk(place / "root", setting) as disk:
+    with small_disk(tmp_path / "disk", "size=24m") as folder, Disk(folder / "root", setting) as disk:
         # Blocks that are all zeros take no room after some ways of copying, and need it later.
         disk.fill(a="1")
         subprocess.run(["fallocate", "--dig-holes", disk.root / "volumes/shop/data/0.d/image"], check=True)
         path = disk.attach()
-        filler = fill(place)
+        filler = fill(folder)
         with pytest.raises(OSError, match="Read-only"):
             write_until_stopped(path)
         assert disk.volume.lost
@@ -97,7 +97,7 @@ def write_until_stopped(path: Path) -> None:
 
 @pytest.mark.parametrize("setting", IMAGES[:1])
 def test_images_give_room_back_before_a_snapshot_is_refused(tmp_path: Path, setting: str) -> None:
-    with small_disk(tmp_path / "disk", "size=40m") as place, Disk(place / "root", setting) as disk:
+    with small_disk(tmp_path / "disk", "size=40m") as folder, Disk(folder / "root", setting) as disk:
         disk.capacity = 16 / 1024
         disk.spec = VolumeSpec(disk.capacity)
         path = disk.attach()
@@ -105,7 +105,7 @@ def test_images_give_room_back_before_a_snapshot_is_refused(tmp_path: Path, sett
         subprocess.run(["sync", "-f", path], check=True)
         (path / "big").unlink()
         subprocess.run(["sync", "-f", path], check=True)
-        (place / "other").write_bytes(bytes(22 << 20))
+        (folder / "other").write_bytes(bytes(22 << 20))
         image = disk.root / "volumes/shop/data/0.d/image"
         full = image.stat().st_blocks
         disk.snapshot("first")
@@ -128,9 +128,13 @@ def test_the_reserve_is_left_free_and_the_message_names_what_makes_room(tmp_path
             with pytest.raises(EngineError) as caught:
                 act()
             refused(
-                caught, Reason.HOST_DISK_LOW, "GiB are reserved", "MiB",
+                caught,
+                Reason.HOST_DISK_LOW,
+                "GiB are reserved",
+                "MiB",
                 "deleting the snapshot nightly of volume 0 of volumeset/shop/data frees up to",
-                "deleting the final snapshot 0-", "of volumeset/shop/former",
-            )  # fmt: skip
+                "deleting the final snapshot 0-",
+                "of volumeset/shop/former",
+            )
         assert (disk.names(), disk.volume.capacity) == (["nightly"], disk.capacity)
         assert disk.content() == {"a": "1"}

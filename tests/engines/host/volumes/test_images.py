@@ -130,7 +130,7 @@ def test_what_was_copied_ahead_becomes_the_state_of_the_detached_volume(disk: Di
     refused(caught, Reason.FREEZE_TIMEOUT)
     (path / "new").write_bytes(os.urandom(300_000))
     (path / "gone").unlink()
-    wanted = {each.name: each.read_bytes() for each in path.iterdir()}
+    expected = {file.name: file.read_bytes() for file in path.iterdir()}
     disk.store.detach(VOLUME, ONE)
     copied = disk.store.copy_snapshot(VOLUME, "first", "", {})
     path = disk.attach()
@@ -139,7 +139,7 @@ def test_what_was_copied_ahead_becomes_the_state_of_the_detached_volume(disk: Di
     disk.store.detach(VOLUME, ONE)
     disk.store.restore(VOLUME, "first", "before")
     path = disk.attach()
-    assert {each.name: each.read_bytes() for each in path.iterdir()} == wanted
+    assert {file.name: file.read_bytes() for file in path.iterdir()} == expected
 
 
 def test_a_snapshot_under_load_has_all_that_was_written_before_it_and_nothing_after(disk: Disk) -> None:

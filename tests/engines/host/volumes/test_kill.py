@@ -24,7 +24,7 @@ FORMER = ("before-", "pre-restore-")
 """The names of snapshots of data that were replaced: of what a replica wrote before a restore was repeated, too."""
 
 
-class View(NamedTuple):
+class VolumeState(NamedTuple):
     """All that operations change."""
 
     volume: str
@@ -58,7 +58,7 @@ class Killer:
         self._server.stdin.flush()
         return int(self._server.stdout.readline())
 
-    def prepare(self, scene: str) -> View:
+    def prepare(self, scene: str) -> VolumeState:
         """A volume in the state that ``scene`` names; another one is removed."""
         self.disk.store.detach(VOLUME, ONE)
         self.disk.store.drop(SET, keep_final_snapshot=False)
@@ -74,24 +74,24 @@ class Killer:
             self.disk.attach()
         return self.view()
 
-    def view(self) -> View:
+    def view(self) -> VolumeState:
         """What the next daemon finds; nothing of an interrupted operation is left."""
         self.disk.reopen()
         assert self.disk.reports == ()
         volumes = self.disk.store.list(SET)
-        assert bool(self.disk.leftovers()) == any(each.holder and "image" in each.backend for each in volumes)
+        assert bool(self.disk.leftovers()) == any(volume.holder and "image" in volume.backend for volume in volumes)
         marks = ("partial/", ".part", ".d/final", ".removed", "probe")
         assert [path for path in self.disk.tree() if any(mark in path for mark in marks)] == []
         finals = len(self.disk.store.list_deleted())
         if not volumes:
             assert self.disk.tree() == [] or finals
-            return View("missing", 0, (), "", finals)
+            return VolumeState("missing", 0, (), "", finals)
         (volume,) = volumes
         readable = volume.state == "ready" and volume.unfinished is None
         content = str(self.content(volume.holder)) if readable else ""
         # To attach an image changes it, so that an interrupted restore snapshots it once more.
-        snapshots = tuple(each.name for each in volume.snapshots if not each.name.startswith(FORMER))
-        return View(f"{volume.state} {volume.holder}", volume.capacity, snapshots, content, finals)
+        snapshots = tuple(snapshot.name for snapshot in volume.snapshots if not snapshot.name.startswith(FORMER))
+        return VolumeState(f"{volume.state} {volume.holder}", volume.capacity, snapshots, content, finals)
 
     def content(self, holder: str) -> dict[str, str]:
         """The files of the volume, which stays attached to ``holder`` or detached."""
@@ -100,7 +100,7 @@ class Killer:
         return {each.name: each.read_text() for each in self.disk.attach(holder).iterdir()}
 
 
-def between(operation: str, before: View, after: View) -> set[View]:
+def between(operation: str, before: VolumeState, after: VolumeState) -> set[VolumeState]:
     """The states in which an interrupted operation may leave a volume, beside the first and the last."""
     if operation == "restore":
         return {before._replace(snapshots=after.snapshots)}
@@ -160,11 +160,11 @@ def test_killed_at_some_system_calls(tmp_path: Path, setting: str) -> None:
 @pytest.mark.parametrize("setting", ALL)
 @pytest.mark.parametrize("operation", SCENES)
 def test_killed_at_every_system_call(tmp_path: Path, setting: str, operation: str) -> None:
-    with killer(tmp_path, setting) as found:
+    with killer(tmp_path, setting) as opened:
         for scene in SCENES[operation]:
             if setting == "directory" and (operation, scene) == ("snapshot", "attached"):
                 continue
-            kill_at(found, operation, scene, EVERY)
+            kill_at(opened, operation, scene, EVERY)
 
 
 def write_late(disk: Disk) -> bool:
@@ -200,11 +200,11 @@ def kill_command(killer: Killer, command: str, scene: str, kills: int) -> None:
         assert written == (done or not begun), f"killed at system call {last} of {total}"
         refusals += not written
         assert killer.perform(command) > 0
-        found = killer.view()
+        volume_state = killer.view()
         if done:
-            assert "'late': 'x'" in found.content, f"killed at system call {last} of {total}"
+            assert "'late': 'x'" in volume_state.content, f"killed at system call {last} of {total}"
         else:
-            assert found == after, f"repeated after system call {last} of {total}"
+            assert volume_state == after, f"repeated after system call {last} of {total}"
     assert refusals
 
 
@@ -228,13 +228,13 @@ def test_no_replica_loses_what_it_writes_before_a_command_is_repeated(
 @pytest.mark.slow
 @pytest.mark.parametrize("setting", IMAGES)
 def test_killed_while_the_file_system_grows(tmp_path: Path, setting: str) -> None:
-    with killer(tmp_path, setting) as found:
-        disk, total = found.disk, 10
+    with killer(tmp_path, setting) as opened:
+        disk, total = opened.disk, 10
         last = 0
         while last <= total:
-            found.prepare("detached")
+            opened.prepare("detached")
             assert disk.store.grow(VOLUME, disk.capacity * 2)
-            done = found.perform("attach", last or NEVER)
+            done = opened.perform("attach", last or NEVER)
             total = done if last == 0 else total
             disk.reopen()
             assert disk.reports == ()

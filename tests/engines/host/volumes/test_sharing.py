@@ -60,20 +60,23 @@ def test_btrfs_is_refused_on_another_file_system(tmp_path: Path) -> None:
 
 
 def test_snapshots_of_images_share_blocks_and_trim_frees_them(tmp_path: Path) -> None:
-    with mounted_disk(tmp_path / "disk", "xfs", "-m", "reflink=1") as place, Disk(place / "root", "image-ext4") as disk:
+    with (
+        mounted_disk(tmp_path / "disk", "xfs", "-m", "reflink=1") as folder,
+        Disk(folder / "root", "image-ext4") as disk,
+    ):
         path = disk.attach()
         (path / "file").write_bytes(os.urandom(4 << 20))
-        before = free(place)
+        before = free(folder)
         disk.snapshot("first")
         disk.store.detach(VOLUME, ONE)
         disk.store.restore(VOLUME, "first", "before")
-        assert before - free(place) < 1 << 20
+        assert before - free(folder) < 1 << 20
         disk.store.delete_snapshot(VOLUME, "first")
         disk.store.delete_snapshot(VOLUME, "before")
         (disk.attach() / "file").unlink()
         os.sync()
         disk.store.trim(VOLUME)
-        assert free(place) - before > 3 << 20
+        assert free(folder) - before > 3 << 20
         disk.store.detach(VOLUME, ONE)
         assert disk.leftovers() == []
 

@@ -18,7 +18,7 @@ from reconciler.engines.protocol import EngineEvent, Observation
 from reconciler.model.key import Key
 from reconciler.planning.plan import Action
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import Host, play_on
+from tests.engines.host.kit import HostHarness, play_on
 from tests.support.clock import FakeClock
 from tests.support.plans import ends, plan, step
 
@@ -28,7 +28,7 @@ VOLUME = VolumeId(SET, 0)
 T = TypeVar("T")
 
 
-class VolumeHost(Host):
+class VolumeHarness(HostHarness):
     """Applies volume sets and their users, and asks what became of them."""
 
     def __init__(self, path: Path, runtime: type[FakeRuntime] = FakeRuntime) -> None:
@@ -153,7 +153,7 @@ class VolumeHost(Host):
         return self.events
 
 
-class ImageHost(VolumeHost):
+class ImageVolumeHarness(VolumeHarness):
     """A host whose volumes are images; ``host`` are its settings."""
 
     def __init__(self, path: Path, runtime: type[FakeRuntime] = FakeRuntime, **host: Any) -> None:
@@ -169,6 +169,6 @@ class ImageHost(VolumeHost):
             store.detach(VolumeId(SET, volume.index), volume.holder)
 
 
-def play(path: Path, story: Callable[[Any], Awaitable[None]], host: type[VolumeHost] = VolumeHost) -> None:
+def play(path: Path, story: Callable[[Any], Awaitable[None]], host: type[VolumeHarness] = VolumeHarness) -> None:
     """Play ``story`` on a new host."""
     play_on(lambda: host(path), story)

@@ -15,7 +15,7 @@ from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumesets.replacements import Replacements
 from reconciler.model.key import Key
 from tests.engines.host.kit import play_on
-from tests.engines.host.volumesets.kit import SET, VolumeHost, play
+from tests.engines.host.volumesets.kit import SET, VolumeHarness, play
 from tests.support.plans import ends, plan, step
 from tests.support.waiting import PATIENCE
 
@@ -23,7 +23,7 @@ NAMES = [f"data-{number}" for number in range(16)]
 KEYS = [Key.parse(f"volumeset/shop/{name}") for name in NAMES]
 
 
-class _AutoHost(VolumeHost):
+class _ConcurrentHarness(VolumeHarness):
     """A host that finds out itself how it can store volumes."""
 
     def __init__(self, path: Path) -> None:
@@ -33,7 +33,7 @@ class _AutoHost(VolumeHost):
         self.engine = self._made()
 
 
-async def apply_all(host: VolumeHost, **spec: Any) -> None:
+async def apply_all(host: VolumeHarness, **spec: Any) -> None:
     """Apply all volume sets in one plan."""
     whole = {"initialCapacity": 10, "performanceClass": "general-purpose-ssd", **spec}
     steps = [
@@ -44,18 +44,18 @@ async def apply_all(host: VolumeHost, **spec: Any) -> None:
 
 
 def test_what_the_host_can_do_is_found_out_once(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await apply_all(host)
         # Without the rights to mount images, each sentence is there once. With them, there is none.
         found = [each.message for each in host.news() if each.reason == "VolumesChecked"]
         assert len(found) == len(set(found))
         assert not any("volume-probe" in message for message in found), "no probe is in the way of another"
 
-    play_on(lambda: _AutoHost(tmp_path), story)
+    play_on(lambda: _ConcurrentHarness(tmp_path), story)
 
 
 def test_all_their_schedules_are_stored(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await apply_all(host, snapshots={"schedule": "* * * * *"})
         file = host.root / "snapshot-schedules.json"
 
@@ -76,7 +76,7 @@ def test_a_read_that_ends_late_hides_no_change_that_was_read_after_it(
 ) -> None:
     """The thread that read the volumes before one grew ends after the thread that read them afterwards."""
 
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -84,10 +84,10 @@ def test_a_read_that_ends_late_hides_no_change_that_was_read_after_it(
         listed, read, goes_on = sets.store.list, threading.Event(), threading.Event()
 
         def list_late(key: Key) -> tuple[StoredVolume, ...]:
-            found = listed(key)
+            volumes = listed(key)
             read.set()
             assert goes_on.wait(PATIENCE)
-            return found
+            return volumes
 
         with monkeypatch.context() as patch:
             patch.setattr(sets.store, "list", list_late)

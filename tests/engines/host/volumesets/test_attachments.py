@@ -12,20 +12,20 @@ from reconciler.engines.host.volumes.protocol import VolumeId, VolumeSpec
 from reconciler.engines.host.volumes.store import VolumeStore
 from reconciler.engines.host.volumesets.attachments import Attachments, holder_name
 from reconciler.planning.plan import Action
-from tests.engines.host.signals_kit import RecordedSignals
-from tests.engines.host.volumesets.kit import DB, SET, VolumeHost, play
+from tests.engines.host.signals import RecordedSignals
+from tests.engines.host.volumesets.kit import DB, SET, VolumeHarness, play
 from tests.support.clock import FakeClock
 from tests.support.plans import step
 
 
-def holder(host: VolumeHost, index: int = 0) -> str:
+def holder(host: VolumeHarness, index: int = 0) -> str:
     """What the lock of a volume names."""
     lock = VolumeFiles(host.root, "shop", "data", str(index)).read_lock()
     return lock.holder if lock is not None else ""
 
 
 def test_a_replica_gets_its_volume_at_its_start_and_releases_it_at_its_end(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         assert await host.volumes() == []
         await host.database(replicas=2)
@@ -48,7 +48,7 @@ def test_a_replica_gets_its_volume_at_its_start_and_releases_it_at_its_end(tmp_p
 
 
 def test_the_daemon_finds_again_what_is_attached(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -79,7 +79,7 @@ async def test_the_volumes_of_replicas_that_are_gone_are_free_again(tmp_path: Pa
 
 
 def test_a_volume_of_a_dead_replica_that_cannot_be_detached_closes_nothing_else(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.ask(1)
@@ -91,10 +91,10 @@ def test_a_volume_of_a_dead_replica_that_cannot_be_detached_closes_nothing_else(
         await host.record()
         await host.engine.close()
         # The replica is gone with its file, as after a power cut.
-        for place in host.programs.places():
-            if place.key == DB:
-                host.programs.end(place, 137)
-                del host.programs.running[place]
+        for container_id in host.programs.places():
+            if container_id.key == DB:
+                host.programs.end(container_id, 137)
+                del host.programs.running[container_id]
         for file in (host.root / "replicas/shop/db").iterdir():
             file.unlink()
         record = host.path().with_name("0.d") / "volume.json"
@@ -121,7 +121,7 @@ def test_a_volume_of_a_dead_replica_that_cannot_be_detached_closes_nothing_else(
 
 
 def test_another_workload_gets_a_volume_only_after_the_former_one(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -145,7 +145,7 @@ def test_another_workload_gets_a_volume_only_after_the_former_one(tmp_path: Path
 
 
 def test_a_replica_waits_for_a_volume_set_that_is_not_applied_yet(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.database()
 
         async def reported() -> bool:
@@ -159,7 +159,7 @@ def test_a_replica_waits_for_a_volume_set_that_is_not_applied_yet(tmp_path: Path
 
 
 def test_a_deleted_volume_set_waits_for_its_replicas_and_leaves_a_final_snapshot(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -180,7 +180,7 @@ def test_a_deleted_volume_set_waits_for_its_replicas_and_leaves_a_final_snapshot
 
 
 def test_a_volume_set_without_final_snapshots_leaves_nothing(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset(snapshots={"createFinalSnapshot": False})
         await host.database()
         await host.running("db-0")
@@ -196,7 +196,7 @@ def test_a_volume_set_without_final_snapshots_leaves_nothing(tmp_path: Path) -> 
 
 
 def test_a_replaced_volume_set_gives_its_replicas_new_volumes(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -215,7 +215,7 @@ def test_a_replaced_volume_set_gives_its_replicas_new_volumes(tmp_path: Path) ->
 
 
 def test_a_replacement_that_a_crash_interrupts_is_finished_once(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -223,9 +223,9 @@ def test_a_replacement_that_a_crash_interrupts_is_finished_once(tmp_path: Path) 
         await host.database(version=2, suspend=True)
         await host.running()
         body = {"kind": "volumeset", "name": "data", "spec": {"initialCapacity": 10, "fileSystemType": "xfs"}}
-        wanted = step(str(SET), action=Action.REPLACE, version=2, body=body, engine="host")
+        replacement = step(str(SET), action=Action.REPLACE, version=2, body=body, engine="host")
         marker = host.root / "replaced-volumesets.json"
-        await host.meanwhile(host.engine.perform(wanted))
+        await host.meanwhile(host.engine.perform(replacement))
         # The daemon is killed before it writes down that the former data are deleted.
         marker.write_text(marker.read_text().replace("true", "false"))
         await host.restart()
@@ -234,24 +234,24 @@ def test_a_replacement_that_a_crash_interrupts_is_finished_once(tmp_path: Path) 
             await host.time.advance(1.0)
             await asyncio.sleep(0.001)
         assert not host.path().exists(), "no replica gets a volume that would be deleted again"
-        assert (await host.meanwhile(host.engine.perform(wanted))).result == "applied"
+        assert (await host.meanwhile(host.engine.perform(replacement))).result == "applied"
         await host.eventually(lambda: _has_volume(host), "the replica gets a new volume")
         (host.path() / "file").write_text("acknowledged")
         # Killed again, before the outcome is recorded: the step is repeated.
         await host.restart()
-        assert (await host.meanwhile(host.engine.perform(wanted))).result == "applied"
+        assert (await host.meanwhile(host.engine.perform(replacement))).result == "applied"
         await host.eventually(lambda: _has_volume(host), "the replica goes on")
         assert host.content() == {"file": "acknowledged"}
 
     play(tmp_path, story)
 
 
-async def _has_volume(host: VolumeHost) -> bool:
+async def _has_volume(host: VolumeHarness) -> bool:
     return holder(host) != "" and host.path().exists()
 
 
 def test_what_this_host_gives_is_in_the_conditions_of_the_workload(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")

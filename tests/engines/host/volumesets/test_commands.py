@@ -16,12 +16,12 @@ import pytest
 from reconciler.errors import EngineError
 from reconciler.records.tables.commands import NewCommand
 from tests.engines.host.kit import play_on
-from tests.engines.host.volumesets.kit import DB, SET, ImageHost, VolumeHost, play
+from tests.engines.host.volumesets.kit import DB, SET, ImageVolumeHarness, VolumeHarness, play
 from tests.support.programs import only_root
 from tests.support.waiting import PATIENCE
 
 
-async def begin(host: VolumeHost, content: str = "old") -> None:
+async def begin(host: VolumeHarness, content: str = "old") -> None:
     """Run ``db`` with a file on its volume."""
     await host.volumeset()
     await host.database()
@@ -35,7 +35,7 @@ def names(volume: dict[str, Any]) -> list[str]:
 
 
 def test_a_snapshot_is_restored_while_the_replica_stops(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         taken = await host.command(
             "createVolumeSnapshot", snapshotName="one", snapshotExpirationDate="2030-01-01T00:00:00Z", tags={"a": "b"}
@@ -62,7 +62,7 @@ def test_a_snapshot_is_restored_while_the_replica_stops(tmp_path: Path) -> None:
 
 @only_root("only root mounts images")
 def test_a_replica_stops_for_a_snapshot_that_does_not_fit_into_a_freeze(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await begin(host)
         await host.command("createVolumeSnapshot", snapshotName="one")
         await host.running("db-0")
@@ -76,11 +76,11 @@ def test_a_replica_stops_for_a_snapshot_that_does_not_fit_into_a_freeze(tmp_path
         assert not list(host.path().with_name("0.d").glob("partial/*"))
         host.detach()
 
-    play_on(lambda: ImageHost(tmp_path, freeze_limit=1e-5), story)
+    play_on(lambda: ImageVolumeHarness(tmp_path, freeze_limit=1e-5), story)
 
 
 def test_what_someone_asked_for_is_no_warning_and_no_fault_of_the_workload(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.command("createVolumeSnapshot", snapshotName="one")
         await host.running("db-0")
@@ -113,7 +113,7 @@ def test_what_someone_asked_for_is_no_warning_and_no_fault_of_the_workload(tmp_p
 
 @only_root("only root mounts images")
 def test_a_replica_runs_on_if_someone_else_uses_its_volume(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await begin(host)
         await host.command("createVolumeSnapshot", snapshotName="one")
         ours, theirs = pty.openpty()
@@ -133,11 +133,11 @@ def test_a_replica_runs_on_if_someone_else_uses_its_volume(tmp_path: Path) -> No
         await host.running("db-0")
         host.detach()
 
-    play_on(lambda: ImageHost(tmp_path), story)
+    play_on(lambda: ImageVolumeHarness(tmp_path), story)
 
 
 def test_a_volume_expands_and_keeps_its_data(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         assert (await host.command("expandVolume", newStorageCapacity=30))["currentSize"] == 30
         await host.running("db-0")
@@ -149,7 +149,7 @@ def test_a_volume_expands_and_keeps_its_data(tmp_path: Path) -> None:
 
 
 def test_a_deleted_volume_in_use_is_replaced_by_an_empty_one(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.command("expandVolume", newStorageCapacity=30)
         await host.command("deleteVolume", command_id="c2")
@@ -163,7 +163,7 @@ def test_a_deleted_volume_in_use_is_replaced_by_an_empty_one(tmp_path: Path) -> 
 
 
 def test_a_deleted_volume_without_a_replica_is_a_memory_with_snapshots(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.database(version=2, mounts=False)
 
@@ -194,7 +194,7 @@ def test_a_deleted_volume_without_a_replica_is_a_memory_with_snapshots(tmp_path:
     ],
 )
 def test_an_impossible_command_changes_nothing(tmp_path: Path, name: str, spec: dict[str, Any], message: str) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         before = await host.volumes()
         with pytest.raises(EngineError, match=message):
@@ -206,7 +206,7 @@ def test_an_impossible_command_changes_nothing(tmp_path: Path, name: str, spec: 
 
 
 def test_a_snapshot_name_exists_once(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.command("createVolumeSnapshot", snapshotName="one")
         with pytest.raises(EngineError, match="has a snapshot one already"):
@@ -216,7 +216,7 @@ def test_a_snapshot_name_exists_once(tmp_path: Path) -> None:
 
 
 def test_a_command_that_a_crash_interrupted_is_performed_once(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.command("deleteVolume")
         await host.running("db-0")
@@ -235,7 +235,7 @@ def test_a_command_that_a_crash_interrupted_is_performed_once(tmp_path: Path) ->
 
 
 def test_a_daemon_that_stops_meanwhile_performs_the_command_again(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.command("createVolumeSnapshot", snapshotName="one")
         await host.running("db-0")
@@ -254,7 +254,7 @@ def test_a_daemon_that_stops_meanwhile_performs_the_command_again(tmp_path: Path
     play(tmp_path, story)
 
 
-async def interrupt(host: VolumeHost, **fields: Any) -> None:
+async def interrupt(host: VolumeHarness, **fields: Any) -> None:
     """Leave the volume detached, and the record of a restore that a crash interrupted."""
     await begin(host)
     await host.command("createVolumeSnapshot", snapshotName="one")
@@ -269,7 +269,7 @@ async def interrupt(host: VolumeHost, **fields: Any) -> None:
     (host.root / "volumes/shop/data/0.d/command.json").write_text(json.dumps(begun))
 
 
-async def waits(host: VolumeHost) -> None:
+async def waits(host: VolumeHarness) -> None:
     """Wait until a replica is refused the volume."""
     await host.database(version=3)
 
@@ -282,7 +282,7 @@ async def waits(host: VolumeHost) -> None:
 
 
 def test_no_replica_starts_before_an_interrupted_restore_is_repeated(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         spec = {"location": "here", "volumeIndex": 0, "snapshotName": "one"}
         command = host.records.commands.add(NewCommand(SET, "here", "restoreVolume", spec, "ann"))
         await interrupt(host, id=command, replaces="restoreVolume")
@@ -297,7 +297,7 @@ def test_no_replica_starts_before_an_interrupted_restore_is_repeated(tmp_path: P
 
 
 def test_replicas_get_a_volume_whose_command_failed_or_is_not_repeated(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await interrupt(host, replaces="restoreVolume")
         await host.database(version=3)
         await host.running("db-0")
@@ -312,7 +312,7 @@ def test_replicas_get_a_volume_whose_command_failed_or_is_not_repeated(tmp_path:
 
 
 def test_the_record_of_a_command_of_an_older_version_is_read(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await interrupt(host)
         await host.database(version=3)
         await host.running("db-0")
@@ -321,7 +321,7 @@ def test_the_record_of_a_command_of_an_older_version_is_read(tmp_path: Path) -> 
 
 
 def test_commands_on_one_volume_are_performed_in_turn(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
 
         async def all_at_once() -> None:

@@ -15,7 +15,7 @@ from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import play_on
-from tests.engines.host.volumesets.kit import ImageHost
+from tests.engines.host.volumesets.kit import ImageVolumeHarness
 from tests.support.programs import only_root
 
 pytestmark = only_root("only root mounts images")
@@ -33,7 +33,7 @@ class ExecRuntime(FakeRuntime):
         return ExecResult(done.returncode, done.stdout + done.stderr)
 
 
-async def begin(host: ImageHost, pre: str, post: str) -> None:
+async def begin(host: ImageVolumeHarness, pre: str, post: str) -> None:
     """Run ``db`` with these hooks, in which VOLUME is the directory of its volume."""
     tags = {"reconciler/pre-snapshot": pre, "reconciler/post-snapshot": post}
     await host.volumeset()
@@ -41,13 +41,13 @@ async def begin(host: ImageHost, pre: str, post: str) -> None:
     await host.running("db-0")
 
 
-def host_with_hooks(path: Path) -> ImageHost:
+def host_with_hooks(path: Path) -> ImageVolumeHarness:
     """A host that runs them."""
-    return ImageHost(path, ExecRuntime)
+    return ImageVolumeHarness(path, ExecRuntime)
 
 
 def test_a_snapshot_is_taken_between_its_hooks(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await begin(host, json.dumps(["touch", f"{host.path()}/quiet"]), "rm VOLUME/quiet; touch VOLUME/after")
         await host.command("createVolumeSnapshot", snapshotName="one")
         assert set(host.content()) == {"after"}
@@ -61,7 +61,7 @@ def test_a_snapshot_is_taken_between_its_hooks(tmp_path: Path) -> None:
 
 
 def test_a_hook_that_fails_before_means_no_snapshot_and_the_one_after_runs(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await begin(host, "echo the database is busy >&2; exit 3", "touch VOLUME/after")
         with pytest.raises(EngineError, match="before the snapshot in main of db-0 ended with 3: the database is busy"):
             await host.command("createVolumeSnapshot", snapshotName="one")
@@ -80,7 +80,7 @@ def test_a_hook_that_fails_before_means_no_snapshot_and_the_one_after_runs(tmp_p
 
 
 def test_the_hook_after_runs_though_the_daemon_was_killed(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await begin(host, "", "echo again >> VOLUME/after")
         lock = json.loads((host.path().with_name("0.d") / "lock").read_text())
         opened = host.path().with_name("0.d") / "snapshot-hook.json"
@@ -102,7 +102,7 @@ def test_the_hook_after_runs_though_the_daemon_was_killed(tmp_path: Path) -> Non
 
 
 def test_a_hook_after_a_snapshot_that_fails_is_a_condition_and_repeated(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await begin(host, "", "test -e VOLUME/allowed")
         taken = await host.command("createVolumeSnapshot", snapshotName="one")
         assert [each["name"] for each in taken["volumeSnapshots"]] == ["one"]

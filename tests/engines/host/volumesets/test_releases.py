@@ -10,13 +10,13 @@ import pytest
 
 from reconciler.engines import release_snapshots
 from reconciler.engines.host.runtimes.protocol import ContainerId
-from tests.engines.host.volumesets.kit import DB, ImageHost, VolumeHost, play
+from tests.engines.host.volumesets.kit import DB, ImageVolumeHarness, VolumeHarness, play
 from tests.support.programs import only_root
 
 TAG = {"reconciler/snapshot-on": "new-version"}
 
 
-class ReleaseHost(VolumeHost):
+class ReleaseHarness(VolumeHarness):
     """Applies tagged versions of the database, each with a run of its own commit."""
 
     async def release(self, version: int, replicas: int = 1, tags: dict[str, str] | None = None) -> None:
@@ -46,11 +46,11 @@ class ReleaseHost(VolumeHost):
 
 
 def story_of(path: Path, story: Any) -> None:
-    play(path, story, ReleaseHost)
+    play(path, story, ReleaseHarness)
 
 
 def test_each_volume_is_snapshotted_before_its_replica_has_the_new_version(tmp_path: Path) -> None:
-    async def story(host: ReleaseHost) -> None:
+    async def story(host: ReleaseHarness) -> None:
         await host.volumeset(snapshots={"retentionDuration": "7d"})
         await host.release(1, replicas=2)
         assert await host.snapshots() == [[], []]
@@ -63,8 +63,10 @@ def test_each_volume_is_snapshotted_before_its_replica_has_the_new_version(tmp_p
         [volume, _] = await host.volumes()
         snapshot = volume["volumeSnapshots"][0]
         assert snapshot["tags"] == TAG | {
-            "reconciler/workload": "db", "reconciler/version": "2", "reconciler/commit": "c2",
-        }  # fmt: skip
+            "reconciler/workload": "db",
+            "reconciler/version": "2",
+            "reconciler/commit": "c2",
+        }
         assert snapshot["expires"] > snapshot["created"]
 
     story_of(tmp_path, story)
@@ -72,11 +74,11 @@ def test_each_volume_is_snapshotted_before_its_replica_has_the_new_version(tmp_p
 
 @only_root("only root mounts images")
 def test_a_volume_that_cannot_be_frozen_for_long_enough_is_snapshotted_between_its_replicas(tmp_path: Path) -> None:
-    class SlowHost(ReleaseHost, ImageHost):
+    class SlowReleaseHarness(ReleaseHarness, ImageVolumeHarness):
         def __init__(self, path: Path) -> None:
-            ImageHost.__init__(self, path, freeze_limit=1e-5)
+            ImageVolumeHarness.__init__(self, path, freeze_limit=1e-5)
 
-    async def story(host: SlowHost) -> None:
+    async def story(host: SlowReleaseHarness) -> None:
         await host.volumeset()
         await host.release(1, replicas=2)
         await host.release(2, replicas=2)
@@ -84,13 +86,13 @@ def test_a_volume_that_cannot_be_frozen_for_long_enough_is_snapshotted_between_i
         assert not list(host.root.glob("volumes/shop/data/*.d/partial/*"))
         host.detach()
 
-    play(tmp_path, story, SlowHost)
+    play(tmp_path, story, SlowReleaseHarness)
 
 
 def test_a_volume_has_a_bounded_number_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release_snapshots, "KEEP", 2)
 
-    async def story(host: ReleaseHost) -> None:
+    async def story(host: ReleaseHarness) -> None:
         await host.volumeset()
         await host.release(1)
         await host.command("createVolumeSnapshot", snapshotName="by hand")
@@ -103,7 +105,7 @@ def test_a_volume_has_a_bounded_number_of_them(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_version_that_starts_again_is_no_release(tmp_path: Path) -> None:
-    async def story(host: ReleaseHost) -> None:
+    async def story(host: ReleaseHarness) -> None:
         await host.volumeset()
         await host.release(1, tags={})
         await host.release(2, tags={})
@@ -119,7 +121,7 @@ def test_a_version_that_starts_again_is_no_release(tmp_path: Path) -> None:
 
 
 def test_a_release_waits_until_its_snapshot_is_taken(tmp_path: Path) -> None:
-    async def story(host: ReleaseHost) -> None:
+    async def story(host: ReleaseHarness) -> None:
         await host.volumeset()
         await host.release(1)
         blocker = host.root / "volumes/shop/data/0.d/partial"

@@ -15,7 +15,7 @@ from reconciler.model.key import Key
 from reconciler.reasons import Reason
 from tests.engines.host.fake import FakeRuntime
 from tests.engines.host.kit import play_on
-from tests.engines.host.volumesets.kit import SET, ImageHost, VolumeHost, play
+from tests.engines.host.volumesets.kit import SET, ImageVolumeHarness, VolumeHarness, play
 from tests.support.programs import only_root
 
 CHECK = "test -e /data/file && echo the copy is well; grep -q good /data/file"
@@ -44,13 +44,13 @@ class CheckingRuntime(FakeRuntime):
     directory = ""
 
 
-def host_for(path: Path, kind: type[VolumeHost] = VolumeHost) -> VolumeHost:
+def host_for(path: Path, kind: type[VolumeHarness] = VolumeHarness) -> VolumeHarness:
     """A host that runs checks, whose output is below ``path``."""
     path.mkdir(exist_ok=True)
     return kind(path, type("Runtime", (CheckingRuntime,), {"directory": str(path)}))
 
 
-async def begin(host: VolumeHost, content: str = "good", check: str = CHECK, **tags: str) -> None:
+async def begin(host: VolumeHarness, content: str = "good", check: str = CHECK, **tags: str) -> None:
     """Run ``db``, whose snapshots have a check, with a file on its volume."""
     await host.volumeset()
     await host.database(tags={"reconciler/verify-snapshot": check, **tags} if check else tags)
@@ -58,20 +58,20 @@ async def begin(host: VolumeHost, content: str = "good", check: str = CHECK, **t
     (host.path() / "file").write_text(content)
 
 
-async def proven(host: VolumeHost) -> dict[str, str]:
+async def proven(host: VolumeHarness) -> dict[str, str]:
     """The names of the proven snapshots, each with the time."""
     [volume] = await host.volumes()
     tags = {each["name"]: each["tags"].get("reconciler/proven") for each in volume["volumeSnapshots"]}
     return {name: at for name, at in tags.items() if at}
 
 
-def is_clean(host: VolumeHost) -> bool:
+def is_clean(host: VolumeHarness) -> bool:
     """Whether nothing is left of a check."""
     copies = host.root / "verification"
     return not [*copies.rglob("*")] and not [each for each in host.programs.places() if each.replica == "db-verify"]
 
 
-async def restores_twice(host: VolumeHost) -> None:
+async def restores_twice(host: VolumeHarness) -> None:
     await begin(host)
     await host.command("createVolumeSnapshot", snapshotName="one")
     await host.running("db-0")
@@ -92,15 +92,15 @@ def test_a_snapshot_is_proven_while_its_replica_runs(tmp_path: Path) -> None:
 
 @only_root("only root mounts images")
 def test_a_snapshot_of_an_image_is_proven_while_its_replica_runs(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await restores_twice(host)
         host.detach()
 
-    play_on(lambda: host_for(tmp_path / "host", ImageHost), story)
+    play_on(lambda: host_for(tmp_path / "host", ImageVolumeHarness), story)
 
 
 def test_a_check_changes_only_its_copy(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, check="rm /data/file")
         await host.command("createVolumeSnapshot", snapshotName="one")
         for number in (2, 3):
@@ -111,7 +111,7 @@ def test_a_check_changes_only_its_copy(tmp_path: Path) -> None:
 
 
 def test_a_failed_check_is_an_error_with_its_last_line_and_no_proof(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, "bad")
         await host.command("createVolumeSnapshot", snapshotName="one")
         with pytest.raises(EngineError, match="snapshot one of volume 0 ended with 1: the copy is well") as found:
@@ -123,7 +123,7 @@ def test_a_failed_check_is_an_error_with_its_last_line_and_no_proof(tmp_path: Pa
 
 
 def test_without_a_check_the_checksum_is_what_is_proven(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, check="")
         await host.command("createVolumeSnapshot", snapshotName="one")
         await host.command("createVolumeSnapshot", command_id="c2", snapshotName="two")
@@ -139,7 +139,7 @@ def test_without_a_check_the_checksum_is_what_is_proven(tmp_path: Path) -> None:
 
 
 def test_a_suspended_workload_has_its_snapshots_proven_too(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.command("createVolumeSnapshot", snapshotName="one")
         await host.database(version=2, tags={"reconciler/verify-snapshot": CHECK}, suspend=True)
@@ -152,7 +152,7 @@ def test_a_suspended_workload_has_its_snapshots_proven_too(tmp_path: Path) -> No
 
 
 def test_a_volume_set_without_a_workload_is_proven_by_its_checksum(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.command("createVolumeSnapshot", snapshotName="one")
         await host.database(version=2, mounts=False)
@@ -164,7 +164,7 @@ def test_a_volume_set_without_a_workload_is_proven_by_its_checksum(tmp_path: Pat
 
 
 def test_the_newest_snapshot_is_proven_by_the_schedule(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, **{"reconciler/verify-schedule": "30 * * * *"})
         await host.command("createVolumeSnapshot", snapshotName="one")
         await host.command("createVolumeSnapshot", command_id="c2", snapshotName="two")
@@ -189,7 +189,7 @@ def test_the_newest_snapshot_is_proven_by_the_schedule(tmp_path: Path) -> None:
 
 
 def test_a_proof_that_fails_is_a_condition_until_one_succeeds(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, "bad", **{"reconciler/verify-schedule": "30 * * * *"})
         await host.command("createVolumeSnapshot", snapshotName="one")
 
@@ -214,7 +214,7 @@ def test_a_proof_that_fails_is_a_condition_until_one_succeeds(tmp_path: Path) ->
 
 
 def test_what_a_killed_daemon_leaves_of_a_check_is_removed_and_no_replica(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, check='["sleep", "1000"]')
         await host.command("createVolumeSnapshot", snapshotName="one")
         spec: dict[str, Any] = {"location": "here", "volumeIndex": 0, "snapshotName": "one"}
@@ -228,11 +228,13 @@ def test_what_a_killed_daemon_leaves_of_a_check_is_removed_and_no_replica(tmp_pa
         task.cancel()
         await asyncio.wait([task])
         assert is_clean(host), "a daemon that ends removes it"
-        host.programs.running.update({place: each for place, each in left.items() if place.replica == "db-verify"})
+        host.programs.running.update(
+            {place: program for place, program in left.items() if place.replica == "db-verify"}
+        )
         (host.root / "verification/volumes/shop/data/0").mkdir(parents=True)
         await host.restart()
-        assert [each.name for each in host.replicas()] == ["db-0"]
-        assert not [each for each in host.programs.places() if each.replica == "db-verify"]
+        assert [replica.name for replica in host.replicas()] == ["db-0"]
+        assert not [container_id for container_id in host.programs.places() if container_id.replica == "db-verify"]
 
         async def clean() -> bool:
             return is_clean(host)
@@ -243,7 +245,7 @@ def test_what_a_killed_daemon_leaves_of_a_check_is_removed_and_no_replica(tmp_pa
 
 
 def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, check='["sleep", "10000"]')
         await host.command("createVolumeSnapshot", snapshotName="one")
         spec: dict[str, Any] = {"location": "here", "volumeIndex": 0, "snapshotName": "one"}
@@ -261,7 +263,7 @@ def test_a_check_that_does_not_end_is_ended(tmp_path: Path) -> None:
 
 
 def test_clones_are_snapshots_of_another_volume_set(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.command("createVolumeSnapshot", snapshotName="one")
         copy = Key.parse("volumeset/shop/copy")

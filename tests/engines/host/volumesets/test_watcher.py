@@ -16,13 +16,13 @@ from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.model.key import Kind
 from reconciler.model.record import Health
 from tests.engines.host.kit import play_on
-from tests.engines.host.volumesets.kit import DB, ImageHost, VolumeHost, play
+from tests.engines.host.volumesets.kit import DB, ImageVolumeHarness, VolumeHarness, play
 from tests.support.programs import only_root, small_disk
 
 EVERY_MINUTE = {"schedule": "* * * * *", "retentionDuration": "2m"}
 
 
-async def begin(host: VolumeHost, **spec: Any) -> None:
+async def begin(host: VolumeHarness, **spec: Any) -> None:
     """Run ``db`` with a file on its volume."""
     await host.volumeset(**spec)
     await host.database()
@@ -30,25 +30,25 @@ async def begin(host: VolumeHost, **spec: Any) -> None:
     (host.path() / "file").write_text("x" * 5000)
 
 
-async def snapshots(host: VolumeHost) -> list[str]:
+async def snapshots(host: VolumeHarness) -> list[str]:
     """The names of the snapshots of the volume."""
     return [each["name"] for each in (await host.volumes())[0]["volumeSnapshots"]]
 
 
-async def conditions(host: VolumeHost) -> list[dict[str, str]]:
+async def conditions(host: VolumeHarness) -> list[dict[str, str]]:
     """The conditions of the volume set."""
     [seen] = [each for each in await host.engine.observe() if each.key.kind is Kind.VOLUMESET]
     found: list[dict[str, str]] = json.loads(seen.state).get("status", {}).get("conditions", [])
     return found
 
 
-def reasons(host: VolumeHost) -> list[str]:
+def reasons(host: VolumeHarness) -> list[str]:
     """The reasons of all events of the volume set."""
     return [str(each.reason) for each in host.news() if str(each.key).startswith("volumeset")]
 
 
 def test_a_larger_manifest_expands_volumes_and_a_full_one_grows(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.volumeset(version=2, initialCapacity=15)
 
@@ -74,7 +74,7 @@ def test_a_larger_manifest_expands_volumes_and_a_full_one_grows(tmp_path: Path) 
 
 
 def test_scheduled_snapshots_are_taken_once_and_expire_but_for_the_newest(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, snapshots=EVERY_MINUTE)
 
         async def two() -> bool:
@@ -103,7 +103,7 @@ def test_scheduled_snapshots_are_taken_once_and_expire_but_for_the_newest(tmp_pa
 
 
 def test_no_schedule_takes_or_deletes_a_snapshot_before_git_is_read(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, snapshots=EVERY_MINUTE)
 
         async def some() -> bool:
@@ -129,7 +129,7 @@ def test_no_schedule_takes_or_deletes_a_snapshot_before_git_is_read(tmp_path: Pa
 
 
 def test_a_clock_that_jumps_ahead_deletes_no_snapshot_within_an_hour(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, snapshots={"schedule": "* * * * *", "retentionDuration": "1d"})
 
         async def two() -> bool:
@@ -155,7 +155,7 @@ def test_a_clock_that_jumps_ahead_deletes_no_snapshot_within_an_hour(tmp_path: P
 
 
 def test_a_volume_keeps_a_number_of_snapshots_and_a_good_one_beside_a_damaged_one(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, snapshots={"schedule": "* * * * *"})
 
         async def four() -> bool:
@@ -185,7 +185,7 @@ def test_a_volume_keeps_a_number_of_snapshots_and_a_good_one_beside_a_damaged_on
 
 
 def test_a_snapshot_that_fails_is_a_condition_and_tried_at_growing_intervals(tmp_path: Path) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host, snapshots={"schedule": "*/20 * * * *"})
         obstacle = host.path().with_name("0.d") / "snapshots"
         obstacle.write_text("a file in place of the directory")
@@ -221,7 +221,7 @@ def test_a_snapshot_that_fails_is_a_condition_and_tried_at_growing_intervals(tmp
 def test_what_fails_holds_back_nothing_else(tmp_path: Path) -> None:
     """A snapshot that cannot be deleted prevents no new one."""
 
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         await host.command("createVolumeSnapshot", snapshotName="old", snapshotExpirationDate="2026-01-01T00:01:00Z")
         await host.running("db-0")
@@ -244,7 +244,7 @@ def test_what_fails_holds_back_nothing_else(tmp_path: Path) -> None:
 
 @only_root("only root mounts images")
 def test_the_week_until_an_image_is_trimmed_goes_on_through_a_restart(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await begin(host)
         image = host.path().with_name("0.d") / "image"
         big = host.path() / "big"
@@ -268,12 +268,12 @@ def test_the_week_until_an_image_is_trimmed_goes_on_through_a_restart(tmp_path: 
         await host.eventually(trimmed, "the blocks are given back when a week has passed", pace=3.0)
         host.detach()
 
-    play_on(lambda: ImageHost(tmp_path), story)
+    play_on(lambda: ImageVolumeHarness(tmp_path), story)
 
 
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_lock_that_somebody_removes_is_there_again(tmp_path: Path, restart: bool) -> None:
-    async def story(host: VolumeHost) -> None:
+    async def story(host: VolumeHarness) -> None:
         await begin(host)
         lock = host.root / "volumes/shop/data/0.d/lock"
         before = lock.read_bytes()
@@ -304,7 +304,7 @@ def test_a_lock_that_somebody_removes_is_there_again(tmp_path: Path, restart: bo
     play(tmp_path, story)
 
 
-def _is_one(host: VolumeHost) -> Any:
+def _is_one(host: VolumeHarness) -> Any:
     async def one() -> bool:
         return len(await snapshots(host)) == 1
 
@@ -313,7 +313,7 @@ def _is_one(host: VolumeHost) -> Any:
 
 @only_root("only root mounts images")
 def test_volumes_that_promise_more_than_the_disk_has_are_a_condition(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await host.volumeset()
         await host.database()
         await host.running("db-0")
@@ -330,11 +330,11 @@ def test_volumes_that_promise_more_than_the_disk_has_are_a_condition(tmp_path: P
         host.detach()
 
     with small_disk(tmp_path / "disk", "size=400m") as disk:
-        play_on(lambda: ImageHost(disk), story)
+        play_on(lambda: ImageVolumeHarness(disk), story)
 
 
 def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
-    class SmallDisk(VolumeHost):
+    class SmallDisk(VolumeHarness):
         def __init__(self, path: Path) -> None:
             super().__init__(path)
             host = msgspec.structs.replace(self._settings.host, disk_reserve=100)
@@ -369,7 +369,7 @@ def test_a_disk_that_is_almost_full_is_reported_once(tmp_path: Path) -> None:
 
 @only_root("only root mounts images")
 def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -> None:
-    async def story(host: ImageHost) -> None:
+    async def story(host: ImageVolumeHarness) -> None:
         await begin(host)
         subprocess.run(["sync", "-f", host.path()], check=True)
         subprocess.run(["xfs_io", "-x", "-c", "shutdown", host.path()], check=True)
@@ -395,4 +395,4 @@ def test_a_lost_file_system_is_reported_once_and_mounted_again(tmp_path: Path) -
         assert reasons(host).count("VolumeCheckFailed") == 1
         host.detach()
 
-    play_on(lambda: ImageHost(tmp_path), story)
+    play_on(lambda: ImageVolumeHarness(tmp_path), story)

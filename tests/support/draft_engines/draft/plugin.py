@@ -35,7 +35,7 @@ from reconciler.terminal.session import ExecSession, TerminalSize
 from tests.engines.host.fake import FakeSession
 
 
-class World(msgspec.Struct):
+class DraftLocation(msgspec.Struct):
     """A location: what was performed, what was printed, and the tokens of workloads."""
 
     steps: dict[Key, Step] = {}
@@ -43,7 +43,7 @@ class World(msgspec.Struct):
     tokens: dict[Key, str] = {}
 
 
-WORLDS: defaultdict[tuple[Path, str], World] = defaultdict(World)
+WORLDS: defaultdict[tuple[Path, str], DraftLocation] = defaultdict(DraftLocation)
 """By state directory and location, as long as the process lives."""
 
 
@@ -128,7 +128,7 @@ class DraftSearch:
 
 
 class DraftReader:
-    """Shows what a ``World`` has."""
+    """Shows what a ``DraftLocation`` has."""
 
     engine = DraftEngine.name
 

@@ -71,7 +71,7 @@ class Authority(NamedTuple):
         assert connection.getresponse().status == 200
 
 
-class Host:
+class IssuerHarness:
     """An issuer below ``path``, the domains that are ``proven``, the clock that it sees, and what it reported."""
 
     def __init__(self, path: Path, settings: AcmeSettings) -> None:

@@ -20,7 +20,7 @@ from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.errors import EngineError
 from reconciler.reasons import Reason
 from reconciler.settings import AcmeSettings
-from tests.engines.host.dataplane.acme.kit import ORG, Authority, Host, broken_authority, run_authority
+from tests.engines.host.dataplane.acme.kit import ORG, Authority, IssuerHarness, broken_authority, run_authority
 from tests.support.programs import skip_unless
 
 pytestmark = skip_unless(
@@ -39,7 +39,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Authority]:
 
 
 def test_a_proven_host_gets_a_certificate_and_a_new_one_in_time(authority: Authority, tmp_path: Path) -> None:
-    host = Host(tmp_path, authority.settings)
+    host = IssuerHarness(tmp_path, authority.settings)
 
     async def story() -> None:
         host.issuer.want({"www.one.example": "one.example"})
@@ -69,7 +69,7 @@ def test_a_proven_host_gets_a_certificate_and_a_new_one_in_time(authority: Autho
 def test_a_refused_challenge_is_not_repeated_at_once_and_harms_no_other_host(
     authority: Authority, tmp_path: Path
 ) -> None:
-    host = Host(tmp_path, authority.settings)
+    host = IssuerHarness(tmp_path, authority.settings)
     host.proven.add("two.example")
 
     async def story() -> None:
@@ -82,17 +82,17 @@ def test_a_refused_challenge_is_not_repeated_at_once_and_harms_no_other_host(
     host.issuer.want({"new.two.example": "two.example"})
     for _ in range(3):
         asyncio.run(host.issuer.work())
-    failed = [each for each in host.events if each.host == "new.two.example"]
-    assert [each.reason for each in failed] == [Reason.CERTIFICATE_FAILED]
+    failed = [event for event in host.events if event.host == "new.two.example"]
+    assert [event.reason for event in failed] == [Reason.CERTIFICATE_FAILED]
     assert "refused the challenge" in failed[0].message
     assert "the next order is at 20" in failed[0].message
     host.clock.jump(1000)
     host.restart().want({"new.two.example": "two.example"})
     asyncio.run(host.issuer.work())
-    assert len([each for each in host.events if each.host == "new.two.example"]) == 2
+    assert len([event for event in host.events if event.host == "new.two.example"]) == 2
     host.clock.jump(1000)
     asyncio.run(host.issuer.work())
-    assert len([each for each in host.events if each.host == "new.two.example"]) == 2
+    assert len([event for event in host.events if event.host == "new.two.example"]) == 2
 
 
 async def test_a_record_of_another_org_proves_nothing(authority: Authority) -> None:
@@ -124,7 +124,7 @@ async def test_an_order_that_runs_has_not_failed_unless_its_daemon_has_ended(tmp
 
     server = await asyncio.start_server(hold, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    host = Host(tmp_path, AcmeSettings(f"https://localhost:{port}/dir"))
+    host = IssuerHarness(tmp_path, AcmeSettings(f"https://localhost:{port}/dir"))
     host.proven.add("seven.example")
     host.issuer.want({"www.seven.example": "seven.example"})
     running = asyncio.create_task(host.issuer.work())
@@ -150,7 +150,7 @@ def test_an_order_is_ended_after_its_time(tmp_path: Path) -> None:
 
 
 def test_without_room_for_its_state_no_order_is_placed(authority: Authority, tmp_path: Path) -> None:
-    host = Host(tmp_path, authority.settings)
+    host = IssuerHarness(tmp_path, authority.settings)
     host.proven.add("four.example")
     host.work(www_four_example="four.example")
     before = list(host.events)
@@ -171,7 +171,7 @@ def test_a_damaged_account_key_is_an_error_that_names_it(tmp_path: Path) -> None
 
 
 def test_a_damaged_state_costs_one_order_at_most(tmp_path: Path) -> None:
-    host = Host(tmp_path, AcmeSettings("https://localhost:1/dir"))
+    host = IssuerHarness(tmp_path, AcmeSettings("https://localhost:1/dir"))
     host.proven.add("five.example")
     (host.directory / "state.json").write_bytes(b'{"issued": 1')
     host.restart()
@@ -181,13 +181,13 @@ def test_a_damaged_state_costs_one_order_at_most(tmp_path: Path) -> None:
 
 
 def test_nothing_is_ordered_for_a_domain_that_is_not_proven(tmp_path: Path) -> None:
-    host = Host(tmp_path, AcmeSettings("https://localhost:1/dir"))
+    host = IssuerHarness(tmp_path, AcmeSettings("https://localhost:1/dir"))
     host.work(www_six_example="six.example")
     assert (host.events, host.issuer.problems) == ([], {})
 
 
 def test_a_clock_that_was_ahead_delays_no_order_until_that_time_comes(tmp_path: Path) -> None:
-    host = Host(tmp_path, AcmeSettings("https://localhost:1/dir"))
+    host = IssuerHarness(tmp_path, AcmeSettings("https://localhost:1/dir"))
     host.proven.add("five.example")
     host.clock.jump(400 * 86_400.0)
     host.work(www_five_example="five.example")
@@ -229,7 +229,7 @@ def calls(path: Path) -> list[str]:
 
 async def test_a_wildcard_and_a_name_get_certificates_by_records_of_dns(authority: Authority, tmp_path: Path) -> None:
     hook = dns_program(tmp_path, authority)
-    host = Host(tmp_path, msgspec.structs.replace(authority.settings, dns_hook=hook))
+    host = IssuerHarness(tmp_path, msgspec.structs.replace(authority.settings, dns_hook=hook))
     host.proven.add("eight.example")
     wanted = dict.fromkeys(("*.eight.example", "www.eight.example"), "eight.example")
     host.issuer.want(wanted, ["www.eight.example"])
@@ -250,7 +250,7 @@ async def test_a_program_that_fails_is_reported_and_its_record_is_removed_later(
     authority: Authority, tmp_path: Path, broken: str
 ) -> None:
     settings = msgspec.structs.replace(authority.settings, dns_hook=dns_program(tmp_path, authority, broken))
-    host = Host(tmp_path, settings)
+    host = IssuerHarness(tmp_path, settings)
     host.proven.add("nine.example")
     host.issuer.want({"*.nine.example": "nine.example"})
     await host.issuer.work()
@@ -268,7 +268,7 @@ async def test_a_program_that_fails_is_reported_and_its_record_is_removed_later(
 
 async def test_an_order_that_is_killed_leaves_no_record(authority: Authority, tmp_path: Path) -> None:
     hook = dns_program(tmp_path, authority)
-    host = Host(tmp_path, msgspec.structs.replace(authority.settings, dns_hook=hook))
+    host = IssuerHarness(tmp_path, msgspec.structs.replace(authority.settings, dns_hook=hook))
     # As the killed process of an order leaves it.
     (host.directory / "presented.json").write_bytes(b'[["_acme-challenge.ten.example","value"]]')
     await host.issuer.work()

@@ -29,8 +29,8 @@ from tests.engines.host.dataplane.acme.kit import LIFE, Authority, run_authority
 from tests.engines.host.dataplane.haproxy.kit import WebReplica, end
 from tests.engines.host.dataplane.kit import PORT
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import WEB, Host, play_on
-from tests.engines.host.test_from_zero import Fleet
+from tests.engines.host.kit import WEB, HostHarness, play_on
+from tests.engines.host.test_from_zero import ReplicaServers
 from tests.support.plans import ends, plan, step
 from tests.support.processes import free_ports
 from tests.support.programs import skip_unless
@@ -43,7 +43,7 @@ DOMAIN = Key(Kind.DOMAIN, "", "shop.example")
 DAY = 86_400.0
 
 
-class Shown(NamedTuple):
+class ShownCertificate(NamedTuple):
     """An answer over TLS: its status and body, and the certificate that the handshake showed."""
 
     status: int
@@ -51,10 +51,10 @@ class Shown(NamedTuple):
     certificate: bytes
 
 
-NONE = Shown(0, "", b"")
+NONE = ShownCertificate(0, "", b"")
 
 
-class Site(Host):
+class AcmeHarness(HostHarness):
     """A location with an ingress, whose certificates come from ``authority``."""
 
     def __init__(self, path: Path, authority: Authority) -> None:
@@ -113,14 +113,14 @@ class Site(Host):
     async def until(self, condition: str, present: bool = True) -> str:
         """Let time pass until the domain has ``condition``, or has it no more; its message."""
         for _ in range(600):
-            found = await self.observed()
-            if (condition in found) == present:
-                return found.get(condition, "")
+            conditions = await self.observed()
+            if (condition in conditions) == present:
+                return conditions.get(condition, "")
             await self.time.advance(1.0)
             await asyncio.sleep(0.05)
-        raise AssertionError(f"{condition} {present} never came: {found}")
+        raise AssertionError(f"{condition} {present} never came: {conditions}")
 
-    async def get(self) -> Shown:
+    async def get(self) -> ShownCertificate:
         """The answer to a request to the domain, whose certificate the authority has signed; status 0 without one."""
         context = ssl.create_default_context(cadata=self.authorities)
         where: dict[str, Any] = {"ssl": context, "server_hostname": DOMAIN.name}
@@ -132,9 +132,9 @@ class Site(Host):
         text = (await reader.read()).decode()
         shown = writer.get_extra_info("ssl_object").getpeercert(True)
         writer.close()
-        return Shown(int(text.split()[1]), text.rpartition("\r\n")[2], shown)
+        return ShownCertificate(int(text.split()[1]), text.rpartition("\r\n")[2], shown)
 
-    async def another(self, former: Shown) -> Shown:
+    async def another(self, former: ShownCertificate) -> ShownCertificate:
         """Let time pass until another certificate than the one of ``former`` is served; the first answer with it."""
         for _ in range(600):
             found = await self.get()
@@ -156,42 +156,42 @@ def location(tmp_path: Path) -> Iterator[Path]:
 def test_a_domain_gets_its_certificate_and_a_new_one_and_keeps_it_when_the_authority_fails(
     path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    async def story(site: Site) -> None:
-        await site.apply_manifests()
-        await Fleet(site, WebReplica).pass_until(1)
-        [replica] = [each.name for each in site.replicas()]
-        unverified = await site.until("NotVerified")
+    async def story(harness: AcmeHarness) -> None:
+        await harness.apply_manifests()
+        await ReplicaServers(harness, WebReplica).pass_until(1)
+        [replica] = [replica.name for replica in harness.replicas()]
+        unverified = await harness.until("NotVerified")
         assert unverified.startswith("at here: the TXT record _reconciler-challenge.shop.example with the value")
-        assert site.endpoints() == {"http://shop.example": ""}
-        assert "_reconciler-challenge.platform.local with the value org=acme" in site.not_enforced()
+        assert harness.endpoints() == {"http://shop.example": ""}
+        assert "_reconciler-challenge.platform.local with the value org=acme" in harness.not_enforced()
 
         authority.prove("shop.example")
-        await site.until("NotVerified", present=False)
-        await site.until("CertificateMissing", present=False)
-        first = await site.another(NONE)
+        await harness.until("NotVerified", present=False)
+        await harness.until("CertificateMissing", present=False)
+        first = await harness.another(NONE)
         assert (first.status, first.body) == (200, replica)
-        assert list(site.endpoints()) == ["https://shop.example"]
-        assert await site.observed() == {}
+        assert list(harness.endpoints()) == ["https://shop.example"]
+        assert await harness.observed() == {}
 
         # Renewal begins before two thirds of its life are over.
-        site.time.jump(LIFE * 0.6)
-        await site.time.advance(120.0)
-        assert (await site.get()).certificate == first.certificate
-        site.time.jump(LIFE * 0.07)
-        second = await site.another(first)
+        harness.time.jump(LIFE * 0.6)
+        await harness.time.advance(120.0)
+        assert (await harness.get()).certificate == first.certificate
+        harness.time.jump(LIFE * 0.07)
+        second = await harness.another(first)
         assert second.status == 200
 
         authority.stop()
-        site.time.jump(3 * DAY)
-        message = await site.until("CertificateExpiring")
+        harness.time.jump(3 * DAY)
+        message = await harness.until("CertificateExpiring")
         assert "could not be renewed: the authority cannot be reached" in message
-        assert await site.get() == second
-        reported = [each.reason for each in site.events if each.key == DOMAIN]
-        assert [each for each in reported if each is not Reason.ROUTE_NOT_SERVED] == [
+        assert await harness.get() == second
+        reported = [event.reason for event in harness.events if event.key == DOMAIN]
+        assert [reason for reason in reported if reason is not Reason.ROUTE_NOT_SERVED] == [
             Reason.CERTIFICATE_ISSUED,
             Reason.CERTIFICATE_ISSUED,
             Reason.CERTIFICATE_FAILED,
         ]
 
     with run_authority(tmp_path_factory.mktemp("pebble")) as authority:
-        play_on(lambda: Site(path, authority), story)
+        play_on(lambda: AcmeHarness(path, authority), story)

@@ -24,11 +24,13 @@ def problem(path: Path) -> str:
 def test_names_validity_and_chain_are_read_and_written_anew() -> None:
     issued = issue("Shop.example", "*.shop.example", end=30)
     noise = b"# a comment ; <<\n\n"
-    found = read_certificate(noise + authority().chain_pem + issued.key_pem + noise + issued.chain_pem, "shop.pem")
-    assert found.names == ("*.shop.example", "shop.example")
-    assert round((found.not_after - found.not_before) / 86_400) == 31
-    assert found.pem.encode() == issued.chain_pem + authority().chain_pem + issued.key_pem
-    assert "PRIVATE" not in repr(found)
+    certificate = read_certificate(
+        noise + authority().chain_pem + issued.key_pem + noise + issued.chain_pem, "shop.pem"
+    )
+    assert certificate.names == ("*.shop.example", "shop.example")
+    assert round((certificate.not_after - certificate.not_before) / 86_400) == 31
+    assert certificate.pem.encode() == issued.chain_pem + authority().chain_pem + issued.key_pem
+    assert "PRIVATE" not in repr(certificate)
 
 
 def test_a_name_that_is_no_host_name_is_left_out() -> None:

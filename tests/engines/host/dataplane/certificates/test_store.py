@@ -54,7 +54,7 @@ def test_an_issued_certificate_whose_file_is_damaged_stays_while_the_next_one_is
     source = str(tmp_path / "acme/certificates/shop.example.pem")
     issued = PemCertificate(("shop.example",), 0.0, end, source, "pem", "1")
 
-    class Ordering(Issuer):
+    class OrderingIssuer(Issuer):
         problems: dict[str, str] = {}
         wanted: Mapping[str, str] = {}
         wildcards = False
@@ -66,7 +66,7 @@ def test_an_issued_certificate_whose_file_is_damaged_stays_while_the_next_one_is
         """What another daemon finds, with these certificates."""
         folders = CertificateFolders(None, tmp_path / "former")
         store = CertificateStore(folders, secrets, clock, "platform.test", Proofs(), lambda _path, _why: None)
-        issuer = Ordering()
+        issuer = OrderingIssuer()
         issuer.certificates = certificates
         store.use(issuer, "thumbprint")
         asyncio.run(store.update(table))

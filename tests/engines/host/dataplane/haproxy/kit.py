@@ -26,7 +26,7 @@ from reconciler.errors import EngineError
 from reconciler.model.key import Key, Kind
 from reconciler.settings import HoldSettings, HostSettings, IngressSettings
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Replica, until
-from tests.engines.host.signals_kit import RecordedSignals
+from tests.engines.host.signals import RecordedSignals
 
 KEY = Key(Kind.WORKLOAD, "shop", "web")
 OTHER = Key(Kind.WORKLOAD, "shop", "api")
@@ -248,13 +248,13 @@ def play(plane: Callable[[], Plane], story: Callable[[Plane], Awaitable[None]]) 
     """Play ``story`` while a data plane runs."""
 
     async def whole() -> None:
-        made = plane()
-        made.running = running = asyncio.create_task(made.dataplane.run())
+        opened = plane()
+        opened.running = running = asyncio.create_task(opened.dataplane.run())
         try:
-            await story(made)
+            await story(opened)
         finally:
             running.cancel()
-            await made.dataplane.close()
+            await opened.dataplane.close()
 
     asyncio.run(whole())
 

@@ -19,7 +19,7 @@ from reconciler.engines.host.dataplane.haproxy.master import Master
 from reconciler.engines.host.dataplane.haproxy.program import find_program
 from reconciler.engines.host.dataplane.haproxy.tls import BIND, TlsEntry, make_tls_entries
 from tests.engines.host.dataplane.haproxy.kit import end
-from tests.support.certificates import Issued, authority, issue
+from tests.support.certificates import IssuedCertificate, authority, issue
 from tests.support.programs import skip_unless
 
 pytestmark = skip_unless(find_program() is not None, "HAProxy is not installed")
@@ -77,7 +77,7 @@ class Server:
         self.master = Master(path, lambda: None, ProxyUnit("here"))
         self.live = LiveCertificates(path, self.master, SystemClock())
 
-    async def serve(self, *certificates: Issued, options: dict[str, TlsOptions] | None = None) -> bool:
+    async def serve(self, *certificates: IssuedCertificate, options: dict[str, TlsOptions] | None = None) -> bool:
         """Serve each certificate for the names in it, as far as is possible without a reload."""
         return await self.bring(wanted(*map(read, certificates), options=options))
 
@@ -85,7 +85,9 @@ class Server:
         self.live.write(found)
         return await self.live.bring(found)
 
-    async def open(self, name: str, *protocols: str, client: Issued | None = None, most: str = "") -> Session:
+    async def open(
+        self, name: str, *protocols: str, client: IssuedCertificate | None = None, most: str = ""
+    ) -> Session:
         """Open a connection for ``name``. Raises ssl.SSLError and OSError if the handshake fails."""
         context = ssl.create_default_context(cadata=authority().chain_pem.decode())
         context.check_hostname = not name.startswith("other")
@@ -98,7 +100,7 @@ class Server:
         path = self.master.socket_path("https.sock")
         return Session(*await asyncio.open_unix_connection(path, ssl=context, server_hostname=name))
 
-    async def refuses(self, name: str, client: Issued | None = None, most: str = "") -> bool:
+    async def refuses(self, name: str, client: IssuedCertificate | None = None, most: str = "") -> bool:
         """Whether no request for ``name`` is answered."""
         try:
             session = await self.open(name, client=client, most=most)
@@ -109,7 +111,7 @@ class Server:
             return True
 
 
-def read(issued: Issued) -> PemCertificate:
+def read(issued: IssuedCertificate) -> PemCertificate:
     return read_certificate(issued.pem, "test.pem")
 
 
@@ -235,18 +237,18 @@ def test_one_that_no_command_can_carry_is_served_by_a_reload(tmp_path: Path) -> 
     long_chain = long.pem + authority().chain_pem * 40
 
     async def story(server: Server) -> None:
-        found = wanted(read(small), read_certificate(long_chain, "long.pem"))
-        assert not await server.bring(found)
+        certificates = wanted(read(small), read_certificate(long_chain, "long.pem"))
+        assert not await server.bring(certificates)
         assert not await server.refuses("small.example")
         await server.master.check_config(CONFIG.replace("description one", "description two"))
         await server.master.reload("two")
-        assert await server.bring(found)
+        assert await server.bring(certificates)
         assert not await server.refuses("long.example")
 
     play(tmp_path, story)
 
 
-def der(issued: Issued) -> bytes:
+def der(issued: IssuedCertificate) -> bytes:
     return ssl.PEM_cert_to_DER_cert(issued.chain_pem.decode())
 
 

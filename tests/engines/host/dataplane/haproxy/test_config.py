@@ -61,12 +61,12 @@ def backend(case: dict[str, Any], port: int = 18_000) -> Backend:
     fields = dict(case["service"])
     key = Key(Kind.WORKLOAD, fields.pop("gvc"), fields.pop("name"))
     service = msgspec.convert(fields | {"port": PORT, "key": key}, Service, strict=True)
-    found = (
+    servers_or_none = (
         make_server(Endpoint(name, address, {str(PORT): address}, 1), PORT, case.get("limit", 0))
         for name, address in case["replicas"].items()
     )
     weight, split = case.get("weight", 1), tuple(case.get("split", {}).items())
-    servers = (msgspec.structs.replace(each, weight=weight) for each in found if each is not None)
+    servers = (msgspec.structs.replace(each, weight=weight) for each in servers_or_none if each is not None)
     return Backend(service, port, tuple(servers), split=split)
 
 
@@ -120,19 +120,23 @@ def test_haproxy_needs_no_memory_that_is_written_and_executed(tmp_path: Path) ->
     forbid = "import ctypes, os, sys; ctypes.CDLL(None).prctl(65, 1, 0, 0, 0); os.execv(sys.argv[1], sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", forbid, program, "-c", "-f", CONFIG],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
     assert done.returncode == 0, done.stderr
 
 
 def test_the_text_is_the_same_in_any_order_and_its_digest_does_not_depend_on_replicas() -> None:
     services = [Service(Key(Kind.WORKLOAD, "shop", name), PORT) for name in ("a", "b", "c")]
     servers = (Server("x", "127.0.0.1:1"), Server("y", "127.0.0.1:2", 10))
-    backends = [Backend(each, 18_000 + number, servers) for number, each in enumerate(services)]
-    shuffled = [msgspec.structs.replace(each, servers=servers[::-1]) for each in backends]
+    backends = [Backend(service, 18_000 + number, servers) for number, service in enumerate(services)]
+    shuffled = [msgspec.structs.replace(backend, servers=servers[::-1]) for backend in backends]
     random.Random(1).shuffle(shuffled)
     assert render_config(layout(backends), backends) == render_config(layout(shuffled), shuffled)
-    bare = [msgspec.structs.replace(each, servers=()) for each in backends]
+    bare = [msgspec.structs.replace(backend, servers=()) for backend in backends]
     for runtime in (False, True):
         options = msgspec.structs.replace(OPTIONS, runtime=runtime)
         shared = layout(backends, options)
@@ -157,7 +161,7 @@ def test_what_a_process_was_loaded_with_can_be_read_back() -> None:
         shared = layout([*named.values()], options)
         text = render_config(shared, named.values())
         assert read_loaded(text) == shared.loaded
-        assert read_ports(text) == {name: each.port for name, each in named.items()}
+        assert read_ports(text) == {name: backend.port for name, backend in named.items()}
         assert read_shapes(text) == needs_of(options, named.values()).shapes
         assert read_digest(text) == compute_structure_digest(shared, named.values())
     nothing = "nothing of it"

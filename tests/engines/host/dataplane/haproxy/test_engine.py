@@ -25,8 +25,8 @@ from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import KEY, WebReplica, end, get
 from tests.engines.host.dataplane.kit import PATIENCE, until
 from tests.engines.host.fake import FakeRuntime
-from tests.engines.host.kit import Host, play_on
-from tests.engines.host.test_from_zero import Fleet, address_of, ask_for, status
+from tests.engines.host.kit import HostHarness, play_on
+from tests.engines.host.test_from_zero import ReplicaServers, address_of, ask_for, status
 from tests.support.certificates import authority, issue
 from tests.support.processes import free_ports
 from tests.support.programs import tool
@@ -37,17 +37,17 @@ signals: list[tuple[str, bool]] = []
 """Each replica that got a signal, and whether HAProxy still gave it new requests then."""
 
 
-class Watched(FakeRuntime):
+class WatchedRuntime(FakeRuntime):
     """Records for each signal what HAProxy does with the replica."""
 
     plane: HaproxyDataPlane | None = None
 
-    async def signal(self, place: ContainerId, number: int) -> None:
+    async def signal(self, container_id: ContainerId, number: int) -> None:
         """As Runtime.signal."""
         if self.plane is not None:
-            live = self.plane.live_servers(place.key).get(place.replica)
-            signals.append((place.replica, live is not None and live.ready))
-        await super().signal(place, number)
+            live = self.plane.live_servers(container_id.key).get(container_id.replica)
+            signals.append((container_id.replica, live is not None and live.ready))
+        await super().signal(container_id, number)
 
 
 @pytest.fixture(name="path")
@@ -59,29 +59,29 @@ def location(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_restart(path: Path) -> None:
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         plane = host.engine.location.publisher.dataplane
         assert isinstance(plane, HaproxyDataPlane)
-        Watched.plane = plane
-        fleet = Fleet(host, WebReplica)
+        WatchedRuntime.plane = plane
+        servers = ReplicaServers(host, WebReplica)
         await ask_for(host)
         address = await address_of(host)
         # A request that waits keeps its replica, however slow this machine is and however fast the clock.
         waiting = asyncio.create_task(get(address))
-        await fleet.pass_until(1)
+        await servers.pass_until(1)
         assert (await waiting).status == 200
-        await fleet.pass_until(0)
+        await servers.pass_until(0)
 
         waiting = asyncio.create_task(get(address))
-        await fleet.pass_until(1)
-        [first] = [each.name for each in host.replicas()]
+        await servers.pass_until(1)
+        [first] = [replica.name for replica in host.replicas()]
         assert (await waiting).body == first
         signals.clear()
         await ask_for(host, version=2, autoscaling=STEADY)
-        await fleet.pass_until(1, version=2)
+        await servers.pass_until(1, version=2)
         assert (first, False) in signals
         assert not any(ready for _, ready in signals)
-        [second] = [each.name for each in host.replicas()]
+        [second] = [replica.name for replica in host.replicas()]
         assert (await get(address)).body == second
         host.engine.location.publisher.split(KEY, {1: 0, 2: 100})
         await plane.synchronize(KEY)
@@ -89,55 +89,55 @@ def test_a_workload_is_served_by_haproxy_from_zero_through_a_rollout_and_a_resta
 
         await host.engine.close()
         assert (await get(address)).body == second
-        Watched.plane = None
+        WatchedRuntime.plane = None
         await host.restart()
         assert (await get(address)).body == second
         assert await address_of(host) == address
 
         await ask_for(host, version=2, autoscaling=STEADY, suspend=True)
-        await fleet.pass_until(0)
+        await servers.pass_until(0)
         assert (await status(host))["address"] == ""
         await plane._wait_until_applied()
         assert (await get(address)).body.startswith("503: the workload is suspended")
 
         # The split by version is still there when the workload is resumed.
         await host.engine.close()
-        Watched.plane = None
+        WatchedRuntime.plane = None
         await host.restart()
         await ask_for(host, version=2, autoscaling=STEADY)
-        await fleet.pass_until(1, version=2)
+        await servers.pass_until(1, version=2)
         assert await address_of(host) == address
         assert (await get(address)).headers["set-cookie"].partition(";")[0].endswith("=2")
 
-    play_on(lambda: Host(path, Watched, "haproxy"), story)
+    play_on(lambda: HostHarness(path, WatchedRuntime, "haproxy"), story)
 
 
 def test_requests_that_a_replica_does_not_end_in_its_grace_period_are_reported(path: Path) -> None:
-    async def story(host: Host) -> None:
-        plane, fleet = host.engine.location.publisher.dataplane, Fleet(host, WebReplica)
+    async def story(host: HostHarness) -> None:
+        plane, servers = host.engine.location.publisher.dataplane, ReplicaServers(host, WebReplica)
         await ask_for(host, image="stubborn", autoscaling=STEADY)
-        await fleet.pass_until(1)
+        await servers.pass_until(1)
         address = await address_of(host)
-        [first] = fleet.servers
-        fleet.servers[first].gate.clear()
+        [first] = servers.servers
+        servers.servers[first].gate.clear()
         asked = [asyncio.create_task(get(address)) for _ in range(3)]
-        await until(lambda: fleet.servers[first].open == 3)
+        await until(lambda: servers.servers[first].open == 3)
         async with asyncio.timeout(PATIENCE):
             while plane.open_requests(KEY, first) < 3:
                 await host.time.advance(0.5)
                 await asyncio.sleep(0.01)
         await ask_for(host, version=2, image="stubborn", autoscaling=STEADY)
-        await fleet.pass_until(1, version=2)
+        await servers.pass_until(1, version=2)
         found = [each.message for each in host.engine.news() if each.reason is Reason.REQUESTS_CUT_OFF]
         assert found == [f"{first}: 3 requests were cut off, since the termination grace period is over"]
         await asyncio.gather(*asked)
 
-    play_on(lambda: Host(path, FakeRuntime, "haproxy"), story)
+    play_on(lambda: HostHarness(path, FakeRuntime, "haproxy"), story)
 
 
 def test_requests_that_do_not_wake_keep_no_replica(path: Path) -> None:
-    async def story(host: Host) -> None:
-        fleet = Fleet(host, WebReplica)
+    async def story(host: HostHarness) -> None:
+        servers = ReplicaServers(host, WebReplica)
         await ask_for(host, tags={"reconciler/no-wake": "/healthz, Monitor"})
         address = await address_of(host)
         answers: list[int] = []
@@ -147,15 +147,15 @@ def test_requests_that_do_not_wake_keep_no_replica(path: Path) -> None:
                 answers.append((await get(address, "User-Agent: a monitor")).status)
                 await asyncio.sleep(0.01)
 
-        await fleet.pass_until(1)
+        await servers.pass_until(1)
         watching = asyncio.create_task(monitor())
         await until(lambda: answers.count(200) > 10)
-        await fleet.pass_until(0)
+        await servers.pass_until(0)
         await until(lambda: answers[-1] == 503)
         watching.cancel()
         assert host.replicas() == []
 
-    play_on(lambda: Host(path, FakeRuntime, "haproxy"), story)
+    play_on(lambda: HostHarness(path, FakeRuntime, "haproxy"), story)
 
 
 def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
@@ -165,11 +165,11 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         settings = IngressSettings(("127.0.0.1",), first.getsockname()[1], second.getsockname()[1])
     at = f"127.0.0.1:{settings.http_port}"
 
-    async def story(host: Host) -> None:
-        fleet = Fleet(host, WebReplica)
+    async def story(host: HostHarness) -> None:
+        servers = ReplicaServers(host, WebReplica)
         await ask_for(host, autoscaling=STEADY)
-        await fleet.pass_until(1)
-        [name] = [each.name for each in host.replicas()]
+        await servers.pass_until(1)
+        [name] = [replica.name for replica in host.replicas()]
         await address_of(host)
         assert await served(host, at, "shop.example") == 404
         route = {"workloadLink": "/org/acme/gvc/shop/workload/web", "prefix": "/"}
@@ -188,11 +188,11 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
             return len(events) == 2
 
         await until(reported)
-        assert {each.key for each in events} == {Key(Kind.DOMAIN, "", "shop.example")}
-        [refused, certificate] = sorted((each.message for each in events), key=lambda each: "TLS" in each)
+        assert {event.key for event in events} == {Key(Kind.DOMAIN, "", "shop.example")}
+        [refused, certificate] = sorted((event.message for event in events), key=lambda each: "TLS" in each)
         assert refused.startswith("route 2 of port 443")
         assert certificate == "shop.example is not served with TLS: no certificate is for shop.example"
-        lacking = [each["message"] for each in (await status(host))["conditions"] if each["type"] == "NotEnforced"]
+        lacking = [value["message"] for value in (await status(host))["conditions"] if value["type"] == "NotEnforced"]
         assert "The domain shop.example is not served as it is declared: route 2 of port 443" in lacking[0]
         assert "The endpoint is not served with TLS: no certificate is for web-" in lacking[0]
         put(host, Kind.GVC, "shop", {"domain": "old.example"})
@@ -200,9 +200,9 @@ def test_domains_and_gvcs_take_effect_without_a_new_version(path: Path) -> None:
         host.engine.refresh()
         assert await served(host, at, "shop.example", 404) == 404
         assert await served(host, at, "web.old.example", 403) == 403
-        assert [each.name for each in host.replicas()] == [name]
+        assert [replica.name for replica in host.replicas()] == [name]
 
-    play_on(lambda: Host(path, FakeRuntime, "haproxy", settings), story)
+    play_on(lambda: HostHarness(path, FakeRuntime, "haproxy", settings), story)
 
 
 def test_a_refresh_reads_the_certificates_again(path: Path) -> None:
@@ -210,9 +210,9 @@ def test_a_refresh_reads_the_certificates_again(path: Path) -> None:
     folder.mkdir()
     settings = IngressSettings(("127.0.0.1",), *free_ports(2), certificates=folder)
 
-    async def story(host: Host) -> None:
+    async def story(host: HostHarness) -> None:
         await ask_for(host, autoscaling=STEADY)
-        await Fleet(host, WebReplica).pass_until(1)
+        await ReplicaServers(host, WebReplica).pass_until(1)
         put(host, Kind.DOMAIN, "shop.example", {"workloadLink": "/org/acme/gvc/shop/workload/web"})
         host.engine.refresh()
         for days in (50.0, 80.0):
@@ -222,8 +222,8 @@ def test_a_refresh_reads_the_certificates_again(path: Path) -> None:
             # No minute passes, after which files are read anyway.
             await until(lambda: _shown(settings.https_port) == issued.certificate.public_bytes(Encoding.DER))  # noqa: B023
 
-    def make() -> Host:
-        host = Host(path, FakeRuntime, "haproxy", settings)
+    def make() -> HostHarness:
+        host = HostHarness(path, FakeRuntime, "haproxy", settings)
         host.time.jump(time.time() - host.time.now())
         return host
 
@@ -243,24 +243,24 @@ def _shown(port: int) -> bytes:
         return b""
 
 
-def put(host: Host, kind: Kind, name: str, spec: dict[str, Any]) -> None:
+def put(host: HostHarness, kind: Kind, name: str, spec: dict[str, Any]) -> None:
     """Record a resource as applied."""
     body = msgspec.json.encode({"kind": str(kind), "name": name, "spec": spec})
     host.records.applied.put(Record(Key(kind, "", name), "", "shop", f"{spec}", body, 1, "recorded", Health.HEALTHY))
 
 
-async def served(host: Host, address: str, name: str, status: int = 404) -> int:
+async def served(host: HostHarness, address: str, name: str, status: int = 404) -> int:
     """The status of a request for a host name, once it is ``status``."""
     for _ in range(1000):
-        found = (await get(address, host=name)).status
-        if found == status:
+        status_seen = (await get(address, host=name)).status
+        if status_seen == status:
             break
         await host.time.advance(0.1)
         await asyncio.sleep(0.01)
-    return found
+    return status_seen
 
 
-async def endpoints(host: Host) -> list[str]:
+async def endpoints(host: HostHarness) -> list[str]:
     """The addresses of the workload by domains, as recorded."""
     await host.record()
     [record] = host.records.applied.get(KEY)
@@ -268,12 +268,12 @@ async def endpoints(host: Host) -> list[str]:
     return found
 
 
-def stored(host: Host) -> str:
+def stored(host: HostHarness) -> str:
     """All lines of the workload about requests, from its logs."""
     directory = host.root / "logs" / "shop" / "web" / "ingress" / "haproxy"
-    found = (
+    chunks = (
         each.text()
         for part in list_segments(str(directory))
         for each in iterate_backward(part.path, valid_end(part.path))
     )
-    return b"".join(found).decode()
+    return b"".join(chunks).decode()

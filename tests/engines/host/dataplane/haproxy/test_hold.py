@@ -160,10 +160,10 @@ def test_requests_wait_for_a_replica_after_the_hold_and_are_counted_once(path: P
     play(lambda: Plane(path), story)
 
 
-async def until_counts(plane: Plane, wanted: Traffic) -> None:
-    """Wait until the traffic is ``wanted``."""
+async def until_counts(plane: Plane, traffic: Traffic) -> None:
+    """Wait until the traffic is ``traffic``."""
     async with asyncio.timeout(PATIENCE):
-        while (await plane.dataplane.traffic())[KEY] != wanted:
+        while (await plane.dataplane.traffic())[KEY] != traffic:
             await asyncio.sleep(0.02)
 
 
@@ -214,7 +214,7 @@ def test_requests_of_each_form_wait_for_the_end_of_a_hold(path: Path, form: str)
         clients = [FORMS[form](await plane.serve(service)) for _ in range(3)]
         await hold(plane, service=service)
         asked = [
-            asyncio.create_task(each.ask(tally)) for each in clients for _ in range(1 + 4 * (form in MANY_AT_ONCE))
+            asyncio.create_task(client.ask(tally)) for client in clients for _ in range(1 + 4 * (form in MANY_AT_ONCE))
         ]
         await plane.waiting(len(asked))
         assert (tally.answered, tally.lost, program.answered) == (0, [], 0)

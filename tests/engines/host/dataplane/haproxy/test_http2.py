@@ -17,11 +17,11 @@ from reconciler.engines.workload.routing.build import ServedWorkload
 from reconciler.model.key import Key
 from reconciler.model.kinds.domain import read_domain
 from tests.engines.host.dataplane.haproxy.kit import KEY, Plane, play
-from tests.engines.host.dataplane.haproxy.test_secure_routes import Site
+from tests.engines.host.dataplane.haproxy.test_secure_routes import IngressHarness
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
 from tests.engines.host.dataplane.load.program import Program
 from tests.engines.host.dataplane.load.traffic import H2, Tally
-from tests.engines.host.probing.servers import Status, health_server
+from tests.engines.host.probes.servers import Status, health_server
 from tests.support.certificates import authority, issue
 
 RPC = Key(KEY.kind, "shop", "rpc")
@@ -34,7 +34,7 @@ ROUTES = [
 SECURE = pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
 
 
-class Http2Site(Site):
+class Http2Harness(IngressHarness):
     """A host name that leads to two workloads by path: one of HTTP/2, and one of gRPC."""
 
     def __init__(self, path: Path, *, secure: bool) -> None:
@@ -68,10 +68,10 @@ class Http2Site(Site):
 
 @SECURE
 def test_a_client_of_grpc_reaches_its_workload_by_host_name_and_path(path: Path, secure: bool) -> None:
-    site = Http2Site(path, secure=secure)
+    harness = Http2Harness(path, secure=secure)
 
     def call() -> None:
-        with site.channel() as channel:
+        with harness.channel() as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             request = health_pb2.HealthCheckRequest()
             assert stub.Check(request, timeout=PATIENCE).status == SERVING
@@ -85,28 +85,28 @@ def test_a_client_of_grpc_reaches_its_workload_by_host_name_and_path(path: Path,
 
     async def story(_: Plane) -> None:
         with health_server(Status.SERVING) as port:
-            await site.start(await Program("web").start(), port)
+            await harness.start(await Program("web").start(), port)
             await asyncio.to_thread(call)
 
-    play(lambda: site.plane, story)
+    play(lambda: harness.plane, story)
 
 
 @SECURE
 def test_requests_of_one_connection_of_http_2_are_answered_at_once(path: Path, secure: bool) -> None:
-    site, tally = Http2Site(path, secure=secure), Tally("HTTP/2")
+    harness, tally = Http2Harness(path, secure=secure), Tally("HTTP/2")
 
     async def story(_: Plane) -> None:
         web = Program("web")
-        await site.start(await web.start(), await Program("rpc").start())
-        client = H2(site.address, host=NAME, context=site.context)
+        await harness.start(await web.start(), await Program("rpc").start())
+        client = H2(harness.address, host=NAME, context=harness.context)
         async with asyncio.timeout(PATIENCE):
             await asyncio.gather(*(client.ask(tally) for _ in range(20)))
         client.close()
         assert (tally.answered, tally.lost, web.answered) == (20, [], 20)
         if not secure:
-            unknown = H2(site.address, host="other.example")
+            unknown = H2(harness.address, host="other.example")
             await unknown.ask(tally)
             assert ["404" in each for each in tally.lost] == [True]
             unknown.close()
 
-    play(lambda: site.plane, story)
+    play(lambda: harness.plane, story)

@@ -43,7 +43,7 @@ def routes(*found: dict[str, Any], number: int = 443, **port: Any) -> dict[str, 
     return {"ports": [{"number": number, "routes": [{"workloadLink": link(WEB), **each} for each in found], **port}]}
 
 
-class Outside:
+class IngressClients:
     """A plane with an ingress, two workloads, and clients outside."""
 
     def __init__(self, path: Path) -> None:
@@ -112,7 +112,7 @@ def one_path(shared_path: Path) -> Path:
 
 
 def test_host_names_lead_to_their_workloads(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
 
     async def story(_: Plane) -> None:
         await outside.start()
@@ -147,11 +147,11 @@ def test_host_names_lead_to_their_workloads(path: Path) -> None:
 
 
 def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
 
     async def story(_: Plane) -> None:
         await outside.start()
-        found = routes(
+        spec = routes(
             {"prefix": "/"},
             {"prefix": "/api", "workloadLink": link(API), "replacePrefix": ""},
             {"prefix": "/api/s", "replacePrefix": "/p%[src]'\\"},
@@ -159,7 +159,7 @@ def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> N
             {"prefix": "/ü; x", "workloadLink": link(API)},
             {"prefix": "/h", "hostPrefix": "api.", "workloadLink": link(API)},
         )
-        await outside.serve(domain("shop.example", acceptAllSubdomains=True, **found))
+        await outside.serve(domain("shop.example", acceptAllSubdomains=True, **spec))
         for where, body in {
             "/": "web",
             "/apis": "api",
@@ -199,7 +199,7 @@ def test_routes_choose_by_expression_then_by_the_longest_prefix(path: Path) -> N
 
 
 def test_routes_and_streams_lead_to_other_ports_of_a_workload(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
     number = _free_port()
 
     async def story(plane: Plane) -> None:
@@ -209,11 +209,11 @@ def test_routes_and_streams_lead_to_other_ports_of_a_workload(path: Path) -> Non
             str(port): each.endpoint.address for port, each in ((PORT, outside.web), (ADMIN, admin), (STREAM, stream))
         }
         plane.dataplane.update(WEB, (Endpoint("web", ports[str(PORT)], ports, 1),))
-        found = routes({"prefix": "/"}, {"prefix": "/admin", "port": ADMIN}, {"prefix": "/own", "port": PORT})
+        spec = routes({"prefix": "/"}, {"prefix": "/admin", "port": ADMIN}, {"prefix": "/own", "port": PORT})
         tcp = {
             "ports": [{"number": number, "protocol": "tcp", "routes": [{"workloadLink": link(WEB), "port": STREAM}]}]
         }
-        await outside.serve(domain("shop.example", **found), domain("stream.example", **tcp))
+        await outside.serve(domain("shop.example", **spec), domain("stream.example", **tcp))
         bodies = [(await outside.get("shop.example", where)).body for where in ("/", "/admin", "/own")]
         assert bodies == ["web", "admin", "web"]
         assert await ask(f"127.0.0.1:{number}") == "stream hello"
@@ -227,7 +227,7 @@ def test_routes_and_streams_lead_to_other_ports_of_a_workload(path: Path) -> Non
 
 
 def test_requests_from_outside_are_measured_and_some_of_them_wake_nothing(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
     host = "web-alias.platform.test"
     service = Service(WEB, PORT, measures_latency=True, no_wake=NoWake(paths=("/health",)))
 
@@ -283,7 +283,7 @@ class EchoReplica(WebReplica):
 
 
 def test_websockets_pass(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
     outside.web = EchoReplica("web")
     headers = ("Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
     lines = ("GET /chat HTTP/1.1", "Host: shop.example", *headers, "Sec-WebSocket-Version: 13", "", "")
@@ -304,7 +304,7 @@ def test_websockets_pass(path: Path) -> None:
 
 
 def test_clients_come_in_by_their_own_address_and_only_if_they_may(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
     host = "web-alias.platform.test"
 
     async def story(_: Plane) -> None:
@@ -346,7 +346,7 @@ def test_clients_come_in_by_their_own_address_and_only_if_they_may(path: Path) -
 
 
 def test_addresses_of_both_families_come_in_by_their_own_entries(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
     host = "web-alias.platform.test"
 
     async def story(_: Plane) -> None:
@@ -366,7 +366,7 @@ def test_addresses_of_both_families_come_in_by_their_own_entries(path: Path) -> 
 
 
 def test_routes_change_headers_and_answer_preflight_requests(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
     hostile = "a\"b'c %[src] #d \\ $HOME"
     changed = {"Host": "%REQ(:authority)%.internal", "X-Text": hostile, "X-Copy": "<%REQ(X-Own)%>"}
     cors = {
@@ -409,7 +409,7 @@ def test_routes_change_headers_and_answer_preflight_requests(path: Path) -> None
 
 
 def test_what_haproxy_refuses_takes_nothing_else_down(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
 
     async def story(_: Plane) -> None:
         await outside.start()
@@ -433,13 +433,13 @@ def test_what_haproxy_refuses_takes_nothing_else_down(path: Path) -> None:
         assert sorted(each.partition(" of ")[0] for each in problems["wrong.example"]) == [
             "CORS",
             *(f"route {number}" for number in range(1, 8)),
-        ]  # fmt: skip
+        ]
 
     play(lambda: outside.plane, story)
 
 
 def test_ambiguous_requests_are_refused_or_read_in_one_way(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
     host = "web-alias.platform.test"
     start = f"POST / HTTP/1.1\r\nHost: {host}\r\n"
 
@@ -477,7 +477,7 @@ def test_ambiguous_requests_are_refused_or_read_in_one_way(path: Path) -> None:
 
 
 def test_a_port_of_another_program_is_an_error_and_not_the_end_of_the_rest(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
 
     async def story(plane: Plane) -> None:
         with socket.socket() as other:
@@ -496,20 +496,20 @@ def test_a_port_of_another_program_is_an_error_and_not_the_end_of_the_rest(path:
 
 
 def test_maps_that_others_change_and_lost_workers_are_restored(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
 
     async def story(plane: Plane) -> None:
         await outside.start()
-        found = routes({"prefix": "/"}, {"prefix": "/api", "workloadLink": link(API)})
-        await outside.serve(domain("shop.example", **found))
+        spec = routes({"prefix": "/"}, {"prefix": "/api", "workloadLink": link(API)})
+        await outside.serve(domain("shop.example", **spec))
         worker = plane.worker
         for line in (f"clear map ./{HOSTS}", f"set map ./{PREFIXES} _digest 0", f"clear map ./{PREFIXES}"):
             await plane.command(line)
         await outside.answers("shop.example", "/api", "api")
         # One entry more changes the maps without a reload.
-        await outside.serve(domain("shop.example", **found), domain("more.example", workloadLink=link(API)))
+        await outside.serve(domain("shop.example", **spec), domain("more.example", workloadLink=link(API)))
         assert (await outside.get("more.example")).body == "api"
-        await outside.serve(domain("shop.example", **found))
+        await outside.serve(domain("shop.example", **spec))
         assert (await outside.get("more.example")).status == 404
         assert plane.worker == worker
         os.kill(worker, signal.SIGKILL)
@@ -519,7 +519,7 @@ def test_maps_that_others_change_and_lost_workers_are_restored(path: Path) -> No
 
 
 def test_without_a_workload_the_ingress_answers_404(path: Path) -> None:
-    outside = Outside(path)
+    outside = IngressClients(path)
     host = "web-alias.platform.test"
 
     async def story(plane: Plane) -> None:

@@ -19,7 +19,7 @@ from tests.support.processes import free_ports
 TO_WEB = HostEntry("", RouteTarget(KEY))
 
 
-class Names:
+class HostNames:
     """A plane with host names that lead to one workload."""
 
     def __init__(self, path: Path, *, count: int) -> None:
@@ -54,7 +54,7 @@ class Names:
 
 @pytest.mark.parametrize("count", [5_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_a_large_map_is_loaded_and_changed_by_as_little_as_possible(path: Path, count: int) -> None:
-    names = Names(path, count=count)
+    names = HostNames(path, count=count)
 
     async def story(plane: Plane) -> None:
         await plane.address(SERVICE, await WebReplica("web").start())

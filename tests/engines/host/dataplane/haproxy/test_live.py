@@ -193,12 +193,12 @@ CurrConns: 12
 0x59: key=shop:b use=0 exp=0 conn_cur=3 http_req_cnt=41
 0x60: key=shop:c use=0 exp=0 shard=0 conn_cur=0 http_req_cnt=1
 """
-    found = read_facts(text)
-    assert (found.digest, found.process, found.holds) == ("abc", "7", {"shop:a": "100"})
+    facts = read_facts(text)
+    assert (facts.digest, facts.process, facts.holds) == ("abc", "7", {"shop:a": "100"})
     assert read_facts(f"Stopping: 1\n{text}").digest == ""
-    assert (found.connections, found.empty) == (12, {"shop:a": "none"})
-    assert found.splits == {"shop:b|1": "2", "shop:b/x": "1"}
-    assert found.counted == {"shop:b": Counted(41, 3), "shop:c": Counted(1, 0)}
+    assert (facts.connections, facts.empty) == (12, {"shop:a": "none"})
+    assert facts.splits == {"shop:b|1": "2", "shop:b/x": "1"}
+    assert facts.counted == {"shop:b": Counted(41, 3), "shop:c": Counted(1, 0)}
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ ONE_LINE = 2.0
 """Seconds until the line of a request is there, if it comes at all."""
 
 
-class Watched(Plane):
+class MeasuredPlane(Plane):
     """A data plane with the replicas that were measured. HAProxy is another user's, as under a daemon of root."""
 
     def __init__(self, path: Path, user: tuple[int, int] | None = (PROXY, PROXY)) -> None:
@@ -113,9 +113,9 @@ def place() -> Iterator[Path]:
 
 @only_root("only root gives HAProxy a user of its own")
 @pytest.mark.parametrize("user", [STRANGER, PROXY, None], ids=["another user", "the user of haproxy", "root"])
-def test_no_process_but_haproxy_is_believed(place: Path, user: int | None) -> None:
+def test_no_process_but_haproxy_is_believed(path: Path, user: int | None) -> None:
     async def story(plane: Plane) -> None:
-        assert isinstance(plane, Watched)
+        assert isinstance(plane, MeasuredPlane)
         address = await plane.start()
         errors = await plane.send(*FORGED, user=user)
         assert ("Permission denied" in errors) == (user == STRANGER), errors
@@ -123,27 +123,27 @@ def test_no_process_but_haproxy_is_believed(place: Path, user: int | None) -> No
         assert set(plane.samples) == {(KEY, "real")}
         assert (plane.woken, plane.lines) == ([], [])
 
-    play(lambda: Watched(place), story)
+    play(lambda: MeasuredPlane(path), story)
 
 
-def test_a_process_of_the_same_user_is_not_believed_either(place: Path) -> None:
+def test_a_process_of_the_same_user_is_not_believed_either(path: Path) -> None:
     async def story(plane: Plane) -> None:
-        assert isinstance(plane, Watched)
+        assert isinstance(plane, MeasuredPlane)
         address = await plane.start()
         assert not await plane.send(*FORGED)
         await plane.measured(address)
         assert set(plane.samples) == {(KEY, "real")}
         assert (plane.woken, plane.lines) == ([], [])
 
-    play(lambda: Watched(place, user=None), story)
+    play(lambda: MeasuredPlane(path, user=None), story)
 
 
 @only_root("only root gives HAProxy a user of its own")
-def test_lines_of_haproxy_arrive_through_reloads_restarts_and_an_upgrade(place: Path) -> None:
-    socket_path = place / "haproxy" / LOG_SOCKET
+def test_lines_of_haproxy_arrive_through_reloads_restarts_and_an_upgrade(path: Path) -> None:
+    socket_path = path / "haproxy" / LOG_SOCKET
 
     async def story(plane: Plane) -> None:
-        assert isinstance(plane, Watched)
+        assert isinstance(plane, MeasuredPlane)
         address = await plane.start()
         found = socket_path.stat()
         assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (PROXY, 0o600)
@@ -153,18 +153,18 @@ def test_lines_of_haproxy_arrive_through_reloads_restarts_and_an_upgrade(place: 
         refused = await get(await plane.serve(msgspec.structs.replace(SERVICE, key=NONE)), "Host: web, web")
         assert refused.status == 400
 
-    play(lambda: Watched(place), story)
+    play(lambda: MeasuredPlane(path), story)
     # An older version left a socket that all users could write to.
     socket_path.unlink()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as former:
         former.bind(str(socket_path))
         socket_path.chmod(0o666)
-        play(lambda: Watched(place), story)
+        play(lambda: MeasuredPlane(path), story)
 
 
-def test_lines_about_workloads_that_are_not_served_count_for_nothing(place: Path) -> None:
+def test_lines_about_workloads_that_are_not_served_count_for_nothing(path: Path) -> None:
     async def story(plane: Plane) -> None:
-        assert isinstance(plane, Watched)
+        assert isinstance(plane, MeasuredPlane)
         address = await plane.start()
         log = plane.dataplane._log
         log._senders.admit = lambda _pid, _user: True  # type: ignore[method-assign]
@@ -174,12 +174,12 @@ def test_lines_about_workloads_that_are_not_served_count_for_nothing(place: Path
         assert set(plane.samples) == {(KEY, "real")}
         assert (plane.woken, plane.lines) == ([], [])
 
-    play(lambda: Watched(place, user=None), story)
+    play(lambda: MeasuredPlane(path, user=None), story)
 
 
-def test_descriptors_that_are_sent_are_not_taken(place: Path) -> None:
+def test_descriptors_that_are_sent_are_not_taken(path: Path) -> None:
     async def story(plane: Plane) -> None:
-        assert isinstance(plane, Watched)
+        assert isinstance(plane, MeasuredPlane)
         address = await plane.start()
         await plane.measured(address)
         before = pipes()
@@ -193,4 +193,4 @@ def test_descriptors_that_are_sent_are_not_taken(place: Path) -> None:
             os.close(end_of_pipe)
         assert pipes() == before
 
-    play(lambda: Watched(place, user=None), story)
+    play(lambda: MeasuredPlane(path, user=None), story)

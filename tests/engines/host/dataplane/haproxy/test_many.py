@@ -33,7 +33,7 @@ def test_what_an_outsider_changes_is_found_among_many_workloads(path: Path, monk
         await until(lambda: all(plane.dataplane.address(key) for key in others))
         assert (await get(address)).body == "a"
         traffic = await plane.dataplane.traffic()
-        assert {key: each.arrived for key, each in traffic.items()} == {counted: 1}
+        assert {key: counts.arrived for key, counts in traffic.items()} == {counted: 1}
 
         changed = others[-1]
         await plane.dataplane._master.send([f"set server {backend_name(changed)}/a state maint"])
@@ -43,7 +43,7 @@ def test_what_an_outsider_changes_is_found_among_many_workloads(path: Path, monk
         for key in others:
             plane.dataplane.publish(msgspec.structs.replace(SERVICE, key=key))
         traffic = await plane.dataplane.traffic()
-        assert sum(each.arrived for each in traffic.values()) == 2
+        assert sum(counts.arrived for counts in traffic.values()) == 2
         assert traffic.keys() == {*KEYS}
 
     play(lambda: Plane(path), story)

@@ -46,7 +46,7 @@ from tests.engines.host.dataplane.haproxy.kit import (
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, Client, Replica, until
 from tests.engines.host.dataplane.load.program import Program
 from tests.engines.host.dataplane.load.traffic import Socket, Tally
-from tests.engines.host.probing.servers import Status, health_server
+from tests.engines.host.probes.servers import Status, health_server
 
 SOCKETS = Key(Kind.WORKLOAD, "shop", "sockets")
 """A workload of which former workers have nothing that other tests left."""
@@ -96,15 +96,15 @@ def test_replicas_get_the_address_of_the_client_and_an_id_of_the_request(path: P
 
 def test_a_response_names_its_replica_if_that_is_enabled_and_asked_for(path: Path) -> None:
     async def story(plane: Plane) -> None:
-        replica, found = await WebReplica("a").start(), []
+        replica, named = await WebReplica("a").start(), []
         for debug in (True, False):
             address = await plane.address(msgspec.structs.replace(SERVICE, debug=debug), replica)
             # A change of the profile is a reload.
             await until(lambda: plane.dataplane._proxy.current and plane.dataplane._proxy.due is None)
             for asked in (("x-platform-debug: true",), ("x-platform-debug: 1",), ()):
                 headers = (await get(address, *asked)).headers
-                found.append((headers.get("x-platform-location"), headers.get("x-platform-replica")))
-        assert found == [("here", "a"), *[(None, None)] * 5]
+                named.append((headers.get("x-platform-location"), headers.get("x-platform-replica")))
+        assert named == [("here", "a"), *[(None, None)] * 5]
 
     play(lambda: Plane(path), story)
 
@@ -130,7 +130,7 @@ def test_requests_wait_for_the_first_replica_and_reach_it_a_few_at_a_time(path: 
 
 
 def test_requests_beyond_the_first_few_reach_a_replica_as_soon_as_it_has_answered_one(path: Path) -> None:
-    class Slow(WebReplica):
+    class SlowReplica(WebReplica):
         """Answers its first request at once, and all others when the gate opens."""
 
         async def _wait(self) -> None:
@@ -138,7 +138,7 @@ def test_requests_beyond_the_first_few_reach_a_replica_as_soon_as_it_has_answere
                 await super()._wait()
 
     async def story(plane: Plane) -> None:
-        replica = Slow("a")
+        replica = SlowReplica("a")
         replica.gate.clear()
         address = await plane.address(SERVICE, await replica.start())
         asked = [asyncio.create_task(get(address)) for _ in range(2 * UNPROVEN)]
@@ -232,12 +232,12 @@ def test_a_request_that_waited_has_the_timeout_of_every_other_one(path: Path) ->
         # Longer than the timeout: it begins with the replica.
         await plane.waiting(3)
         await asyncio.sleep(1.2)
-        assert not any(each.done() for each in asked)
+        assert not any(task.done() for task in asked)
         slow = await WebReplica("slow").start()
         slow.gate.clear()
         began = asyncio.get_running_loop().time()
         await plane.ready(slow)
-        assert [(await each).status for each in asked] == [504] * 3
+        assert [(await task).status for task in asked] == [504] * 3
         assert asyncio.get_running_loop().time() - began < 10
         slow.gate.set()
 
@@ -258,10 +258,10 @@ def test_few_requests_of_each_workload_wait_in_a_crowd_and_an_event_names_the_no
                 pass
         neighbour = asyncio.create_task(get(other))
         await plane.waiting(1, OTHER)
-        assert [(each.key, each.reason) for each in plane.events][:1] == [(KEY, "ManyRequestsWait")]
+        assert [(event.key, event.reason) for event in plane.events][:1] == [(KEY, "ManyRequestsWait")]
         await plane.ready(await WebReplica("a").start())
         await plane.ready(await WebReplica("b").start(), key=OTHER)
-        assert {(await each).body for each in asked} == {"a"}
+        assert {(await task).body for task in asked} == {"a"}
         assert (await neighbour).body == "b"
 
     play(lambda: Plane(path, HoldSettings(requests=1000)), story)
@@ -304,13 +304,13 @@ def test_one_workload_gets_no_more_than_its_share_of_the_connections(path: Path,
             assert refused.body.startswith("503: too many requests to this workload are open (request ")
             assert refused.headers["connection"] == "close"
         assert (await get(neighbour)).body == "b"
-        named = [(each.key, each.reason) for each in plane.events if each.reason == "ManyConnections"]
+        named = [(event.key, event.reason) for event in plane.events if event.reason == "ManyConnections"]
         assert named == [(KEY, "ManyConnections")]
         replica.gate.set()
-        assert {(await each).body for each in asked} == {"a"}
+        assert {(await task).body for task in asked} == {"a"}
         await until(lambda: not plane.dataplane._proxy.full)
         if protocol == "http":  # HAProxy counts no refused connections of a workload
-            await until(lambda: "ConnectionsRefused" in {each.reason for each in plane.events})
+            await until(lambda: "ConnectionsRefused" in {event.reason for event in plane.events})
         assert (await get(address)).body == "a"
 
     play(limited, story)
@@ -328,21 +328,21 @@ def test_one_workload_never_gets_all_connections_also_without_the_daemon(path: P
         address = await plane.address(SERVICE, replica)
         plane.stop()
         asked = [asyncio.create_task(get(address)) for _ in range(30)]
-        for each in islice(asyncio.as_completed(asked), 10):
-            assert (await each).status == 503
+        for future in islice(asyncio.as_completed(asked), 10):
+            assert (await future).status == 503
         replica.gate.set()
-        assert sorted([(await each).status for each in asked]) == [200] * 20 + [503] * 10
+        assert sorted([(await task).status for task in asked]) == [200] * 20 + [503] * 10
 
     play(limited, story)
 
 
-async def counts(plane: Plane, wanted: Traffic) -> None:
-    """Wait until the traffic of the workload is ``wanted``: HAProxy counts a moment after others see a request."""
-    found, deadline = (await plane.dataplane.traffic())[KEY], time.monotonic() + PATIENCE
-    while found != wanted:
-        assert time.monotonic() < deadline, (found, wanted)
+async def counts(plane: Plane, traffic: Traffic) -> None:
+    """Wait until the traffic of the workload is ``traffic``: HAProxy counts a moment after others see a request."""
+    current, deadline = (await plane.dataplane.traffic())[KEY], time.monotonic() + PATIENCE
+    while current != traffic:
+        assert time.monotonic() < deadline, (current, traffic)
         await asyncio.sleep(0.005)
-        found = (await plane.dataplane.traffic())[KEY]
+        current = (await plane.dataplane.traffic())[KEY]
 
 
 def test_requests_that_start_no_replica_are_refused_while_none_is_ready_and_never_counted(path: Path) -> None:
@@ -395,17 +395,17 @@ def test_a_client_that_gave_up_leaves_the_line_and_others_stay(path: Path) -> No
     async def story(plane: Plane) -> None:
         address = await plane.address()
         gone, others = [[await Browser.to(address) for _ in range(10)] for _ in range(2)]
-        for each in (*gone, *others):
-            each.send()
+        for browser in (*gone, *others):
+            browser.send()
         await plane.waiting(20)
-        for each in gone:
-            each.close()
+        for browser in gone:
+            browser.close()
         # One that was just arriving again may be counted until its time is over; no replica gets it.
         await plane.waiting(10, beside=1)
         assert not plane.dataplane.error(KEY)
         replica = await WebReplica("a").start()
         await plane.ready(replica)
-        assert {(await each.answer()).body for each in others} == {"a"}
+        assert {(await other.answer()).body for other in others} == {"a"}
         assert len(replica.heads) == 10
 
     play(lambda: Plane(path), story)
@@ -448,7 +448,7 @@ def test_a_late_response_is_a_timeout_and_a_replica_that_is_gone_another_one(pat
 
 
 def test_a_failed_request_is_tried_again_by_its_policy(path: Path) -> None:
-    class Failing(WebReplica):
+    class FailingReplica(WebReplica):
         """Ends its first connection without an answer, and answers the next request with 503."""
 
         async def _wait(self) -> None:
@@ -457,7 +457,7 @@ def test_a_failed_request_is_tried_again_by_its_policy(path: Path) -> None:
             self.status = b"503 Service Unavailable" if len(self.heads) == 2 else b"200 OK"
 
     async def story(plane: Plane) -> None:
-        replica = Failing("a")
+        replica = FailingReplica("a")
         await replica.start()
         service = msgspec.structs.replace(SERVICE, retry_on=("reset", "retriable-status-codes", "503"))
         assert (await get(await plane.address(service, replica))).status == 200
@@ -872,11 +872,11 @@ def test_open_connections_count_after_reloads_also_of_a_workload_that_is_withdra
         served, tally = await plane.serve(msgspec.structs.replace(SERVICE, key=SOCKETS)), Tally("WebSocket")
         sockets = [Socket(served) for _ in range(3)]
         for number in range(reloads):
-            for each in sockets[: number + 1]:
-                await each.ask(tally)
+            for client in sockets[: number + 1]:
+                await client.ask(tally)
             await plane.reload()
-        for each in sockets:
-            await each.ask(tally)
+        for client in sockets:
+            await client.ask(tally)
         assert (await counted(plane)).active == 3
         assert plane.dataplane.open_requests(SOCKETS, "socket") == 3
         before = (await counted(plane)).arrived
@@ -886,9 +886,9 @@ def test_open_connections_count_after_reloads_also_of_a_workload_that_is_withdra
         await until(lambda: not plane.dataplane.address(SOCKETS))
         await plane.reload()
         assert plane.dataplane.open_requests(SOCKETS, "socket") == 3
-        for each in sockets:
-            await each.ask(tally)
-            each.close()
+        for client in sockets:
+            await client.ask(tally)
+            client.close()
         await plane.reload()
         await until(lambda: not plane.dataplane.open_requests(SOCKETS, "socket"))
         assert tally.lost == []

@@ -57,10 +57,10 @@ def find_free(_count: int, _bound: Collection[int]) -> list[int]:
     return [18_001, 18_002, 18_003]
 
 
-def backends_of(found: dict[str, dict[str, Any]]) -> list[Backend]:
+def backends_of(by_name: dict[str, dict[str, Any]]) -> list[Backend]:
     """The workloads of a case; the first is at port 18000, and others at free ones."""
-    made: list[Backend] = []
-    for number, (name, case) in enumerate(found.items()):
+    backends: list[Backend] = []
+    for number, (name, case) in enumerate(by_name.items()):
         fields = dict(case)
         replicas, port = fields.pop("replicas", ()), fields.pop("port", 0)
         split = tuple(fields.pop("split", {}).items())
@@ -68,8 +68,10 @@ def backends_of(found: dict[str, dict[str, Any]]) -> list[Backend]:
             fields | {"key": Key(Kind.WORKLOAD, "shop", name), "port": PORT}, Service, strict=True
         )
         servers = tuple(Server(f"a-{at}", address) for at, address in enumerate(replicas))
-        made.append(Backend(service, port or (18_000 if not number else _free(service, number)), servers, split=split))
-    return made
+        backends.append(
+            Backend(service, port or (18_000 if not number else _free(service, number)), servers, split=split)
+        )
+    return backends
 
 
 def _free(service: Service, number: int) -> int:
@@ -81,14 +83,14 @@ def test_what_brings_a_process_to_other_workloads(case: dict[str, Any]) -> None:
     options = ProxyOptions("here", runtime=case.get("runtime", True))
     before = needs_of(options, backends_of(case["loaded"]))
     loaded = next_load(options, LoadedConfig(), before, find_free)
-    wanted = backends_of(case["wanted"])
-    needs = needs_of(options, wanted)
+    backends = backends_of(case["wanted"])
+    needs = needs_of(options, backends)
     live = {
         name: LiveBackend(
             0,
             sum(servers.values()),
             0,
-            {each: _live_server(each, count) for each, count in servers.items()},
+            {value: _live_server(value, count) for value, count in servers.items()},
             name not in case.get("unpublished", ()),
         )
         for name, servers in case["live"].items()
@@ -97,12 +99,12 @@ def test_what_brings_a_process_to_other_workloads(case: dict[str, Any]) -> None:
         list_changed_backends(live, before.shapes, needs.shapes)
     )
     assert reload == case.get("reload", False)
-    found = [*list_add_commands(options, loaded, wanted, live), *list_commands(wanted, live)]
+    texts = [*list_add_commands(options, loaded, backends, live), *list_commands(backends, live)]
     if not reload:
-        found += chain.from_iterable(
+        texts += chain.from_iterable(
             list_remove_commands(name, live[name]) for name in live.keys() - needs.shapes.keys()
         )
-    assert [re.sub("-[0-9a-f]{12}$", "-0", each) for each in found] == case.get("commands", [])
+    assert [re.sub("-[0-9a-f]{12}$", "-0", text) for text in texts] == case.get("commands", [])
 
 
 def _live_server(name: str, count: int) -> LiveServer:

@@ -29,7 +29,7 @@ from reconciler.reasons import Reason
 from reconciler.settings import IngressSettings
 from tests.engines.host.dataplane.haproxy.kit import KEY, Answer, Plane, WebReplica, play
 from tests.engines.host.dataplane.kit import PATIENCE, PORT, until
-from tests.support.certificates import Issued, authority, issue
+from tests.support.certificates import IssuedCertificate, authority, issue
 from tests.support.processes import free_ports
 from tests.support.programs import tool
 
@@ -62,7 +62,7 @@ class NoProofs:
         """Nothing: no certificate is ordered."""
 
 
-class Site:
+class IngressHarness:
     """A plane with an ingress and certificates, and a workload."""
 
     def __init__(self, path: Path, *, folder: bool = True) -> None:
@@ -86,7 +86,7 @@ class Site:
             raise EngineError(f"{key} is not applied", reason=Reason.SECRET_UNAVAILABLE)
         return self.secrets[key.name]
 
-    def write(self, name: str, issued: Issued) -> None:
+    def write(self, name: str, issued: IssuedCertificate) -> None:
         """Put a certificate into the directory, as certbot replaces one."""
         (self.folder / ".new").write_bytes(issued.pem)
         os.replace(self.folder / ".new", self.folder / name)
@@ -100,7 +100,7 @@ class Site:
         await until(lambda: self.plane.dataplane.routes_in_force)
         await self.plane.dataplane.synchronize(KEY)
 
-    async def get(self, name: str, host: str = "", client: Issued | None = None) -> Reply:
+    async def get(self, name: str, host: str = "", client: IssuedCertificate | None = None) -> Reply:
         """The answer to a request for ``host`` on a connection for ``name``; status 0 without one."""
         context = ssl.create_default_context(cadata=authority().chain_pem.decode())
         if client is not None:
@@ -129,15 +129,15 @@ class Site:
         return Answer(int(head[0].split()[1]), dict(line.split(": ", 1) for line in head[1:] if line), "")
 
 
-def resume(site: Site, newest: ssl.TLSVersion, client: Issued, names: tuple[str, str]) -> int:
+def resume(harness: IngressHarness, newest: ssl.TLSVersion, client: IssuedCertificate, names: tuple[str, str]) -> int:
     """The status of a request to the second name, in the session of a connection to the first; 0 without an answer."""
     context = ssl.create_default_context(cadata=authority().chain_pem.decode())
     context.maximum_version = newest
-    (site.path / "client.pem").write_bytes(client.pem)
-    context.load_cert_chain(site.path / "client.pem")
+    (harness.path / "client.pem").write_bytes(client.pem)
+    context.load_cert_chain(harness.path / "client.pem")
     session, status = None, 0
     for name in names:
-        with socket.create_connection(("127.0.0.1", site.https), PATIENCE) as plain:
+        with socket.create_connection(("127.0.0.1", harness.https), PATIENCE) as plain:
             try:
                 with context.wrap_socket(plain, server_hostname=name, session=session) as secure:
                     secure.sendall(f"GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n".encode())
@@ -149,130 +149,132 @@ def resume(site: Site, newest: ssl.TLSVersion, client: Issued, names: tuple[str,
 
 
 def test_certificates_of_files_and_redirects_to_them(path: Path) -> None:
-    site = Site(path)
+    harness = IngressHarness(path)
     first, second = issue("shop.example", "*.platform.test"), issue("shop.example", end=200)
     expired = issue("shop.example", end=-0.5)
 
     async def story(plane: Plane) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
-        site.write("shop.pem", first)
-        site.write("old.pem", expired)
-        site.write("broken.pem", Issued(first.certificate, second.key))
-        await site.serve(domain("shop.example"), domain("plain.example"), domain("both.example", 80))
-        assert await site.get("shop.example") == Reply(200, der(first))
-        assert await site.get("web-alias.platform.test") == Reply(200, der(first))
-        assert (await site.get("plain.example")).status == 0
-        assert site.reported == ["broken.pem: the private key belongs to another certificate"]
+        harness.write("shop.pem", first)
+        harness.write("old.pem", expired)
+        harness.write("broken.pem", IssuedCertificate(first.certificate, second.key))
+        await harness.serve(domain("shop.example"), domain("plain.example"), domain("both.example", 80))
+        assert await harness.get("shop.example") == Reply(200, der(first))
+        assert await harness.get("web-alias.platform.test") == Reply(200, der(first))
+        assert (await harness.get("plain.example")).status == 0
+        assert harness.reported == ["broken.pem: the private key belongs to another certificate"]
         problems = plane.dataplane.route_problems()
         assert problems == {
             "plain.example": ("plain.example is not served with TLS: no certificate is for plain.example",)
         }
-        redirect = await site.plain("SHOP.example:80")
-        assert (redirect.status, redirect.headers["location"]) == (308, f"https://shop.example:{site.https}/a?b=c")
-        assert (await site.plain("plain.example")).status == 200
-        assert (await site.plain("both.example")).status == 200
+        redirect = await harness.plain("SHOP.example:80")
+        assert (redirect.status, redirect.headers["location"]) == (308, f"https://shop.example:{harness.https}/a?b=c")
+        assert (await harness.plain("plain.example")).status == 200
+        assert (await harness.plain("both.example")).status == 200
         worker = plane.worker
-        site.write("shop.pem", second)
-        await site.serve(domain("shop.example"), domain("plain.example"), domain("both.example", 80))
-        assert await site.get("shop.example") == Reply(200, der(second))
+        harness.write("shop.pem", second)
+        await harness.serve(domain("shop.example"), domain("plain.example"), domain("both.example", 80))
+        assert await harness.get("shop.example") == Reply(200, der(second))
         assert plane.worker == worker
 
-    play(lambda: site.plane, story)
+    play(lambda: harness.plane, story)
 
 
 def test_client_certificates_hold_for_their_host_name_only(path: Path) -> None:
-    site = Site(path)
+    harness = IngressHarness(path)
     mine, other = issue("client"), issue("client", by="another authority")
 
     async def story(plane: Plane) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
-        site.write("all.pem", issue("open.example", "closed.example", "foreign.example", "broken.example"))
-        site.secrets["ours"] = SecretValue("tls", {"cert": authority().chain_pem.decode()})
-        site.secrets["theirs"] = SecretValue("opaque", {"payload": authority("another authority").chain_pem.decode()})
-        await site.serve(
+        harness.write("all.pem", issue("open.example", "closed.example", "foreign.example", "broken.example"))
+        harness.secrets["ours"] = SecretValue("tls", {"cert": authority().chain_pem.decode()})
+        harness.secrets["theirs"] = SecretValue(
+            "opaque", {"payload": authority("another authority").chain_pem.decode()}
+        )
+        await harness.serve(
             domain("open.example"),
             domain("closed.example", clientCertificate=secret("ours")),
             domain("foreign.example", clientCertificate=secret("theirs")),
             domain("broken.example", clientCertificate=secret("missing")),
         )
-        assert (await site.get("open.example")).status == 200
-        assert (await site.get("closed.example")).status == 0
-        assert (await site.get("closed.example", client=other)).status == 0
-        assert (await site.get("closed.example", client=mine)).status == 200
-        assert (await site.get("foreign.example", client=other)).status == 200
+        assert (await harness.get("open.example")).status == 200
+        assert (await harness.get("closed.example")).status == 0
+        assert (await harness.get("closed.example", client=other)).status == 0
+        assert (await harness.get("closed.example", client=mine)).status == 200
+        assert (await harness.get("foreign.example", client=other)).status == 200
         for name, client in (("open.example", mine), ("open.example", None), ("foreign.example", other)):
-            assert (await site.get(name, "closed.example", client)).status == 421
+            assert (await harness.get(name, "closed.example", client)).status == 421
         for newest in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
-            resumed = await asyncio.to_thread(resume, site, newest, other, ("foreign.example", "closed.example"))
+            resumed = await asyncio.to_thread(resume, harness, newest, other, ("foreign.example", "closed.example"))
             assert resumed != 200, "a session of another domain is no client certificate"
-        assert (await site.plain("closed.example")).status == 403
+        assert (await harness.plain("closed.example")).status == 403
         # Without its authorities, a domain is not served with TLS at all.
-        assert (await site.get("broken.example", client=mine)).status == 0
+        assert (await harness.get("broken.example", client=mine)).status == 0
         assert "secret/missing is not applied" in plane.dataplane.route_problems()["broken.example"][0]
 
-    play(lambda: site.plane, story)
+    play(lambda: harness.plane, story)
 
 
 def test_a_secret_and_the_options_of_a_domain(path: Path) -> None:
-    site = Site(path)
+    harness = IngressHarness(path)
     own, shared = issue("own.example"), issue("own.example", "lost.example", end=300)
 
     async def story(plane: Plane) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
-        site.write("shared.pem", shared)
-        site.secrets["own"] = SecretValue("tls", {"cert": own.chain_pem.decode(), "key": own.key_pem.decode()})
-        await site.serve(
+        harness.write("shared.pem", shared)
+        harness.secrets["own"] = SecretValue("tls", {"cert": own.chain_pem.decode(), "key": own.key_pem.decode()})
+        await harness.serve(
             domain("own.example", serverCertificate=secret("own"), cipherSuites=["TLS_AES_128_GCM_SHA256", "NULL\n"]),
             domain("lost.example", serverCertificate=secret("missing")),
         )
-        assert await site.get("own.example") == Reply(200, der(own))
-        assert await site.get("lost.example") == Reply(200, der(shared))
+        assert await harness.get("own.example") == Reply(200, der(own))
+        assert await harness.get("lost.example") == Reply(200, der(shared))
         problems = plane.dataplane.route_problems()
         assert problems["own.example"] == ("OpenSSL does not know the ciphers NULL\\u000a",)
         assert "secret/missing is not applied" in problems["lost.example"][0]
 
-    play(lambda: site.plane, story)
+    play(lambda: harness.plane, story)
 
 
 def test_what_cannot_work_never_replaces_what_does(path: Path) -> None:
     """Also not when the daemon starts again, before it can read any secret."""
-    site, (first, second, mine) = Site(path), (issue("own.example"), issue("own.example"), issue("client"))
+    harness, (first, second, mine) = IngressHarness(path), (issue("own.example"), issue("own.example"), issue("client"))
     trusted = SecretValue("tls", {"cert": authority().chain_pem.decode()})
     domains = [domain("own.example", serverCertificate=secret("own"), clientCertificate=secret("ours"))]
 
-    def pair(certificate: Issued, key: Issued) -> SecretValue:
+    def pair(certificate: IssuedCertificate, key: IssuedCertificate) -> SecretValue:
         return SecretValue("tls", {"cert": certificate.chain_pem.decode(), "key": key.key_pem.decode()})
 
-    async def check(plane: Plane, served: Issued, problem: str) -> None:
+    async def check(plane: Plane, served: IssuedCertificate, problem: str) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
-        assert await site.get("own.example", client=mine) == Reply(200, der(served))
-        assert (await site.get("own.example")).status == 0, "clients still need a certificate"
+        assert await harness.get("own.example", client=mine) == Reply(200, der(served))
+        assert (await harness.get("own.example")).status == 0, "clients still need a certificate"
         assert problem in str(plane.dataplane.route_problems().get("own.example", ""))
 
     async def story(plane: Plane) -> None:
-        site.secrets |= {"own": pair(first, first), "ours": trusted}
-        await site.serve(*domains)
+        harness.secrets |= {"own": pair(first, first), "ours": trusted}
+        await harness.serve(*domains)
         await check(plane, first, "")
-        site.secrets["own"] = pair(second, first)
-        await site.serve(*domains)
+        harness.secrets["own"] = pair(second, first)
+        await harness.serve(*domains)
         await check(plane, first, "secret/own: the private key belongs to another certificate; the one before stays")
-        site.secrets |= {"own": pair(first, first), "ours": SecretValue("tls", {"cert": "no certificate"})}
-        await site.serve(*domains)
+        harness.secrets |= {"own": pair(first, first), "ours": SecretValue("tls", {"cert": "no certificate"})}
+        await harness.serve(*domains)
         await check(plane, first, "what was served before stays: the client certificate")
 
     async def story_after_a_restart(plane: Plane) -> None:
-        await site.serve(*domains)
+        await harness.serve(*domains)
         await check(plane, first, "secret/ours is not applied")
-        site.secrets |= {"own": pair(second, second), "ours": trusted}
-        await site.serve(*domains)
+        harness.secrets |= {"own": pair(second, second), "ours": trusted}
+        await harness.serve(*domains)
         await check(plane, second, "")
         assert len([*(path / "former").iterdir()]) == 1
-        await site.serve(domain("own.example"))
+        await harness.serve(domain("own.example"))
         assert not [*(path / "former").iterdir()], "its key is on the disk no longer"
 
-    play(lambda: site.plane, story)
-    site = Site(path)
-    play(lambda: site.plane, story_after_a_restart)
+    play(lambda: harness.plane, story)
+    harness = IngressHarness(path)
+    play(lambda: harness.plane, story_after_a_restart)
 
 
 ONE = ["another key", *(pytest.param(each, marks=pytest.mark.slow) for each in ("garbled", "no key", "no directory"))]
@@ -281,29 +283,29 @@ ONE = ["another key", *(pytest.param(each, marks=pytest.mark.slow) for each in (
 
 @pytest.mark.parametrize("damage", ONE)
 def test_a_file_that_becomes_unusable_stays_in_service_after_a_restart_too(path: Path, damage: str) -> None:
-    site, first, second = Site(path), issue("own.example"), issue("own.example")
+    harness, first, second = IngressHarness(path), issue("own.example"), issue("own.example")
     both = domain("own.example"), domain("other.example")
 
-    def write_pair(certificate: Issued, key: Issued | None) -> None:
-        (site.folder / "own.crt").write_bytes(certificate.chain_pem)
+    def write_pair(certificate: IssuedCertificate, key: IssuedCertificate | None) -> None:
+        (harness.folder / "own.crt").write_bytes(certificate.chain_pem)
         if key is not None:
-            (site.folder / "own.key").write_bytes(key.key_pem)
+            (harness.folder / "own.key").write_bytes(key.key_pem)
         else:
-            (site.folder / "own.key").unlink()
+            (harness.folder / "own.key").unlink()
 
     def break_file() -> None:
         if damage == "garbled":
-            (site.folder / "own.crt").write_bytes(b"garbage")
+            (harness.folder / "own.crt").write_bytes(b"garbage")
         elif damage == "no directory":
-            shutil.rmtree(site.folder)
+            shutil.rmtree(harness.folder)
         else:
             write_pair(second, first if damage == "another key" else None)
 
-    async def check(plane: Plane, served: Issued) -> None:
+    async def check(plane: Plane, served: IssuedCertificate) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
-        await site.serve(both[1])
-        await site.serve(*both)
-        assert await site.get("own.example") == Reply(200, der(served))
+        await harness.serve(both[1])
+        await harness.serve(*both)
+        assert await harness.get("own.example") == Reply(200, der(served))
 
     async def story(plane: Plane) -> None:
         write_pair(first, first)
@@ -311,37 +313,37 @@ def test_a_file_that_becomes_unusable_stays_in_service_after_a_restart_too(path:
 
     async def story_after_a_restart(plane: Plane) -> None:
         await check(plane, first)
-        assert damage == "no directory" or "what it had before stays in service" in site.reported[0]
+        assert damage == "no directory" or "what it had before stays in service" in harness.reported[0]
 
     async def story_of_a_new_file(plane: Plane) -> None:
         write_pair(second, second)
         await check(plane, second)
-        (site.folder / "own.crt").unlink()
-        await site.serve(*both)
-        assert (await site.get("own.example")).status == 0, "the operator has removed it"
+        (harness.folder / "own.crt").unlink()
+        await harness.serve(*both)
+        assert (await harness.get("own.example")).status == 0, "the operator has removed it"
 
-    play(lambda: site.plane, story)
+    play(lambda: harness.plane, story)
     break_file()
     for _ in range(2):
-        site = Site(path, folder=False)
-        play(lambda: site.plane, story_after_a_restart)  # noqa: B023 - played at once
-    site = Site(path)
-    play(lambda: site.plane, story_of_a_new_file)
+        harness = IngressHarness(path, folder=False)
+        play(lambda: harness.plane, story_after_a_restart)  # noqa: B023 - played at once
+    harness = IngressHarness(path)
+    play(lambda: harness.plane, story_of_a_new_file)
 
 
 def test_a_domain_whose_clients_need_a_certificate_is_never_served_without(path: Path) -> None:
-    site, own = Site(path), issue("own.example")
+    harness, own = IngressHarness(path), issue("own.example")
 
     async def story(plane: Plane) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
-        site.secrets["own"] = SecretValue("tls", {"cert": own.chain_pem.decode(), "key": own.key_pem.decode()})
-        await site.serve(domain("own.example", serverCertificate=secret("own")))
-        assert (await site.get("own.example")).status == 200
-        await site.serve(domain("own.example", serverCertificate=secret("own"), clientCertificate=secret("missing")))
-        assert (await site.get("own.example")).status == 0
+        harness.secrets["own"] = SecretValue("tls", {"cert": own.chain_pem.decode(), "key": own.key_pem.decode()})
+        await harness.serve(domain("own.example", serverCertificate=secret("own")))
+        assert (await harness.get("own.example")).status == 200
+        await harness.serve(domain("own.example", serverCertificate=secret("own"), clientCertificate=secret("missing")))
+        assert (await harness.get("own.example")).status == 0
         assert "TLS is not served" in plane.dataplane.route_problems()["own.example"][0]
 
-    play(lambda: site.plane, story)
+    play(lambda: harness.plane, story)
 
 
 def test_a_haproxy_without_tls_serves_the_rest(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,20 +355,20 @@ def test_a_haproxy_without_tls_serves_the_rest(path: Path, monkeypatch: pytest.M
     (programs / "haproxy").write_text(f'#!/bin/sh\n{named}\n{refused}\nexec {real} "$@"\n')
     (programs / "haproxy").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=":")
-    site = Site(path)
+    harness = IngressHarness(path)
 
     async def story(plane: Plane) -> None:
         await plane.address(Service(KEY, PORT), await WebReplica("web").start())
-        site.write("shop.pem", issue("shop.example"))
-        await site.serve(domain("shop.example"))
-        assert (await site.plain("shop.example")).status == 200
-        assert (await site.get("shop.example")).status == 0
+        harness.write("shop.pem", issue("shop.example"))
+        await harness.serve(domain("shop.example"))
+        assert (await harness.plain("shop.example")).status == 200
+        assert (await harness.get("shop.example")).status == 0
         assert plane.dataplane.error(KEY) == ""
         lacking = haproxy_limitations(Service(KEY, PORT), find_program(), outside=True)
         assert "The ingress takes requests without TLS only: the installed HAProxy lacks OpenSSL." in lacking
 
-    play(lambda: site.plane, story)
+    play(lambda: harness.plane, story)
 
 
-def der(issued: Issued) -> bytes:
+def der(issued: IssuedCertificate) -> bytes:
     return ssl.PEM_cert_to_DER_cert(issued.chain_pem.decode())

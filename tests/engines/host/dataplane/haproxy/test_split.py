@@ -175,14 +175,14 @@ def test_a_split_outlasts_the_daemon_and_a_reload(path: Path) -> None:
 
 def test_connections_of_a_tcp_port_are_split(path: Path) -> None:
     async def story(plane: Plane) -> None:
-        found = [await Replica(name, int(name[-1])).start() for name in ("a1", "b2", "c3")]
+        replicas = [await Replica(name, int(name[-1])).start() for name in ("a1", "b2", "c3")]
         service = msgspec.structs.replace(SERVICE, protocol="tcp")
-        plane.dataplane.update(KEY, tuple(each.endpoint for each in found))
+        plane.dataplane.update(KEY, tuple(each.endpoint for each in replicas))
         address = await plane.serve(service)
         await split(plane, {1: 75, 2: 25}, service)
         await until(lambda: len(plane.dataplane.live_servers(KEY)) == 2)
-        found = Counter([(await ask(address)).split()[0] for _ in range(24)])
-        assert near(found, {"a1": 18, "b2": 6})
+        replicas = Counter([(await ask(address)).split()[0] for _ in range(24)])
+        assert near(replicas, {"a1": 18, "b2": 6})
 
     play(lambda: daemon(path), story)
 

@@ -15,15 +15,15 @@ PROBES = 100
 
 def serve() -> None:
     """Answer each request at once; prints the port first."""
-    found, server = selectors.DefaultSelector(), socket.create_server(("127.0.0.1", 0), backlog=1024)
+    selector, server = selectors.DefaultSelector(), socket.create_server(("127.0.0.1", 0), backlog=1024)
     print(server.getsockname()[1], flush=True)
-    found.register(server, selectors.EVENT_READ)
+    selector.register(server, selectors.EVENT_READ)
     while True:
-        for each, _ in found.select():
-            if each.fileobj is server:
-                found.register(server.accept()[0], selectors.EVENT_READ)
+        for selector_key, _ in selector.select():
+            if selector_key.fileobj is server:
+                selector.register(server.accept()[0], selectors.EVENT_READ)
                 continue
-            client = each.fileobj
+            client = selector_key.fileobj
             assert isinstance(client, socket.socket)
             try:
                 asked = client.recv(65_536)
@@ -31,7 +31,7 @@ def serve() -> None:
             except ConnectionError:
                 asked = b""
             if not asked:
-                found.unregister(client)
+                selector.unregister(client)
                 client.close()
 
 
@@ -51,19 +51,19 @@ def probe(port: int, seconds: float) -> None:
 
 def flood(port: int, seconds: float, rate: float) -> None:
     """Send requests at ``rate`` a second, each on a connection of its own; prints how many got which status."""
-    found, start, count, statuses = selectors.DefaultSelector(), time.monotonic(), 0, dict[str, int]()
+    selector, start, count, statuses = selectors.DefaultSelector(), time.monotonic(), 0, dict[str, int]()
     while (now := time.monotonic()) < start + seconds:
         while now >= start + count / rate:
             count += 1
             client = socket.create_connection(("127.0.0.1", port))
             client.sendall(REQUEST)
-            found.register(client, selectors.EVENT_READ)
-        for each, _ in found.select(timeout=1 / rate):
+            selector.register(client, selectors.EVENT_READ)
+        for each, _ in selector.select(timeout=1 / rate):
             done = each.fileobj
             assert isinstance(done, socket.socket)
             status = done.recv(65_536)[9:12].decode() or "none"
             statuses[status] = statuses.get(status, 0) + 1
-            found.unregister(done)
+            selector.unregister(done)
             done.close()
     print(statuses)
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.engines.host.dataplane.load import program
-from tests.engines.host.podman.serving import in_thread
+from tests.engines.host.runtimes.podman.serving import in_thread
 from tests.support.podman import blobs_of, manifest_of, python_image
-from tests.support.registry import Asked, FakeRegistry, Reply, digest_of
+from tests.support.registry import FakeRegistry, RegistryRequest, Reply, digest_of
 
 BASE = "localhost/reconciler-test-program:1"
 """Python, busybox and the program; the image of all workloads that get no other one."""
@@ -92,7 +92,7 @@ class ProgramImages:
             self._loop.call_soon_threadsafe(self._slow.set)
             self._slow = None
 
-    def _answer(self, asked: Asked) -> Reply | None:
+    def _answer(self, asked: RegistryRequest) -> Reply | None:
         name = asked.path.rpartition("/blobs/")[2]
         if name not in self._blobs:
             return None

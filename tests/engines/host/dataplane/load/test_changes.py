@@ -18,7 +18,7 @@ RPC = Key(KEY.kind, "shop", "rpc")
 RATE = 100.0
 
 
-class Fleet:
+class EndingReplicas:
     """The replicas of a workload, which end as those of the host engine do: after they have left the endpoints."""
 
     def __init__(self, plane: Plane, key: Key) -> None:
@@ -67,9 +67,9 @@ def lost(tallies: list[Tally]) -> dict[str, list[str]]:
     return {each.form: each.lost[:5] for each in tallies if each.lost}
 
 
-async def addresses_of(plane: Plane) -> tuple[dict[str, str], Fleet, Fleet]:
+async def addresses_of(plane: Plane) -> tuple[dict[str, str], EndingReplicas, EndingReplicas]:
     """The address for each form of requests, and the replicas behind them."""
-    web, rpc = Fleet(plane, KEY), Fleet(plane, RPC)
+    web, rpc = EndingReplicas(plane, KEY), EndingReplicas(plane, RPC)
     await web.add()
     await rpc.add()
     served = await plane.serve(SERVICE)

@@ -16,7 +16,7 @@ from reconciler.engines.host.dataplane.endpoints import Endpoint
 from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from reconciler.engines.host.dataplane.haproxy.proxy import FLOOD
 from reconciler.settings import HoldSettings
-from tests.bench.hostsite import used
+from tests.bench.host_sandbox import used
 from tests.engines.host.dataplane import test_builtin as builtin
 from tests.engines.host.dataplane.haproxy import kit as haproxy
 from tests.engines.host.dataplane.haproxy.kit import KEY, SERVICE, end, get
@@ -140,15 +140,15 @@ def test_ten_thousand_requests_without_a_replica_leave_nothing_in_memory(path: P
         await served(plane)
         # The first floods leave tables of connections, and pools and a heap that are as large as HAProxy needs them.
         # What is left after each differs by a megabyte: a page stays as long as anything in it is in use.
-        found = [resident(path)]
+        sizes = [resident(path)]
         pools = []
         for _ in range(15):
             await give_up(plane, 1000)
-            found.append(await released(plane, path))
+            sizes.append(await released(plane, path))
             pools.append(await pool_bytes(plane))
-        print(kind, *([round(each, 1) for each in row] for row in found), pools[4::5])
-        first = map(max, zip(*found[1:6], strict=True))
-        last = map(median, zip(*found[11:], strict=True))
+        print(kind, *([round(each, 1) for each in row] for row in sizes), pools[4::5])
+        first = map(max, zip(*sizes[1:6], strict=True))
+        last = map(median, zip(*sizes[11:], strict=True))
         assert all(after <= 1.05 * before for before, after in zip(first, last, strict=True))
         assert pools[-1] <= 1.05 * max(pools[:5])
 

@@ -43,15 +43,15 @@ def location(tmp_path: Path) -> Iterator[Path]:
 @asynccontextmanager
 async def process(*words: object) -> AsyncIterator[asyncio.subprocess.Process]:
     """A process of ``flood``."""
-    made = await asyncio.create_subprocess_exec(
+    child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", flood.__name__, *map(str, words), stdout=asyncio.subprocess.PIPE
     )
     try:
-        yield made
+        yield child
     finally:
-        if made.returncode is None:
-            made.kill()
-        await made.wait()
+        if child.returncode is None:
+            child.kill()
+        await child.wait()
 
 
 def port_of(address: str) -> str:
@@ -62,10 +62,10 @@ async def measure(address: str, seconds: float) -> Latency:
     """Ask a neighbour steadily for some seconds."""
     async with process("probe", port_of(address), seconds) as made:
         text, _ = await made.communicate()
-    found = [float(line) for line in text.split()]
-    answers = sorted(each for each in found if each >= 0)
+    milliseconds = [float(line) for line in text.split()]
+    answers = sorted(each for each in milliseconds if each >= 0)
     return Latency(
-        answers[len(answers) // 2], answers[len(answers) * 99 // 100], answers[-1], len(found) - len(answers)
+        answers[len(answers) // 2], answers[len(answers) * 99 // 100], answers[-1], len(milliseconds) - len(answers)
     )
 
 
@@ -86,8 +86,8 @@ async def compare(
         plane.dataplane.update(OTHER, ready)
         neighbour = await plane.serve(msgspec.structs.replace(SERVICE, key=OTHER))
         loops = [process("spin") for _ in range(busy)]
-        for each in loops:
-            await each.__aenter__()
+        for loop in loops:
+            await loop.__aenter__()
         quiet, loud = [], []
         try:
             for _ in range(rounds):
@@ -98,8 +98,8 @@ async def compare(
                     loud.append(await measure(neighbour, seconds))
                 await plane.waiting(0)
         finally:
-            for each in loops:
-                await each.__aexit__(None, None, None)
+            for loop in loops:
+                await loop.__aexit__(None, None, None)
     return quiet, loud
 
 
@@ -114,10 +114,10 @@ def test_a_flood_that_waits_costs_a_neighbour_few_milliseconds(path: Path, hold:
     async def story(plane: Plane) -> None:
         quiet, loud = await compare(plane, busy=2, seconds=10, rounds=6, hold=hold)
         report(quiet, loud)
-        assert not any(each.failed for each in (*quiet, *loud))
-        before, now = ([each.p99 for each in found] for found in (quiet, loud))
+        assert not any(latency.failed for latency in (*quiet, *loud))
+        before, now = ([latency.p99 for latency in found] for found in (quiet, loud))
         # Others use the machine, too: what differs without the flood is not its doing.
         assert median(now) <= median(before) + max(MOST, max(before) - median(before))
-        assert "ProxyRestarted" not in {each.reason for each in plane.events}
+        assert "ProxyRestarted" not in {event.reason for event in plane.events}
 
     play(lambda: Plane(path, HoldSettings(seconds=30)), story)

@@ -11,9 +11,9 @@ import pytest
 
 from reconciler.engines.host.dataplane.protocol import Service
 from tests.engines.host.dataplane.haproxy.kit import KEY, Plane, play
-from tests.engines.host.dataplane.haproxy.test_secure_routes import Site, der, domain
+from tests.engines.host.dataplane.haproxy.test_secure_routes import IngressHarness, der, domain
 from tests.engines.host.dataplane.kit import PORT, until
-from tests.engines.host.dataplane.load.test_changes import Fleet, lost
+from tests.engines.host.dataplane.load.test_changes import EndingReplicas, lost
 from tests.engines.host.dataplane.load.traffic import H1, H2, Socket, under_load
 from tests.support.certificates import authority, issue
 
@@ -32,7 +32,7 @@ def context(*protocols: str) -> ssl.SSLContext:
 
 
 def test_renewals_lose_no_request(path: Path) -> None:
-    site = Site(path)
+    harness = IngressHarness(path)
     one, two = context("http/1.1"), context("h2")
     forms = {
         "HTTP/1.1, keep-alive": lambda address: H1(address, keep=True, host=NAME, context=one),
@@ -42,31 +42,31 @@ def test_renewals_lose_no_request(path: Path) -> None:
     }
 
     async def story(plane: Plane) -> None:
-        await Fleet(plane, KEY).add(2)
-        site.write("shop.pem", issue(NAME))
+        await EndingReplicas(plane, KEY).add(2)
+        harness.write("shop.pem", issue(NAME))
         await plane.serve(Service(KEY, PORT))
-        await site.serve(domain(NAME))
-        await until(lambda: NAME in site.store.served.certificates)
+        await harness.serve(domain(NAME))
+        await until(lambda: NAME in harness.store.served.certificates)
         async with asyncio.timeout(30):
-            while (await site.get(NAME)).status != 200:
+            while (await harness.get(NAME)).status != 200:
                 await asyncio.sleep(0.02)
         worker = plane.worker
 
         async def renew() -> None:
             for number in range(RENEWALS):
                 new = issue(NAME, end=91.0 + number)
-                site.write("shop.pem", new)
-                site.store.refresh_soon()
+                harness.write("shop.pem", new)
+                harness.store.refresh_soon()
                 plane.dataplane.reroute()
                 async with asyncio.timeout(30):
-                    while (await site.get(NAME)).shown != der(new):
+                    while (await harness.get(NAME)).shown != der(new):
                         await asyncio.sleep(0.1)
 
-        addresses = dict.fromkeys(forms, f"127.0.0.1:{site.https}")
+        addresses = dict.fromkeys(forms, f"127.0.0.1:{harness.https}")
         tallies = await under_load(addresses, RATE, renew, forms=forms)
         print(*tallies, sep="\n")
         assert lost(tallies) == {}
         assert min(each.answered for each in tallies) > 0
         assert plane.worker == worker
 
-    play(lambda: site.plane, story)
+    play(lambda: harness.plane, story)

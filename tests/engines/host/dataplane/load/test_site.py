@@ -1,4 +1,4 @@
-"""A site with an ingress, of processes and of containers, under load: whatever happens to it, nothing is lost.
+"""A sandbox with an ingress, of processes and of containers, under load: whatever happens to it, nothing is lost.
 
 25 WebSockets send a line each second, and three more forms of requests share the rest of the rate: HTTP/1.1 with
 keep-alive and with a connection each, and HTTP/2 over TLS at the ingress.
@@ -22,12 +22,12 @@ from reconciler.engines.host.dataplane.haproxy.discovery import find_master
 from tests.engines.host.dataplane.load import program
 from tests.engines.host.dataplane.load.images import BASE, PROGRAM, base_image
 from tests.engines.host.dataplane.load.test_changes import lost
-from tests.engines.host.dataplane.load.test_daemon import RATE, Shop, silent
+from tests.engines.host.dataplane.load.test_daemon import RATE, DaemonHarness, silent
 from tests.engines.host.dataplane.load.test_neighbours import port_of, process
 from tests.engines.host.dataplane.load.test_renewal import context
 from tests.engines.host.dataplane.load.traffic import H1, H2, Socket, Tally, under_load
 from tests.support.certificates import issue
-from tests.support.host_sandbox import host_site, served
+from tests.support.host_sandbox import host_sandbox, served
 from tests.support.podman import podman_service
 from tests.support.processes import free_ports
 from tests.support.programs import tool
@@ -44,8 +44,8 @@ FLOOD = 300
 Story = Callable[[], Awaitable[None]]
 
 
-class BusySite(Shop):
-    """The site with its clients, by the runtime of its location."""
+class LoadHarness(DaemonHarness):
+    """The sandbox with its clients, by the runtime of its location."""
 
     https = 0
     in_containers = False
@@ -55,9 +55,15 @@ class BusySite(Shop):
         command, file = ("python3", PROGRAM) if self.in_containers else (sys.executable, program.__file__)
         everyone = {"external": {"inboundAllowCIDR": ["0.0.0.0/0"]}}
         text = served(
-            name, replicas=replicas, command=command, args=[file, name], firewallConfig=everyone,
-            ports=[{"number": 8080, "protocol": "http"}], securityOptions={"runAsUser": 0}, **more,
-        )  # fmt: skip
+            name,
+            replicas=replicas,
+            command=command,
+            args=[file, name],
+            firewallConfig=everyone,
+            ports=[{"number": 8080, "protocol": "http"}],
+            securityOptions={"runAsUser": 0},
+            **more,
+        )
         return self.with_image(text, cpu)
 
     def serverless(self, name: str) -> str:
@@ -68,20 +74,20 @@ class BusySite(Shop):
         return json.dumps(text)
 
     def with_image(self, text: str, cpu: str = "1") -> str:
-        """The manifest with the image of this site."""
+        """The manifest with the image of this sandbox."""
         image = BASE if self.in_containers else "none"
         return text.replace('"image": "none"', f'"image": "{image}", "cpu": "{cpu}", "memory": "128Mi"')
 
     async def roll_web(self, number: int) -> None:
         """Replace all replicas of ``web``; return when the new ones serve alone."""
-        before = {*self.site.replicas("web")}
+        before = {*self.sandbox.replicas("web")}
         await self.commit({"shop/web.yaml": self.program("web", env={"N": str(number)})})
-        await self.until(lambda: not before & {*self.site.replicas("web")} and self.site.healthy())
+        await self.until(lambda: not before & {*self.sandbox.replicas("web")} and self.sandbox.healthy())
 
     async def scale_web(self, count: int, **more: Any) -> None:
         """Run ``count`` replicas of ``web``."""
         await self.commit({"shop/web.yaml": self.program("web", replicas=count, **more)})
-        await self.until(lambda: len(self.site.replicas("web")) == len(self.site.ready("web")) == count)
+        await self.until(lambda: len(self.sandbox.replicas("web")) == len(self.sandbox.ready("web")) == count)
 
     async def reload(self, number: int) -> None:
         """Let HAProxy have another worker: a workload comes, or goes."""
@@ -93,33 +99,33 @@ class BusySite(Shop):
     @property
     def proxy(self) -> Path:
         """The directory of HAProxy."""
-        return self.site.state / "host/here/dataplane/haproxy"
+        return self.sandbox.state / "host/here/dataplane/haproxy"
 
     def events(self, reason: str) -> list[str]:
         """The lines of the events of this reason."""
-        return [line for line in self.site.run("events").stdout.splitlines() if f" {reason} " in line]
+        return [line for line in self.sandbox.run("events").stdout.splitlines() if f" {reason} " in line]
 
     async def play_story(self, story: Story) -> list[Tally]:
         """What came of the requests during ``story``."""
         self.start()
         try:
-            await self.until(lambda: self.site.healthy() and bool(self.site.address()))
+            await self.until(lambda: self.sandbox.healthy() and bool(self.sandbox.address()))
             secure = context("h2")
             await self.until_secure(secure)
-            at, outside = self.site.address(), f"127.0.0.1:{self.https}"
+            at, outside = self.sandbox.address(), f"127.0.0.1:{self.https}"
             forms = {
                 REUSED: lambda address: H1(address, keep=True),
                 CLOSED: lambda address: H1(address, keep=False),
                 SECURE: lambda address: H2(address, host=NAME, context=secure),
             }
             rest = {REUSED: at, CLOSED: at, SECURE: outside}
-            found: list[Tally] = []
+            tallies: list[Tally] = []
 
             async def others() -> None:
-                found.extend(await under_load(rest, RATE - SOCKETS, story, forms=forms))
+                tallies.extend(await under_load(rest, RATE - SOCKETS, story, forms=forms))
 
-            found += await under_load({SOCKET: at}, SOCKETS, others, SOCKETS, {SOCKET: Socket})
-            return found
+            tallies += await under_load({SOCKET: at}, SOCKETS, others, SOCKETS, {SOCKET: Socket})
+            return tallies
         finally:
             self.kill()
 
@@ -134,9 +140,9 @@ class BusySite(Shop):
                 await asyncio.sleep(0.1)
 
 
-@pytest.fixture(name="busy", params=["process", "podman"])
-def busy_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BusySite]:
-    """A site whose workload ``web`` is served with TLS too."""
+@pytest.fixture(name="harness", params=["process", "podman"])
+def load_harness(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LoadHarness]:
+    """A sandbox whose workload ``web`` is served with TLS too."""
     tool("haproxy", "haproxy")
     folder = tmp_path / "certificates"
     folder.mkdir()
@@ -145,18 +151,20 @@ def busy_site(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BusySi
     ingress = {"addresses": ["127.0.0.1"], "httpPort": http, "httpsPort": https, "certificates": str(folder)}
     here = {"engine": "host", "dataplane": "haproxy", "runtime": request.param, "ingress": ingress}
     settings: dict[str, Any] = {
-        "host": {"terminationScale": 0.05}, "prune": {"percent": 100, "count": 100}, "locations": {"here": here},
-    }  # fmt: skip
+        "host": {"terminationScale": 0.05},
+        "prune": {"percent": 100, "count": 100},
+        "locations": {"here": here},
+    }
     in_containers = request.param == "podman"
     with podman_service() if in_containers else nullcontext() as podman:
         if podman is not None:
             podman.load(base_image())
             settings["podman"] = {"socket": str(podman.socket)}
-        with host_site(tmp_path, {"domain.yaml": DOMAIN}, **settings) as site:
-            busy = BusySite(site)
-            busy.https, busy.in_containers = https, in_containers
-            site.repo.commit({"shop/web.yaml": busy.program("web")})
-            yield busy
+        with host_sandbox(tmp_path, {"domain.yaml": DOMAIN}, **settings) as sandbox:
+            harness = LoadHarness(sandbox)
+            harness.https, harness.in_containers = https, in_containers
+            sandbox.repo.commit({"shop/web.yaml": harness.program("web")})
+            yield harness
 
 
 def check(tallies: list[Tally]) -> None:
@@ -166,51 +174,51 @@ def check(tallies: list[Tally]) -> None:
     assert min(each.answered for each in tallies) > 0
 
 
-async def test_ten_rollouts_lose_nothing(busy: BusySite) -> None:
+async def test_ten_rollouts_lose_nothing(harness: LoadHarness) -> None:
     async def story() -> None:
         for number in range(10):
-            await busy.roll_web(number)
+            await harness.roll_web(number)
 
-    check(await busy.play_story(story))
+    check(await harness.play_story(story))
 
 
-async def test_scaling_to_five_and_back_loses_nothing(busy: BusySite) -> None:
+async def test_scaling_to_five_and_back_loses_nothing(harness: LoadHarness) -> None:
     async def story() -> None:
-        await busy.scale_web(5)
-        await busy.scale_web(1)
+        await harness.scale_web(5)
+        await harness.scale_web(1)
 
-    check(await busy.play_story(story))
+    check(await harness.play_story(story))
 
 
-async def test_replicas_that_cannot_keep_up_lose_nothing(busy: BusySite) -> None:
+async def test_replicas_that_cannot_keep_up_lose_nothing(harness: LoadHarness) -> None:
     """A replica answers ten requests a second. So all that wait are answered later than a probe waits, and its fail."""
 
     async def story() -> None:
         slow = {"ALONE": "0.1"}
-        await busy.scale_web(1, env=slow)
+        await harness.scale_web(1, env=slow)
         await asyncio.sleep(20)
-        await busy.scale_web(5, env=slow)
-        await busy.scale_web(1, env=slow)
+        await harness.scale_web(5, env=slow)
+        await harness.scale_web(1, env=slow)
 
-    check(await busy.play_story(story))
+    check(await harness.play_story(story))
 
 
-async def test_five_kills_of_the_daemon_lose_nothing(busy: BusySite) -> None:
+async def test_five_kills_of_the_daemon_lose_nothing(harness: LoadHarness) -> None:
     async def story() -> None:
         for number in range(5):
-            before = {*busy.site.replicas("web")}
-            rolling = asyncio.create_task(busy.roll_web(number))
-            await busy.until(lambda before=before: {*busy.site.replicas("web")} - before)
-            await asyncio.to_thread(busy.kill)
+            before = {*harness.sandbox.replicas("web")}
+            rolling = asyncio.create_task(harness.roll_web(number))
+            await harness.until(lambda before=before: {*harness.sandbox.replicas("web")} - before)
+            await asyncio.to_thread(harness.kill)
             await asyncio.sleep(1)
-            await asyncio.to_thread(busy.start)
+            await asyncio.to_thread(harness.start)
             await rolling
 
-    check(await busy.play_story(story))
+    check(await harness.play_story(story))
 
 
-async def test_web_sockets_live_over_ten_reloads_and_only_idle_workloads_scale_to_zero(busy: BusySite) -> None:
-    busy.site.repo.commit({f"shop/{name}.yaml": busy.serverless(name) for name in ("used", "idle")})
+async def test_web_sockets_live_over_ten_reloads_and_only_idle_workloads_scale_to_zero(harness: LoadHarness) -> None:
+    harness.sandbox.repo.commit({f"shop/{name}.yaml": harness.serverless(name) for name in ("used", "idle")})
     tallies: list[Tally] = []
     woken = 0
 
@@ -219,65 +227,67 @@ async def test_web_sockets_live_over_ten_reloads_and_only_idle_workloads_scale_t
         nonlocal woken
         tally = Tally("a request that wakes")
         tallies.append(tally)
-        client = H1(busy.site.address("workload/shop/idle@here"), keep=False)
+        client = H1(harness.sandbox.address("workload/shop/idle@here"), keep=False)
         while True:
-            await busy.until(lambda: not busy.site.replicas("idle"))
+            await harness.until(lambda: not harness.sandbox.replicas("idle"))
             await client.ask(tally)
             woken += 1
 
     async def reloads() -> None:
-        first = {*busy.site.replicas("used")}
+        first = {*harness.sandbox.replicas("used")}
         waking = asyncio.create_task(wake())
         for number in range(10):
-            await busy.reload(number)
+            await harness.reload(number)
             await asyncio.sleep(8)
         # Twice the time after which a workload without requests has no replica.
         await asyncio.sleep(60)
         waking.cancel()
-        assert {*busy.site.replicas("used")} == first
+        assert {*harness.sandbox.replicas("used")} == first
         assert woken >= 2
 
     async def story() -> None:
-        await busy.until(lambda: busy.site.address("workload/shop/used@here"))
-        used = {SOCKET: busy.site.address("workload/shop/used@here")}
+        await harness.until(lambda: harness.sandbox.address("workload/shop/used@here"))
+        used = {SOCKET: harness.sandbox.address("workload/shop/used@here")}
 
         async def after_first() -> None:
-            await busy.until(lambda: busy.site.ready("used"))
+            await harness.until(lambda: harness.sandbox.ready("used"))
             await reloads()
 
         tallies.extend(await under_load(used, 3, after_first, 3, {SOCKET: Socket}))
-        await busy.until(lambda: not busy.site.replicas("used"), 120)
+        await harness.until(lambda: not harness.sandbox.replicas("used"), 120)
 
-    found = await busy.play_story(story)
+    found = await harness.play_story(story)
     check(found + tallies)
 
 
 @pytest.mark.parametrize("victim", ["worker", "master"])
-async def test_a_process_of_haproxy_that_is_killed_loses_only_what_is_in_flight(busy: BusySite, victim: str) -> None:
+async def test_a_process_of_haproxy_that_is_killed_loses_only_what_is_in_flight(
+    harness: LoadHarness, victim: str
+) -> None:
     killed: list[float] = []
 
     async def story() -> None:
         await asyncio.sleep(2)
-        found = await busy.present_worker() if victim == "worker" else find_master(busy.proxy)
-        assert found is not None
+        pid = await harness.present_worker() if victim == "worker" else find_master(harness.proxy)
+        assert pid is not None
         killed.append(asyncio.get_running_loop().time())
-        os.kill(found, 9)
+        os.kill(pid, 9)
         await asyncio.sleep(5)
 
-    tallies = await busy.play_story(story)
-    times = sorted(float(each.split()[0]) - killed[0] for tally in tallies for each in tally.lost)
+    tallies = await harness.play_story(story)
+    times = sorted(float(text.split()[0]) - killed[0] for tally in tallies for text in tally.lost)
     print("", *tallies, lost(tallies), times[-1:], sep="\n", flush=True)
     assert all(-0.1 <= at <= IN_FLIGHT for at in times), times
-    assert min(each.answered for each in tallies) > 0
+    assert min(tally.answered for tally in tallies) > 0
 
 
-async def test_a_flooded_neighbour_under_two_busy_loops_costs_nothing(busy: BusySite) -> None:
+async def test_a_flooded_neighbour_under_two_busy_loops_costs_nothing(harness: LoadHarness) -> None:
     never = {"exec": {"command": ["test", "-d", "/nowhere"]}, "periodSeconds": 1}
-    busy.site.repo.commit({"shop/stuck.yaml": busy.program("stuck", readinessProbe=never)})
+    harness.sandbox.repo.commit({"shop/stuck.yaml": harness.program("stuck", readinessProbe=never)})
 
     async def story() -> None:
-        await busy.until(lambda: busy.site.address("workload/shop/stuck@here"))
-        port = port_of(busy.site.address("workload/shop/stuck@here"))
+        await harness.until(lambda: harness.sandbox.address("workload/shop/stuck@here"))
+        port = port_of(harness.sandbox.address("workload/shop/stuck@here"))
         async with AsyncExitStack() as stack:
             for _ in range(2):
                 await stack.enter_async_context(process("spin"))
@@ -285,5 +295,5 @@ async def test_a_flooded_neighbour_under_two_busy_loops_costs_nothing(busy: Busy
             output, _ = await flooding.communicate()
             print(output.decode())
 
-    check(await busy.play_story(story))
-    assert busy.events("ProxyRestarted") == []
+    check(await harness.play_story(story))
+    assert harness.events("ProxyRestarted") == []

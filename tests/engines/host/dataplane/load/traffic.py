@@ -118,10 +118,10 @@ class Socket:
             reader, writer = self._streams = self._streams or await self._open()
             writer.write(line)
             leaves = False
-            while (found := await reader.readline()) != line:
-                leaves = leaves or found == GOODBYE
-                if found != GOODBYE:
-                    raise _GoneError(f"{found!r} in place of an echo")
+            while (raw := await reader.readline()) != line:
+                leaves = leaves or raw == GOODBYE
+                if raw != GOODBYE:
+                    raise _GoneError(f"{raw!r} in place of an echo")
         except (OSError, _GoneError, asyncio.IncompleteReadError) as error:
             self.close()
             tally.lose(repr(error))
@@ -234,9 +234,12 @@ class H2:
         self._context = context
         more = [("content-type", "application/grpc"), ("te", "trailers")] if grpc else []
         self._headers = [
-            (":method", "POST" if grpc else "GET"), (":path", "/"), (":scheme", "https" if context else "http"),
-            (":authority", host), *more,
-        ]  # fmt: skip
+            (":method", "POST" if grpc else "GET"),
+            (":path", "/"),
+            (":scheme", "https" if context else "http"),
+            (":authority", host),
+            *more,
+        ]
         self._grpc = grpc
         self._connection: _Connection | None = None
         self._former: list[_Connection] = []
@@ -247,15 +250,15 @@ class H2:
         began = time.monotonic()
         for _ in range(5):
             try:
-                found = await (await self._usable()).ask(self._headers)
+                headers = await (await self._usable()).ask(self._headers)
             except _RepeatError:
                 tally.repeated += 1
             except (OSError, _GoneError) as error:
                 tally.lose(repr(error))
                 return
             else:
-                right = found.get(":status") == "200" and (not self._grpc or found.get("grpc-status") == "0")
-                tally.answer(began) if right else tally.lose(str(found))
+                right = headers.get(":status") == "200" and (not self._grpc or headers.get("grpc-status") == "0")
+                tally.answer(began) if right else tally.lose(str(headers))
                 return
         tally.lose("refused five times")
 
@@ -306,13 +309,13 @@ async def under_load(
     afterwards.
     """
     tallies, done = [Tally(form) for form in addresses], asyncio.Event()
-    each = len(addresses) * clients / rate
+    interval = len(addresses) * clients / rate
 
     async def send(client: Client, tally: Tally, delay: float) -> None:
         begin, count = time.monotonic() + delay, 0
         while not done.is_set():
             count += 1
-            await asyncio.sleep(begin + count * each - time.monotonic())
+            await asyncio.sleep(begin + count * interval - time.monotonic())
             try:
                 async with asyncio.timeout(PATIENCE):
                     await client.ask(tally)
@@ -324,7 +327,7 @@ async def under_load(
         for tally in tallies:
             for number in range(clients):
                 client = forms[tally.form](addresses[tally.form])
-                group.create_task(send(client, tally, each * number / clients))
+                group.create_task(send(client, tally, interval * number / clients))
         try:
             await story()
         finally:

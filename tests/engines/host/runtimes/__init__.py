@@ -1,0 +1,1 @@
+"""Tests of the runtimes, each in a folder."""
