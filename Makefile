@@ -4,7 +4,7 @@ PYTHON ?= python3
 WORKERS ?= $(shell expr 3 + $$(nproc))
 EXAMPLES ?= 10
 CPU_BUDGET := 600
-QUICK := "not slow and not packaging"
+QUICK := "not slow and not packaging and not cluster"
 # Compiled modules are kept: test workers and every process that tests start would compile them again.
 export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv
@@ -20,7 +20,7 @@ IN_MEMORY := $(BIN)/python -m tests.support.scratch
 CACHES := .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .DEFAULT_GOAL := test
-.PHONY: run test checks test-cpu test-packaging bench lint soak fuzz constraints packages clean
+.PHONY: run test checks test-cpu test-packaging test-cluster bench lint soak fuzz constraints packages clean
 
 ## Start the daemon on a fresh copy of examples/repo (in DEMO_DIR if that is set) and print what to try next.
 run: $(RUNS)
@@ -52,6 +52,11 @@ test-cpu: $(STAMP)
 ## A wheel, its installation and the CI examples: CI runs this after the tests.
 test-packaging: $(STAMP)
 	@$(BIN)/python -m pytest -q -m packaging tests/project
+
+## A Kubernetes control plane, built from Go modules once, and what needs one: CI runs this after the tests, too.
+test-cluster: $(STAMP)
+	@$(BIN)/python -m tests.kubernetes.cluster.build
+	@$(IN_MEMORY) -q -m cluster $(or $(TESTS),tests/kubernetes)
 
 ## Style, types and the import contract.
 lint: $(STAMP)

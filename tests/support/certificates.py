@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from cryptography import x509
@@ -50,24 +51,40 @@ def authority(name: str = "Authority of tests") -> IssuedCertificate:
 
 @cache
 def _authority(name: str) -> IssuedCertificate:
-    return _issue(name, (), None, 0.0, 3650.0)
+    return _issue(_name(name), (), None, 0.0, 3650.0)
 
 
 def issue(*names: str, start: float = -1.0, end: float = 90.0, by: str = "Authority of tests") -> IssuedCertificate:
-    """A certificate for ``names``; its validity is in days from now."""
-    return _issue(names[0] if names else "client", names, authority(by), start, end)
+    """A certificate for ``names``, hosts or addresses; its validity is in days from now."""
+    return _issue(_name(names[0] if names else "client"), names, authority(by), start, end)
+
+
+def issue_for_user(user: str, *groups: str, end: float = 90.0, by: str = "Authority of tests") -> IssuedCertificate:
+    """A certificate of a client in the form of Kubernetes; its validity ends ``end`` days from now."""
+    return _issue(_name(user, *groups), (), authority(by), -1.0, end)
 
 
 def self_signed(*names: str) -> IssuedCertificate:
     """A certificate for ``names`` that only itself has signed."""
-    return _issue(names[0], names, None, -1.0, 90.0)
+    return _issue(_name(names[0]), names, None, -1.0, 90.0)
+
+
+def _name(common: str, *organizations: str) -> x509.Name:
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
+    return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
+
+
+def _alternative(name: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
 
 
 def _issue(
-    common: str, names: Sequence[str], by: IssuedCertificate | None, start: float, end: float
+    subject: x509.Name, names: Sequence[str], by: IssuedCertificate | None, start: float, end: float
 ) -> IssuedCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
     now = datetime.now(UTC)
     builder = (
         x509.CertificateBuilder()
@@ -80,5 +97,5 @@ def _issue(
         .add_extension(x509.BasicConstraints(ca=by is None, path_length=None), critical=True)
     )
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in names]), False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(each) for each in names]), False)
     return IssuedCertificate(builder.sign(by.key if by else key, hashes.SHA256()), key)

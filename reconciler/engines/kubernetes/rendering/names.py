@@ -25,6 +25,9 @@ INSTANCE, ORG, GVC, LOCATION = (f"{PREFIX}{name}" for name in ("instance", "org"
 WORKLOAD, VOLUMESET, VERSION = (f"{PREFIX}{name}" for name in ("workload", "volumeset", "version"))
 KEY, SOURCE, DIGEST, RESTART = (f"{PREFIX}{name}" for name in ("key", "source", "digest", "restart"))
 
+TOKEN = "token"
+"""The key of a token in its Secret."""
+
 MANAGED_BY = "app.kubernetes.io/managed-by"
 NAME = "app.kubernetes.io/name"
 PART_OF = "applyset.kubernetes.io/part-of"
@@ -86,6 +89,16 @@ def account_name(workload: str) -> str:
 def secret_name(workload: str, role: str, digest: str) -> str:
     """A Secret of a workload: ``role`` is ``env`` or ``file``, ``digest`` stands for its content."""
     return f"{workload_name(workload)}-{role}-{digest}"
+
+
+def token_secret_name(workload: str) -> str:
+    """The Secret with the token of a workload."""
+    return f"{workload_name(workload)}-token"
+
+
+def namespace_name(gvc: str, prefix: str) -> str:
+    """The namespace of a GVC at a location whose namespaces begin with ``prefix``."""
+    return format_label(f"{prefix}{gvc}")
 
 
 def endpoint_route_name(workload: str) -> str:

@@ -10,6 +10,7 @@ from reconciler.engines.kubernetes.rendering.containers import build_container, 
 from reconciler.engines.kubernetes.rendering.environment import build_pod_environment
 from reconciler.engines.kubernetes.rendering.inputs import KubeObject, WorkloadInputs
 from reconciler.engines.kubernetes.rendering.names import (
+    KEY,
     PREFIX,
     RESTART,
     VERSION,
@@ -97,7 +98,12 @@ def _build_pod_labels(inputs: WorkloadInputs) -> dict[str, str]:
 
 def _build_pod_annotations(inputs: WorkloadInputs) -> dict[str, str]:
     containers = inputs.template.desired.containers
-    annotations = {_DEFAULT_CONTAINER: format_label(containers[0].name)}
+    owner = inputs.owner
+    annotations = {
+        KEY: str(owner.key),
+        VERSION: str(owner.version),
+        _DEFAULT_CONTAINER: format_label(containers[0].name),
+    }
     metrics = next((container.metrics for container in containers if container.metrics is not None), None)
     if metrics is not None:
         annotations |= {

@@ -120,7 +120,7 @@ def _render_cron_job(inputs: WorkloadInputs, pods: Pods) -> KubeObject:
         "startingDeadlineSeconds": _LATE_SECONDS,
         "successfulJobsHistoryLimit": job.history_limit,
         "failedJobsHistoryLimit": job.history_limit,
-        "jobTemplate": {"metadata": {"labels": pods.template["metadata"]["labels"]}, "spec": template},
+        "jobTemplate": {"metadata": pods.template["metadata"], "spec": template},
     }
     return {**_build_object("batch/v1", "CronJob", inputs), "spec": spec}
 

@@ -1,0 +1,77 @@
+"""One process of a control plane: it starts, pauses, continues and ends, and its log is a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+END_SECONDS = 5.0
+"""What a component gets to end in peace."""
+
+
+class Component:
+    """A component of a control plane, which may start again after it ended."""
+
+    def __init__(self, program: Path, name: str, flags: Sequence[str], folder: Path) -> None:
+        self.name = name
+        self.log = folder / f"{name}.log"
+        self._command = [str(program), name, *flags]
+        self._folder = folder
+        self._running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it; its log continues."""
+        assert self._running is None, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            # Its standard input ends when this process does, however that ends, and the component ends with it.
+            self._running = subprocess.Popen(
+                self._command,
+                cwd=self._folder,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={"PATH": os.environ.get("PATH", ""), "HOME": str(self._folder), "GOGC": "200"},
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        assert self._running is not None, f"{self.name} does not run"
+        return self._running.pid
+
+    def check(self) -> None:
+        """Raise AssertionError with the end of the log where it ended by itself."""
+        if self._running is not None and self._running.poll() is not None:
+            raise AssertionError(f"{self.name} ended with {self._running.returncode}: {self.log.read_text()[-3000:]}")
+
+    def pause(self) -> None:
+        """Let it answer nothing, while its connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it continue after a pause."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it in peace, in some seconds: an API server waits for those who watch."""
+        if self._running is not None:
+            self.resume()
+            self._running.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._running.wait(END_SECONDS)
+            self.kill()
+
+    def kill(self) -> None:
+        """End it at once."""
+        if self._running is None:
+            return
+        running, self._running = self._running, None
+        running.kill()
+        running.wait()
+        assert running.stdin is not None
+        running.stdin.close()
