@@ -172,7 +172,7 @@ class ClusterObserver:
 
     def _gvc(self, key: Key) -> tuple[str, int]:
         """The alias and the version of the GVC of a workload."""
-        record = self._claims.shared(Key(Kind.GVC, "", key.gvc))
+        record = self._claims.find_shared(Key(Kind.GVC, "", key.gvc))
         alias = record.alias if record is not None else ""
         return alias or make_alias(self._context.settings.org, key.gvc), record.version if record is not None else 1
 
@@ -230,7 +230,7 @@ class ClusterObserver:
         claims = self._decode(key, CLAIM)
         if record is None:
             return Observation(key, self._context.location, Health.UNKNOWN) if claims else None
-        claimed = read_volumes(self._claims.recorded(record)) or VolumeSetState(self._context.location)
+        claimed = read_volumes(self._claims.recorded_state(record)) or VolumeSetState(self._context.location)
         live = LiveVolumes(claimed, claims, self._decode(key, VOLUME_SNAPSHOT))
         health, state = volumeset_state(live)
         return Observation(key, self._context.location, health, state, record.digest, record.version)
