@@ -39,7 +39,7 @@ from reconciler.engines.kubernetes.rendering.names import (
     SOURCE,
     TOOL,
     VERSION,
-    format_label,
+    namespace_name,
 )
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -86,7 +86,7 @@ class Owner(NamedTuple):
 
     def namespace_of(self, gvc: str) -> str:
         """The namespace of a GVC."""
-        return format_label(f"{self.namespace_prefix}{gvc}")
+        return namespace_name(gvc, self.namespace_prefix)
 
     def owns(self, labels: Mapping[str, str]) -> bool:
         """Whether an object with ``labels`` is one of them."""
