@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from tests.kubernetes.cluster.metrics import register_metrics
 from tests.kubernetes.cluster.objects import (
     STORAGE_CLASS,
     describe_job,
-    describe_namespace,
     describe_pod,
     describe_template,
     describe_workload,
@@ -32,16 +31,6 @@ from tests.support.processes import ROOT
 pytestmark = pytest.mark.cluster
 
 Object = dict[str, Any]
-
-
-@pytest.fixture
-def namespace(cluster: Cluster, kubelet: Kubelet, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace for one test."""
-    name = request.node.originalname.replace("_", "-")[:50].strip("-")
-    cluster.apply(describe_namespace(name))
-    cluster.wait_for(lambda: cluster.api.get(f"/api/v1/namespaces/{name}/serviceaccounts/default").is_success)
-    yield name
-    cluster.api.delete(f"/api/v1/namespaces/{name}").raise_for_status()
 
 
 def read(cluster: Cluster, path: str) -> Object:

@@ -23,12 +23,15 @@ _CLOSE_SECONDS = 1.0
 _UNAUTHORIZED = 401
 
 
-class _Connect(connect):
-    """Follows no redirect: the credentials are for this server alone."""
+def _refuse_redirect(_connect: connect, exc: Exception) -> Exception | str:
+    """What is raised for an answer that may redirect: the credentials are for this server alone."""
+    return exc
 
-    def process_redirect(self, exc: Exception) -> Exception | str:
-        """Every answer is the last one."""
-        return exc
+
+class _Connect(connect):
+    """Follows no redirect."""
+
+    process_redirect = _refuse_redirect
 
 
 async def open_websocket(

@@ -70,7 +70,7 @@ class _LineBlock:
         return self._lines if text is None else text.split(b"\n")[:-1]
 
 
-class _Following(msgspec.Struct):
+class _Following(msgspec.Struct, frozen=True):
     """How far the log of a container was read; ``page`` is what it ended with when the search was made.
 
     ``restarts`` is how often the container had restarted then, and ``searched`` what was looked for in its last run.
@@ -215,9 +215,7 @@ class ClusterLogSearch:
         """Follow ``logs``, and no others: those of deleted pods are gone."""
         before, self._followed = self._followed, {}
         for log in logs:
-            following = before.get(log.stream) or _Following(log)
-            following.log = log
-            self._followed[log.stream] = following
+            self._followed[log.stream] = msgspec.structs.replace(before.get(log.stream) or _Following(log), log=log)
 
     async def _read_since(self, api: KubeApi, following: _Following) -> list[LogLine]:
         """The new lines of a container: those of the run before too, if the container has restarted."""
@@ -232,8 +230,10 @@ class ClusterLogSearch:
             earlier = await read_new_lines(api, log.locator, position, previous=True)
             # While a container waits for its restart, both are the same run.
             lines = [line for line in earlier.lines if not lines or line.ns < lines[0].ns] + lines
-        following.searched, following.restarts = position, log.restarts
-        following.position = position.move(lines) if position is not None else find_position(lines)
+        after = position.move(lines) if position is not None else find_position(lines)
+        self._followed[log.stream] = msgspec.structs.replace(
+            following, position=after, restarts=log.restarts, searched=position
+        )
         return self._select(lines, log.stream)
 
     def _select(self, lines: Sequence[RawLine], stream: LogStream) -> list[LogLine]:
