@@ -11,8 +11,11 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from tests.kubernetes.api_server import FakeApiServer, fake_api_server
+from tests.kubernetes.fake.sessions import SessionScript
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -280,3 +283,24 @@ def test_trouble_of_pods_has_events(server: FakeApiServer, client: httpx2.Client
     server.pods.script("default/*", "Running")
     server.converge()
     assert server.object("Deployment", "web")["status"]["readyReplicas"] == 1
+
+
+def test_a_session_repeats_its_input_and_ends_with_a_status(server: FakeApiServer, client: httpx2.Client) -> None:
+    client.post(DEPLOYMENTS, json=deployment(replicas=1))
+    server.converge()
+    name = server.objects("Pod")[0]["metadata"]["name"]
+    server.sessions.script("default/*", SessionScript(b"hello ", exit_code=3, echo=True))
+    url = f"ws://127.0.0.1:{server.port}/api/v1/namespaces/default/pods/{name}/exec?command=sh&stdin=true&stdout=true"
+    headers = {"Authorization": f"Bearer {server.token}"}
+    options: dict[str, Any] = {"additional_headers": headers, "subprotocols": ["v5.channel.k8s.io"], "proxy": None}
+    with connect(url, **options) as session:
+        assert session.recv() == b"\x01hello "
+        session.send(b'\x04{"Width": 80, "Height": 24}')
+        session.send(b"\x00world")
+        assert session.recv() == b"\x01world"
+        session.send(b"\xff\x00")
+        status = json.loads(session.recv()[1:])
+    assert (status["reason"], status["details"]["causes"][0]["message"]) == ("NonZeroExitCode", "3")
+    assert server.sessions.past[0].sizes == [{"Width": 80, "Height": 24}]
+    with pytest.raises(InvalidStatus, match="HTTP 404"), connect(url.replace(name, "none"), **options):
+        pass

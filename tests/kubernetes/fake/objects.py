@@ -143,7 +143,7 @@ def unknown_fields(node: Node, value: Any, path: str = "") -> list[str]:
     if node.form == "list" and isinstance(value, list):
         parts = enumerate(value)
         return [
-            each for number, item in parts for each in unknown_fields(element_node(node), item, f"{path}[{number}]")
+            below for number, item in parts for below in unknown_fields(element_node(node), item, f"{path}[{number}]")
         ]
     if not isinstance(value, dict):
         return []
