@@ -296,6 +296,11 @@ class FakeApiServer:
         """Merge ``patch`` into an object, as another client would; options are group, manager and subresource."""
         return self.controllers.patch(kind, name, namespace, patch, **options)
 
+    def scale(self, kind: str, name: str, namespace: str, replicas: int) -> None:
+        """Change the number of replicas, as the controller of an autoscaler does."""
+        change = {"spec": {"replicas": replicas}}
+        self.patch(kind, name, namespace, change, manager="kube-controller-manager", subresource="scale")
+
     def delete(self, kind: str, name: str, namespace: str = "", group: str | None = None) -> None:
         """Delete an object, as another client would."""
         self.controllers.delete(kind, name, namespace, group)

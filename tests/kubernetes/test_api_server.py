@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -304,3 +305,34 @@ def test_a_session_repeats_its_input_and_ends_with_a_status(server: FakeApiServe
     assert server.sessions.past[0].sizes == [{"Width": 80, "Height": 24}]
     with pytest.raises(InvalidStatus, match="HTTP 404"), connect(url.replace(name, "none"), **options):
         pass
+
+
+def test_a_page_of_a_forgotten_moment_has_a_token_that_goes_on(server: FakeApiServer, client: httpx2.Client) -> None:
+    for name in "abc":
+        server.create(config_map(name))
+    first = client.get(CONFIG_MAPS, params={"limit": "1"}).json()
+    server.create(config_map("aa"))
+    server.compact()
+    answer = client.get(CONFIG_MAPS, params={"limit": "9", "continue": first["metadata"]["continue"]})
+    assert (answer.status_code, answer.json()["reason"]) == (410, "Expired")
+    token = answer.json()["metadata"]["continue"]
+    rest = client.get(CONFIG_MAPS, params={"limit": "9", "continue": token}).json()
+    assert [item["metadata"]["name"] for item in rest["items"]] == ["aa", "b", "c"]
+
+
+def test_controllers_act_by_themselves_where_a_test_wants_it(server: FakeApiServer, client: httpx2.Client) -> None:
+    server.run_controllers()
+    client.post(DEPLOYMENTS, json=deployment())
+    assert client.get(f"{DEPLOYMENTS}/web").json()["status"]["readyReplicas"] == 2
+    server.scale("Deployment", "web", "default", 3)
+    assert client.get(f"{DEPLOYMENTS}/web").json()["status"]["readyReplicas"] == 3
+    owners = client.get(f"{DEPLOYMENTS}/web").json()["metadata"]["managedFields"]
+    assert [owner["manager"] for owner in owners if owner.get("subresource") == "scale"] == ["kube-controller-manager"]
+
+
+def test_a_clock_that_is_wrong_shows_in_every_answer(server: FakeApiServer, client: httpx2.Client) -> None:
+    server.skew_clock(-86400.0 * 365)
+    created = client.post(CONFIG_MAPS, json=config_map("a"))
+    year = created.json()["metadata"]["creationTimestamp"][:4]
+    assert year in created.headers["date"]
+    assert int(year) < datetime.now(UTC).year

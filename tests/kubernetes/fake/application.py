@@ -6,7 +6,9 @@ import asyncio
 import gzip
 import json
 import socket
+import time
 from collections.abc import AsyncIterator
+from email.utils import formatdate
 from typing import NamedTuple
 
 import msgspec
@@ -110,6 +112,7 @@ class Endpoint:
         except Exception as error:
             entry.error = repr(error)
             raise
+        response.headers["date"] = formatdate(time.time() + self._state.operations.skew, usegmt=True)
         entry.status = response.status_code
         return response
 
