@@ -15,7 +15,7 @@ from ipaddress import (
 )
 from typing import TypeVar
 
-_METADATA = frozenset(
+METADATA = frozenset(
     ip_address(text)
     for text in ("100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254", "fd00:42::42")
 )
@@ -72,7 +72,7 @@ def is_internal(text: str) -> bool:
     if isinstance(address, IPv4Address) and address in _THIS_NETWORK:
         return True
     plain = address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast
-    return plain or address in _METADATA
+    return plain or address in METADATA
 
 
 def _unwrap_address(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:

@@ -31,6 +31,9 @@ RESERVED_PATHS = frozenset({"/dev", "/dev/log", "/tmp", "/var", "/var/log"})
 BLOCKED_PORTS = frozenset({8012, 8022, 9090, 9091, 15000, 15001, 15006, 15020, 15021, 15090, 41000})
 """Ports that no container can bind (docs/platform/workload.md#blocked-ports)."""
 
+RESTRICTED_USER = 1337
+"""A container that runs as this user has no network (docs/platform/workload.md#users-and-groups)."""
+
 RESERVED_CONTAINERS = ("istio-proxy", "queue-proxy", "istio-validation")
 RESERVED_CONTAINER_PREFIXES = (f"{SPELLING}-", "debugger-")
 """Names of containers that the platform adds to replicas (docs/platform/workload.md#container-names)."""
@@ -42,9 +45,19 @@ LOCATION_PROVIDERS = frozenset({"aws", "azure", "gcp", OWN_PROVIDER})
 
 VARIABLE_PREFIX = f"{SPELLING.upper()}_"
 PLATFORM_VARIABLES = (
-    "GLOBAL_ENDPOINT", "GVC", "GVC_ALIAS", "LOCATION", "NAMESPACE", "PROVIDER", "ORG", "WORKLOAD", "WORKLOAD_VERSION",
-    "TOKEN", "IMAGE", "ENDPOINT",
-)  # fmt: skip
+    "GLOBAL_ENDPOINT",
+    "GVC",
+    "GVC_ALIAS",
+    "LOCATION",
+    "NAMESPACE",
+    "PROVIDER",
+    "ORG",
+    "WORKLOAD",
+    "WORKLOAD_VERSION",
+    "TOKEN",
+    "IMAGE",
+    "ENDPOINT",
+)
 """Variables of every container, without VARIABLE_PREFIX (docs/platform/workload.md#built-in-variables)."""
 RESERVED_VARIABLES = ("K_SERVICE", "K_CONFIGURATION", "K_REVISION")
 """Variables that no manifest may set, in addition to those that begin with VARIABLE_PREFIX."""
@@ -87,3 +100,6 @@ BUILT_IN_RESOURCES = frozenset(
     | {f"policy/{group}-{kind}" for group in _GROUPS for kind in Kind}
 )
 """Keys of the resources that exist in every org without a manifest (docs/platform/fields.md#group)."""
+
+ADOPT = "reconciler/adopt"
+"""The tag of a workload that takes over objects of its names that others made on a cluster."""

@@ -27,7 +27,7 @@ from reconciler.access.store import AccessStore, AuditEntry
 from reconciler.clock import SystemClock
 from reconciler.daemon.lock import StateLock
 from reconciler.engines.domain_status import DomainCondition, DomainReport, update_domain_state
-from reconciler.engines.host.status import DeploymentCondition, with_condition
+from reconciler.engines.workload.status import DeploymentCondition, with_condition
 from reconciler.model.key import Key
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -17,11 +18,14 @@ from reconciler.engines.host.paths import find_directory
 from reconciler.engines.host.reading.location import HostReader
 from reconciler.engines.host.runtimes.plugins import AUTO, runtime_plugin
 from reconciler.engines.host.runtimes.podman.runtime import PodmanRuntime
+from reconciler.engines.kubernetes.engine import KubernetesEngine
+from reconciler.engines.kubernetes.reading.location import KubernetesReader
 from reconciler.engines.plugin import find_plugin, list_engines
 from reconciler.engines.recorded.plugin import RecordedReader
-from reconciler.settings import HostSettings, LocationSettings, Settings
+from reconciler.settings import ClusterSettings, HostSettings, LocationSettings, Settings
 from tests.engines.contract import PROMISES, EngineHarness, EnginePair, Factory, subject_of
 from tests.engines.host.runtimes.podman.libpod import Libpod
+from tests.kubernetes.api_server import FakeApiServer
 from tests.support.clock import FakeClock
 from tests.support.draft import draft_engine
 from tests.support.engines import LedgerEngine
@@ -29,17 +33,30 @@ from tests.support.host_sandbox import let_others_through
 from tests.support.plans import ExecutorHarness
 
 
+def no_secret(key: object) -> NoReturn:
+    raise AssertionError(f"nothing here uses {key}")
+
+
 def context_at(harness: ExecutorHarness, path: Path, engine: str) -> EngineContext:
     """The inputs of the engine of ``here``, whose state directory is ``path``."""
-
-    def no_secret(key: object) -> object:
-        raise AssertionError(f"nothing here uses {key}")
-
     host = HostSettings(termination_scale=0.002)
-    settings = Settings("acme", (), path, {"here": LocationSettings(engine)}, host=host)
+    settings = Settings("acme", (), path, locations={"here": LocationSettings(engine)}, host=host)
     tables = harness.records if engine == "recorded" else None
     records = LocationRecords(harness.records, "here")
-    return EngineContext(records, settings, harness.clock, no_secret, tables=tables)  # type: ignore[arg-type]
+    return EngineContext(records, settings, harness.clock, no_secret, tables=tables)
+
+
+def fake_cluster(harness: ExecutorHarness, path: Path) -> EnginePair:
+    """The Kubernetes engine on a cluster in memory, which outlives the engine."""
+    if path not in CLUSTERS:
+        server = CLUSTERS[path] = FakeApiServer(path.parent / "cluster")
+        server.path.mkdir()
+        server.start()
+        server.run_controllers()
+    cluster = ClusterSettings(kubeconfig=CLUSTERS[path].kubeconfig)
+    settings = Settings("acme", (), path, locations={"here": LocationSettings("kubernetes", cluster=cluster)})
+    context = EngineContext(LocationRecords(harness.records, "here"), settings, harness.clock, no_secret)
+    return EnginePair(KubernetesEngine(context), KubernetesReader(settings, "here"))
 
 
 def from_plugin(harness: ExecutorHarness, path: Path, name: str) -> EnginePair:
@@ -75,6 +92,7 @@ def podman(harness: ExecutorHarness, path: Path) -> EnginePair:
 
 
 SERVICES: dict[Path, Libpod] = {}
+CLUSTERS: dict[Path, FakeApiServer] = {}
 RUNTIMES = sorted(path.parent.name for path in Path(runtimes.__file__).parent.glob("*/plugin.py"))
 FACTORIES = {
     "recorded": Factory(partial(from_plugin, name="recorded"), FakeClock),
@@ -82,14 +100,19 @@ FACTORIES = {
     "ledger": Factory(ledger, FakeClock),
     "host-process": Factory(partial(host, runtime="process"), SystemClock),
     "host-podman": Factory(podman, SystemClock),
+    "kubernetes": Factory(fake_cluster, SystemClock),
 }
 
 
 @pytest.mark.parametrize("name", FACTORIES)
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 def test_engines_keep_their_promises(promise: Callable[[EngineHarness], None], name: str, tmp_path: Path) -> None:
-    with subject_of(FACTORIES[name], tmp_path) as harness:
-        promise(harness)
+    try:
+        with subject_of(FACTORIES[name], tmp_path) as harness:
+            promise(harness)
+    finally:
+        while CLUSTERS:
+            CLUSTERS.popitem()[1].stop()
 
 
 def test_every_engine_is_one_that_the_settings_name() -> None:

@@ -110,7 +110,7 @@ def test_imports_point_one_way() -> None:
     assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True, no_logo=True) == 0
 
 
-PURE = ("convert", "logql", "manifests", "model", "planning", "render")
+PURE = ("convert", "engines/kubernetes/rendering", "logql", "manifests", "model", "planning", "render")
 """Packages that may calculate with dates, and ask no clock."""
 CLOCKS = frozenset({"now", "utcnow", "today", "time", "monotonic", "perf_counter"})
 

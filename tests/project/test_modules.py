@@ -71,6 +71,7 @@ HOST_IN_OTHER_WORDS = {
     "reconciler/convert/quadlet/convert.py": "a network",
     "reconciler/engines/host/probes/http.py": "a header",
     "reconciler/engines/host/runtimes/podman/users/rules.py": "where ids are those of this machine",
+    "reconciler/engines/kubernetes/rendering/route_objects.py": "a field",
     "reconciler/engines/workload/template.py": "where ids are those of this machine",
     "reconciler/settings/types.py": "where ids are those of this machine",
 }

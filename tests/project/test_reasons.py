@@ -16,11 +16,15 @@ SAME_WORDS = {
     "reconciler/render/resources.py": {"Applied", "Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
     "reconciler/render/sources.py": {"Applied"},
     "reconciler/engines/host/controllers/executions.py": {"Failed"},
+    "reconciler/engines/kubernetes/status/containers.py": {"Completed", "InvalidImageName", "Unhealthy"},
+    "reconciler/engines/kubernetes/status/executions.py": {"Failed", "Suspended"},
+    "reconciler/engines/kubernetes/status/pods.py": {"Failed"},
+    "reconciler/engines/kubernetes/status/readiness.py": {"Failed", "Pending", "Suspended", "Terminating"},
     "reconciler/engines/reading.py": {"Loading", "Ready"},
     "reconciler/model/record.py": {"Deleting", "Healthy", "Loading", "Recorded", "Unhealthy"},
 }
 """Words that mean something else: health, the state of a replica in a table, a heading, the condition of an
-execution."""
+execution, and what Kubernetes calls states, conditions and reasons of its own."""
 
 APPENDS = {"append", "NewEvent", "EngineEvent", "_recorded_as_event", "_append", "report"}
 """What is called to append an event."""
@@ -45,7 +49,7 @@ def test_every_reason_has_a_text_for_each_use() -> None:
 def test_every_reason_and_type_arises_somewhere() -> None:
     for kind in (Reason, ConditionType):
         used = {name for path, module in modules().items() if path != HOME for name in _members(module, kind.__name__)}
-        assert used - {"stored"} == set(kind.__members__)
+        assert used - {"from_stored"} == set(kind.__members__)
 
 
 def test_no_reason_is_written_as_a_text() -> None:
@@ -72,8 +76,8 @@ def test_conditions_and_events_are_made_in_one_place() -> None:
 def test_a_failure_becomes_a_warning_and_an_unknown_reason_a_failure() -> None:
     assert Reason.NO_FREE_PORT.event_type is EventType.WARNING
     assert Reason.CREATED.event_type is EventType.NORMAL
-    assert Reason.stored("NoFreePort") is Reason.NO_FREE_PORT
-    assert Reason.stored("NoSuchReason") is Reason.FAILED
+    assert Reason.from_stored("NoFreePort") is Reason.NO_FREE_PORT
+    assert Reason.from_stored("NoSuchReason") is Reason.FAILED
 
 
 def _members(module: ast.Module, kind: str) -> Iterator[str]:

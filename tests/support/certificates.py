@@ -70,7 +70,7 @@ def self_signed(*names: str) -> IssuedCertificate:
 
 
 def _name(common: str, *organizations: str) -> x509.Name:
-    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
     return x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, common[:64])])
 
 

@@ -195,7 +195,7 @@ def record_of(job: StepRun, seen: Observation, now: float) -> Record:
         source=job.source,
         digest=step.digest,
         body=step.body,
-        version=step.version,
+        version=seen.version or step.version,
         engine=step.engine,
         health=health_with_conditions(seen.health, seen.state),
         state=seen.state,

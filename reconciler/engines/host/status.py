@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from reconciler.engines.host.decisions.availability import fault_of, is_current, is_failing, is_starting, notice_of
-from reconciler.engines.host.decisions.execution_results import ExecutionCondition
 from reconciler.engines.host.decisions.progress import Progress, compute_progress
 from reconciler.engines.host.decisions.replica import HookState, Replica, ReplicaContainer
 from reconciler.engines.workload.deployment import (
@@ -16,45 +15,23 @@ from reconciler.engines.workload.deployment import (
     DeploymentTarget,
     Execution,
     ResolvedImages,
-    Status,
     Version,
     WorkloadStatus,
+    build_host_names,
 )
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.status import (
+    DeploymentCondition,
+    ReplicaCount,
+    ReplicaStatus,
+    RunningStatus,
+    build_container_status,
+    list_limitations,
+    make_condition,
+)
 from reconciler.model.record import Health
 from reconciler.reasons import ConditionType, Reason
 from reconciler.times import format_iso_time
-
-
-class ReplicaStatus(msgspec.Struct, frozen=True):
-    """A replica; ``ports`` maps each declared port to its port on this host, which differs.
-
-    ``message`` is why it ends, or what keeps it from being ready.
-    """
-
-    name: str
-    version: int
-    ready: bool
-    ports: dict[str, int]
-    message: str = ""
-    restarts: int = 0
-
-
-class DeploymentCondition(msgspec.Struct, frozen=True):
-    """A condition of a deployment besides its health."""
-
-    type: ConditionType
-    status: str
-    reason: Reason
-    message: str
-
-
-class HostStatus(Status, frozen=True, rename="camel"):
-    """The status of a deployment on this host; ``address`` is where its endpoint is reached from this host."""
-
-    address: str = ""
-    replicas: tuple[ReplicaStatus, ...] = ()
-    conditions: tuple[DeploymentCondition, ...] = ()
 
 
 class StatusContext(msgspec.Struct, frozen=True):
@@ -79,7 +56,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     scaling_unknown: str = ""
     domain_endpoints: tuple[str, ...] = ()
     executions: tuple[Execution, ...] = ()
-    execution_conditions: tuple[ExecutionCondition, ...] = ()
+    execution_conditions: tuple[DeploymentCondition, ...] = ()
 
 
 def workload_status(
@@ -99,11 +76,11 @@ def _build_deployment(
     versions = _build_versions(spec, replicas, context)
     ready = not context.last_error and not current.rolling and all(version.ready for version in versions)
     target, key = context.place, spec.key
-    host = f"{key.name}-{target.alias}"
     served = spec.type is not Type.CRON and any(container.ports for container in spec.containers)
+    names = build_host_names(key, target, served, spec.replicas if spec.stateful else 0)
     health = health_of(spec, replicas, current, context.last_error, context.now)
-    status = HostStatus(
-        endpoint=f"{host}.{target.location}.{target.endpoint_domain}" if served else "",
+    status = RunningStatus(
+        endpoint=names.endpoint,
         address=context.address,
         ready=ready,
         deploying=current.rolling,
@@ -115,13 +92,11 @@ def _build_deployment(
         conditions=tuple(_list_conditions(context)),
         job_executions=context.executions,
     )
-    canonical = f"{host}.{target.endpoint_domain}" if served else ""
-    names = tuple(f"{key.name}-{index}.{key.name}" for index in range(spec.replicas)) if spec.stateful else ()
     live = sum(replica.ending is None for replica in listed)
-    internal = f"{key.name}.{key.gvc}.platform.local"
     images = context.images if context.images is not None else msgspec.UNSET
     domains = context.domain_endpoints if served else ()
-    own = WorkloadStatus(canonical, canonical, internal, names, str(health), live, domains, images)
+    endpoint = names.canonical
+    own = WorkloadStatus(endpoint, endpoint, names.internal, names.replicas, str(health), live, domains, images)
     return health, Deployment(target.location, status, own)
 
 
@@ -139,26 +114,6 @@ def workload_health(spec: WorkloadSpec, replicas: Sequence[Replica], error: str,
     """The health of a wanted workload, as ``workload_status`` has it."""
     counted = () if spec.type is Type.CRON else replicas
     return health_of(spec, counted, compute_progress(spec, counted, now), error, now)
-
-
-def ending_message(error: str, location: str = "") -> str:
-    """The message of a workload that is being deleted, with the error that delays it."""
-    return f"replicas are ending{f' at {location}' if location else ''}" + (f": {error}" if error else "")
-
-
-def with_condition(state: bytes, condition: DeploymentCondition) -> bytes:
-    """``state``, the JSON of a deployment or a volume set, with one more condition."""
-    document: dict[str, Any] = msgspec.json.decode(state)
-    status = document.get("status", {})
-    document["status"] = {**status, "conditions": [*status.get("conditions", ()), condition]}
-    return msgspec.json.encode(document)
-
-
-def with_message(state: bytes, message: str) -> bytes:
-    """``state``, the JSON of a deployment, with another message; unchanged if it contains no status."""
-    deployment: dict[str, Any] = msgspec.json.decode(state)
-    status = deployment.get("status")
-    return msgspec.json.encode({**deployment, "status": {**status, "message": message}}) if status else state
 
 
 def _build_versions(spec: WorkloadSpec, replicas: Sequence[Replica], context: StatusContext) -> tuple[Version, ...]:
@@ -194,23 +149,9 @@ def _build_container_status(
     members = [container for replica in group for container in replica.containers if container.name == spec.name]
     ready = sum(replica.ready for replica in group)
     message = next((text for member in members if (text := notice_of(member))), "")
-    resources = {
-        "replicas": count,
-        "replicasReady": ready,
-        "cpu": f"{spec.cpu}m",
-        "memory": _format_memory(spec.memory),
-    }
+    restarts = _summarize_restarts(members, context.epoch)
     advised = context.recommended.get(spec.name)
-    if advised is not None:
-        resources["recommended"] = {"cpu": f"{advised[0]}m", "memory": _format_memory(advised[1])}
-    return {
-        "name": spec.name,
-        "image": spec.image,
-        "ready": ready == count,
-        "message": message,
-        "resources": resources,
-        "restarts": _summarize_restarts(members, context.epoch),
-    }
+    return build_container_status(spec, ReplicaCount(count, ready), message, restarts, advised)
 
 
 def _summarize_restarts(members: list[ReplicaContainer], epoch: float) -> dict[str, Any]:
@@ -244,20 +185,9 @@ def _hook_notice(container: ReplicaContainer) -> str:
 
 
 def _list_conditions(context: StatusContext) -> Iterable[DeploymentCondition]:
-    if context.limitations:
-        message = " ".join(context.limitations)
-        yield DeploymentCondition(ConditionType.NOT_ENFORCED, "True", Reason.NOT_ENFORCED, message)
+    yield from list_limitations(context.limitations)
     if context.clock_jumped:
-        yield DeploymentCondition(ConditionType.CLOCK_JUMPED, "True", Reason.CLOCK_JUMPED, context.clock_jumped)
+        yield make_condition(ConditionType.CLOCK_JUMPED, Reason.CLOCK_JUMPED, context.clock_jumped)
     if context.scaling_unknown:
-        yield DeploymentCondition(
-            ConditionType.SCALING_UNKNOWN, "True", Reason.SCALING_UNKNOWN, context.scaling_unknown
-        )
-    for execution_condition in context.execution_conditions:
-        yield DeploymentCondition(
-            execution_condition.type, "True", execution_condition.reason, execution_condition.message
-        )
-
-
-def _format_memory(amount: int) -> str:
-    return f"{amount // 2**20}Mi"
+        yield make_condition(ConditionType.SCALING_UNKNOWN, Reason.SCALING_UNKNOWN, context.scaling_unknown)
+    yield from context.execution_conditions

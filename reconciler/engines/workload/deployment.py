@@ -105,6 +105,29 @@ class Deployment(msgspec.Struct, frozen=True):
     workload: WorkloadStatus
 
 
+class HostNames(msgspec.Struct, frozen=True):
+    """The host names of a workload: at one location, at all of them, inside, and of each replica with an identity.
+
+    ``endpoint`` and ``canonical`` are "" for a workload that serves nothing.
+    """
+
+    endpoint: str
+    canonical: str
+    internal: str
+    replicas: tuple[str, ...]
+
+
+def build_host_names(key: Key, target: DeploymentTarget, served: bool, identities: int) -> HostNames:
+    """The host names of ``key`` at ``target``; ``identities`` is the number of its replicas that have one."""
+    host = f"{key.name}-{target.alias}"
+    return HostNames(
+        f"{host}.{target.location}.{target.endpoint_domain}" if served else "",
+        f"{host}.{target.endpoint_domain}" if served else "",
+        f"{key.name}.{key.gvc}.platform.local",
+        tuple(f"{key.name}-{index}.{key.name}" for index in range(identities)),
+    )
+
+
 def read_deployment(state: bytes) -> Deployment | None:
     """The deployment in ``state``; None if it contains none."""
     try:
@@ -122,8 +145,7 @@ def build_deployment(
     """
     replicas = replicas_at(spec, target.location)
     served = spec.type != "cron" and any(map(declared_ports, spec.containers))
-    host = f"{key.name}-{target.alias}"
-    endpoint = f"{host}.{target.location}.{target.endpoint_domain}" if served else ""
+    names = build_host_names(key, target, served, replicas if spec.type == "stateful" else 0)
     creation_time = (
         next((old.created for old in past.status.versions if old.workload == version), created) if past else created
     )
@@ -134,13 +156,9 @@ def build_deployment(
     listed = past.status.job_executions if past and spec.job else ()
     # What another engine ran here does not run any more.
     executions = tuple(execution for execution in listed if execution.completion_time)
-    names = tuple(f"{key.name}-{index}.{key.name}" for index in range(replicas)) if spec.type == "stateful" else ()
-    canonical = f"{host}.{target.endpoint_domain}" if served else ""
-    status = Status(endpoint, not replicas, False, version, version, NOTHING_RUNS, (entry,), executions)
-    internal = f"{key.name}.{key.gvc}.platform.local"
-    return Deployment(
-        target.location, status, WorkloadStatus(canonical, canonical, internal, names, str(Health.RECORDED), 0)
-    )
+    status = Status(names.endpoint, not replicas, False, version, version, NOTHING_RUNS, (entry,), executions)
+    own = WorkloadStatus(names.canonical, names.canonical, names.internal, names.replicas, str(Health.RECORDED), 0)
+    return Deployment(target.location, status, own)
 
 
 def add_run(deployment: Deployment, key: Key, at: str, limit: int) -> tuple[Deployment, Execution]:

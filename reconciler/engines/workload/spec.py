@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
 
 from reconciler.model.key import Key
-from reconciler.model.kinds.workload import Command, Firewall, Job, Metrics, Options, Probe, Volume
+from reconciler.model.kinds.workload import (
+    RESOURCE_METRICS,
+    Command,
+    Firewall,
+    Job,
+    Metrics,
+    Options,
+    Probe,
+    Volume,
+    metric_of,
+)
 
 
 class Type(StrEnum):
@@ -126,3 +137,18 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     def stateful(self) -> bool:
         """Whether replicas have identities."""
         return self.type is Type.STATEFUL
+
+
+def count_storage_megabytes(containers: Iterable[ContainerSpec]) -> int:
+    """How much a replica with ``containers`` may write outside of volumes: 1 GB, with more than one core 1 GB for each
+    (docs/platform/workload.md#ephemeral-storage)."""
+    return max(1000, sum(container.cpu for container in containers))
+
+
+def uses_capacity_ai(spec: WorkloadSpec) -> bool:
+    """Whether Capacity AI is on: by default, but not if a share of its amounts scales the workload, and not on cron.
+
+    See docs/platform/workload.md#capacity-ai.
+    """
+    is_scaled_by_use = metric_of(spec.type, spec.options) in RESOURCE_METRICS
+    return spec.options.capacity_ai is not False and not is_scaled_by_use and spec.type is not Type.CRON

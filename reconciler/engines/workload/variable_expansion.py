@@ -57,9 +57,14 @@ def _expand_argument(text: str, env: Mapping[str, str]) -> str:
         raise EngineError(message, reason=Reason.ARGUMENT_TOO_LONG, retry=False) from None
 
 
+def find_embedded_names(value: str) -> set[str]:
+    """The names that ``value`` refers to as ``$(NAME)``."""
+    return set(_EMBEDDED.findall(value)) - {""} if "$(" in value else set()
+
+
 def _find_referenced_names(value: str, written: Mapping[str, str]) -> set[str]:
     """The names in ``written`` that a value refers to."""
-    return {name for name in _EMBEDDED.findall(value) if name in written} if "$(" in value else set()
+    return {name for name in find_embedded_names(value) if name in written}
 
 
 def _expand_value(name: str, value: str, values: Mapping[str, str]) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from reconciler.engines.host.decisions.actions import Start, StopReplica
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.decisions.transitions import apply_action, container_exited, hook_finished, new_replica
-from reconciler.engines.host.status import HostStatus, StatusContext, workload_status
+from reconciler.engines.host.status import StatusContext, workload_status
 from reconciler.engines.workload.deployment import DeploymentTarget
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
+from reconciler.engines.workload.status import RunningStatus
 from reconciler.model.key import Key, Kind
 from reconciler.model.kinds.workload import Command, Options
 
@@ -29,7 +30,7 @@ def message(replica: Replica) -> str:
     _, deployment = workload_status(
         WANTED, [replica], StatusContext(DeploymentTarget("here", "alias", 1, "example.net"), 10.0, 0.0)
     )
-    assert isinstance(deployment.status, HostStatus)
+    assert isinstance(deployment.status, RunningStatus)
     (shown,) = deployment.status.replicas
     assert shown.ready == replica.ready
     return shown.message
@@ -38,7 +39,7 @@ def message(replica: Replica) -> str:
 def test_a_clock_that_was_set_is_a_condition() -> None:
     around = StatusContext(DeploymentTarget("here", "alias", 1, "example.net"), 10.0, 0.0, clock_jumped="set by +60 s")
     _, deployment = workload_status(WANTED, [], around)
-    assert isinstance(deployment.status, HostStatus)
+    assert isinstance(deployment.status, RunningStatus)
     assert [(each.type, each.message) for each in deployment.status.conditions] == [("ClockJumped", "set by +60 s")]
 
 
@@ -47,7 +48,7 @@ def test_a_metric_without_a_value_is_a_condition() -> None:
         DeploymentTarget("here", "alias", 1, "example.net"), 10.0, 0.0, scaling_unknown="the metric rps has no value"
     )
     _, deployment = workload_status(WANTED, [], around)
-    assert isinstance(deployment.status, HostStatus)
+    assert isinstance(deployment.status, RunningStatus)
     [condition] = deployment.status.conditions
     assert (condition.type, condition.reason) == ("ScalingUnknown", "ScalingUnknown")
 

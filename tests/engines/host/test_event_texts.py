@@ -11,7 +11,7 @@ import pytest
 from reconciler.engines.host.autoscaling.decide import MetricReading
 from reconciler.engines.host.autoscaling.scaling import Autoscaler
 from reconciler.engines.host.decisions.actions import Start, StopReplica
-from reconciler.engines.host.decisions.availability import START_SECONDS, exit_words
+from reconciler.engines.host.decisions.availability import exit_words
 from reconciler.engines.host.decisions.decide import decide_actions
 from reconciler.engines.host.decisions.replica import Ended, Replica
 from reconciler.engines.host.decisions.timing import Timing
@@ -23,13 +23,14 @@ from reconciler.engines.host.decisions.transitions import (
 )
 from reconciler.engines.host.reading.snapshot import state_of
 from reconciler.engines.host.runtimes.protocol import ContainerId, ExecResult
-from reconciler.engines.host.status import HostStatus, StatusContext, workload_status
+from reconciler.engines.host.status import StatusContext, workload_status
 from reconciler.engines.protocol import EngineEvent
 from reconciler.engines.reading import ReplicaState
 from reconciler.engines.workload.deployment import DeploymentTarget
 from reconciler.engines.workload.environment import unset_variables
 from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
+from reconciler.engines.workload.status import START_SECONDS, RunningStatus
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -133,7 +134,7 @@ def test_a_failed_post_start_hook_is_an_event_and_is_shown_with_its_replica(tmp_
         assert (event.reason.event_type, str(event.key)) == ("Warning", WEB)
         assert event.message.endswith(": the postStart hook of main ended with 7; its output is in the logs")
         [seen] = await host.engine.observe()
-        status = msgspec.convert(msgspec.json.decode(seen.state)["status"], HostStatus)
+        status = msgspec.convert(msgspec.json.decode(seen.state)["status"], RunningStatus)
         assert status.replicas[0].message == "the postStart hook ended with 7; its output is in the logs"
         assert seen.health is Health.HEALTHY
 

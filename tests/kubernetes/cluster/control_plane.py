@@ -25,6 +25,7 @@ from tests.kubernetes.cluster.credentials import (
     write_files,
     write_kubeconfig,
 )
+from tests.kubernetes.cluster.definitions import Addition, describe_definition
 from tests.support.processes import free_ports
 
 START_SECONDS = 90.0
@@ -109,6 +110,14 @@ class Cluster:
                 json=each,
             )
             assert answer.is_success, answer.text
+
+    def install(self, *additions: Addition) -> None:
+        """Add kinds, and return once they are served."""
+        definitions = [describe_definition(each) for each in additions]
+        self.apply(*definitions)
+        for each in additions:
+            path = f"/apis/{each.group}/{each.version}/{each.plural}"
+            self.wait_for(lambda path=path: self.api.get(path).is_success, path)
 
     def path_of(self, wanted: Mapping[str, Any]) -> str:
         """Where the server has an object."""
@@ -228,6 +237,8 @@ def _controller_flags(folder: Path, kubeconfig: Path) -> list[str]:
         "--kube-api-burst=2000",
         "--node-monitor-period=1s",
         "--horizontal-pod-autoscaler-sync-period=1s",
+        "--horizontal-pod-autoscaler-initial-readiness-delay=1s",
+        "--horizontal-pod-autoscaler-cpu-initialization-period=1s",
         "--pvclaimbinder-sync-period=1s",
     ]
 

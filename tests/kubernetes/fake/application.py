@@ -150,7 +150,7 @@ class Endpoint:
             stream = WatchStream(self._state, call)
             return StreamingResponse(stream.lines(), media_type="application/json")
         if target.subresource == "log":
-            return self._log(call)
+            return self._log(call, fault.cut if fault else None)
         with self._state.storage.lock:
             answer = self._perform(call)
         if call.metadata_only and call.verb in ("get", "create", "update", "patch") and not call.subresource:
@@ -247,11 +247,11 @@ class Endpoint:
         version = {"resourceVersion": str(self._state.storage.revision)}
         return Answer(200, lists.list_body(call.resource, values, version))
 
-    def _log(self, call: Call) -> Response:
+    def _log(self, call: Call, cut: float | None) -> Response:
         self._state.operations.get(call._replace(subresource=""))
         source = self._state.pods.log_of(call.namespace, call.name, call.query)
         if call.query.get("follow") != "true":
-            return PlainTextResponse(source.text())
+            return PlainTextResponse(source.text()) if cut is None else CutResponse(source.text(), cut)
         return StreamingResponse(source.follow(self._state.notifier()), media_type="text/plain")
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import datetime
 from fnmatch import fnmatch
 from typing import Any, NamedTuple
 
 from tests.kubernetes.fake.errors import Object
+
+EPOCH = "1970-01-01T00:00:00Z"
+FIRST = "2026-01-01T00:00:00Z"
 
 
 class PodScript(NamedTuple):
@@ -23,12 +27,19 @@ class PodScript(NamedTuple):
     restarts: int = 0
 
 
+class TimedLine(NamedTuple):
+    """A line, and when it was written: ``2026-01-31T12:00:00.000000001Z``."""
+
+    time: str
+    text: bytes
+
+
 class LogSource:
-    """The lines of a container, which may become more."""
+    """The lines of a container, which may become more; those without a time are from the beginning of 2026."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.previous: list[str] = []
+        self.lines: list[str | TimedLine] = []
+        self.previous: list[str | TimedLine] = []
         self.ended = False
 
 
@@ -38,16 +49,24 @@ class LogView:
     def __init__(self, source: LogSource, query: dict[str, str]) -> None:
         self._source = source
         self._previous = query.get("previous") == "true"
+        self._with_times = query.get("timestamps") == "true"
+        self._since = datetime.fromisoformat(query.get("sinceTime", EPOCH))
+        self._limit = int(query["limitBytes"]) if "limitBytes" in query else None
         tail = query.get("tailLines")
         count = len(self._all())
         self._start = max(count - int(tail), 0) if tail else 0
 
-    def _all(self) -> list[str]:
+    def _all(self) -> list[str | TimedLine]:
         return self._source.previous if self._previous else self._source.lines
 
-    def text(self) -> str:
+    def _show(self, lines: list[str | TimedLine]) -> bytes:
+        timed = (TimedLine(FIRST, line.encode()) if isinstance(line, str) else line for line in lines)
+        shown = (line for line in timed if datetime.fromisoformat(line.time) >= self._since)
+        return b"".join((f"{line.time} ".encode() if self._with_times else b"") + line.text + b"\n" for line in shown)
+
+    def text(self) -> bytes:
         """The lines that are there."""
-        return "".join(f"{line}\n" for line in self._all()[self._start :])
+        return self._show(self._all()[self._start :])[: self._limit]
 
     async def follow(self, notifier: Any) -> AsyncIterator[bytes]:
         """The lines, and those that come, until the log ends."""
@@ -58,7 +77,7 @@ class LogView:
                 lines = self._all()[at:]
                 at += len(lines)
                 if lines:
-                    yield "".join(f"{line}\n" for line in lines).encode()
+                    yield self._show(lines)
                 if ended:
                     return
                 await notifier.wait(60)

@@ -15,8 +15,7 @@ from math import ceil
 import msgspec
 
 from reconciler.engines.host.autoscaling.metrics import Used
-from reconciler.engines.workload.spec import ContainerSpec, Type, WorkloadSpec
-from reconciler.model.kinds.workload import RESOURCE_METRICS, metric_of
+from reconciler.engines.workload.spec import ContainerSpec
 
 SLOT = 300.0
 """Seconds for which one slot records the highest usage."""
@@ -66,15 +65,6 @@ class UsageHistory(msgspec.Struct, frozen=True):
     since: float
     slots: tuple[Slot, ...] = ()
     open: Slot = Slot()
-
-
-def uses_capacity_ai(spec: WorkloadSpec) -> bool:
-    """Whether Capacity AI is on: by default, but not if a share of its amounts scales the workload, and not on cron.
-
-    See docs/platform/workload.md#capacity-ai.
-    """
-    is_scaled_by_use = metric_of(spec.type, spec.options) in RESOURCE_METRICS
-    return spec.options.capacity_ai is not False and not is_scaled_by_use and spec.type is not Type.CRON
 
 
 def record_usage(history: UsageHistory | None, digest: str, uses: Iterable[Used], now: float) -> UsageHistory:

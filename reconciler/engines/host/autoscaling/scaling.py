@@ -16,7 +16,6 @@ from reconciler.engines.host.autoscaling.capacity import (
     UsageHistory,
     recommend_amount,
     record_usage,
-    uses_capacity_ai,
 )
 from reconciler.engines.host.autoscaling.decide import (
     BRISK,
@@ -45,7 +44,7 @@ from reconciler.engines.host.disk.atomic import write_atomic
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import ContainerId
 from reconciler.engines.host.signals import LocationSignals
-from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.spec import WorkloadSpec, uses_capacity_ai
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
@@ -216,9 +215,9 @@ class Scaling(LocationPart):
 
     def limitations(self, template: ReplicaTemplate) -> Iterator[str]:
         """A sentence for each recommendation that is not in force."""
-        return self._limits.problems(template.desired, self._advised(template.desired))
+        return self._limits.problems(template.desired, self._list_recommendations(template.desired))
 
-    def _advised(self, spec: WorkloadSpec) -> dict[str, Amount]:
+    def _list_recommendations(self, spec: WorkloadSpec) -> dict[str, Amount]:
         return {name: Amount(*pair) for name, pair in self._recommender.recommendations(spec).items()}
 
     def unknown(self, key: Key) -> str:
@@ -247,7 +246,7 @@ class Scaling(LocationPart):
                     self._recommender.observe(spec, used, self._clock.monotonic())
                     self._signals.want_again(template)
                     replicas = list(self._workloads.replicas(spec.key))
-                    await self._limits.bring(spec, replicas, self._advised(spec), used)
+                    await self._limits.bring(spec, replicas, self._list_recommendations(spec), used)
 
     async def _follow_requests(self) -> None:
         while True:

@@ -17,6 +17,7 @@ from reconciler.clock import Clock
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import ContainerId
+from reconciler.engines.workload.spec import count_storage_megabytes
 
 GIGABYTE = 10**9
 MEASURE_SECONDS = 10.0
@@ -36,7 +37,7 @@ _BLOCK = 512
 
 def storage_limit(replica: Replica) -> int:
     """Bytes that ``replica`` may use: 1 GB, and with more than one core 1 GB for each core (the platform's limits)."""
-    return max(GIGABYTE, sum(container.wanted.cpu for container in replica.containers) * GIGABYTE // 1000)
+    return count_storage_megabytes(container.wanted for container in replica.containers) * GIGABYTE // 1000
 
 
 def storage_used(paths: Iterable[Path], enough: int) -> int:

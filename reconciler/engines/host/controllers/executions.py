@@ -15,19 +15,15 @@ from msgspec.structs import replace
 from reconciler.engines.host.controllers.context import ControllerContext
 from reconciler.engines.host.decisions.actions import Create, Decision, Remove, find_soonest_time
 from reconciler.engines.host.decisions.cron import add_due, add_run, next_due, record_start
-from reconciler.engines.host.decisions.execution_log import Events, ExecutionEntry, ExecutionLog, ExecutionState
-from reconciler.engines.host.decisions.execution_results import (
-    IMAGE_SECONDS,
-    ExecutionCondition,
-    execution_conditions,
-    record_results,
-)
+from reconciler.engines.host.decisions.execution_log import Events, ExecutionEntry, ExecutionLog
+from reconciler.engines.host.decisions.execution_results import execution_conditions, record_results
 from reconciler.engines.host.decisions.executions import decide_executions
 from reconciler.engines.host.decisions.replica import ExecutionRun, Replica
 from reconciler.engines.host.disk.atomic import write_atomic, write_error
 from reconciler.engines.run_command import ContainerOverride
 from reconciler.engines.workload.deployment import Execution
 from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.status import IMAGE_SECONDS, DeploymentCondition, ExecutionState
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind
@@ -134,7 +130,7 @@ class Executions:
         """The executions for the status of the deployment, oldest first."""
         return tuple(map(_convert_entry, self.log.entries))
 
-    def conditions(self) -> tuple[ExecutionCondition, ...]:
+    def conditions(self) -> tuple[DeploymentCondition, ...]:
         """What is wrong with the executions."""
         return execution_conditions(self.log)
 
@@ -150,7 +146,7 @@ class Executions:
             write_atomic(self._path, msgspec.json.encode(log), 0o600)
             _flush_file(self._path)
             self._log = log
-            self._context.signals.changed(self._key)
+            self._context.signals.report_change(self._key)
         for reason, message in events:
             self._context.signals.report(self._key, reason, message)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from reconciler.engines.host.decisions.replica import Ended, Phase, Replica, ReplicaContainer
 from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.status import START_SECONDS, describe_end
 from reconciler.reasons import Reason
 
 MIN_UNPROBED_UPTIME = 1.0
@@ -15,10 +16,6 @@ exit at once would replace all working ones."""
 
 EVERY = 10
 """The first of a container's consecutive ends is an event, and then every tenth."""
-
-START_SECONDS = 60.0
-"""Seconds after its start, and after the initial delay of its readiness probe, for which a container that was never
-ready counts as starting and not as failing: programs need time before they listen."""
 
 
 def is_current(spec: WorkloadSpec, replica: Replica) -> bool:
@@ -124,7 +121,7 @@ def notice_of(container: ReplicaContainer) -> str:
 
 def exit_words(ended: Ended) -> str:
     """``ended with 137 (OutOfMemory)``, with the message of the end."""
-    return f"ended with {ended.code} ({ended.reason})" + (f": {ended.message}" if ended.message else "")
+    return describe_end(ended.code, ended.reason, ended.message)
 
 
 def exit_event(container: ReplicaContainer) -> tuple[Reason, str] | None:

@@ -17,13 +17,13 @@ from reconciler.engines.host.decisions.execution_log import (
     Events,
     ExecutionEntry,
     ExecutionLog,
-    ExecutionState,
     end_entry,
     trim_entries,
 )
 from reconciler.engines.host.decisions.execution_results import count_replaced, count_skipped, with_running
 from reconciler.engines.host.decisions.replica import Replica
 from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.status import ExecutionState
 from reconciler.model.kinds.workload import Job
 from reconciler.reasons import Reason
 from reconciler.times import format_iso_time

@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import msgspec
 from msgspec.structs import replace
 
 from reconciler.engines.run_command import ContainerOverride
+from reconciler.engines.workload.status import ExecutionState
 from reconciler.reasons import Reason
 
 MOST_SPANS = 16
 """Spans of handled minutes that are remembered."""
 
 Events = list[tuple[Reason, str]]
-
-
-class ExecutionState(StrEnum):
-    """The status of an execution (docs/platform/workload.md#executions)."""
-
-    INVALID = "Invalid"
-    ACTIVE = "Active"
-    SUCCESS = "Success"
-    FAILURE = "Failure"
-    REMOVED = "Removed"
 
 
 class ExecutionEntry(msgspec.Struct, frozen=True):

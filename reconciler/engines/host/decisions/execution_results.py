@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -12,32 +11,25 @@ from reconciler.engines.host.decisions.execution_log import (
     Events,
     ExecutionEntry,
     ExecutionLog,
-    ExecutionState,
     end_entry,
     trim_entries,
 )
 from reconciler.engines.host.decisions.replica import Phase, Replica
 from reconciler.engines.workload.spec import ImageFault
-from reconciler.reasons import ConditionType, Reason
-from reconciler.times import format_iso_time
-
-
-class ExecutionCondition(NamedTuple):
-    """A condition of a cron workload besides its health; ``type`` is also the reason."""
-
-    type: ConditionType
-    reason: Reason
-    message: str
-
-
-IMAGE_SECONDS = 300.0
-"""Seconds for which an execution waits for an image that cannot be pulled."""
+from reconciler.engines.workload.status import (
+    IMAGE_SECONDS,
+    IN_A_ROW,
+    DeploymentCondition,
+    ExecutionState,
+    describe_failures,
+    describe_replaced,
+    describe_skipped,
+    list_unfinished,
+)
+from reconciler.reasons import Reason
 
 MOST_STARTS = 4
 """Starts that may fail before an execution with the restart policy OnFailure is Invalid."""
-
-IN_A_ROW = 3
-"""Failed, replaced or skipped executions in a row that are a condition of the workload."""
 
 
 def record_results(
@@ -114,7 +106,7 @@ def with_running(entries: tuple[ExecutionEntry, ...], replicas: Sequence[Replica
     )
 
 
-def execution_conditions(log: ExecutionLog) -> tuple[ExecutionCondition, ...]:
+def execution_conditions(log: ExecutionLog) -> tuple[DeploymentCondition, ...]:
     """What is wrong with the executions of a workload."""
     last = next((entry for entry in reversed(log.entries) if _is_failure(entry)), None)
     return (*_check_failures(log, last), *_check_unfinished_executions(log))
@@ -169,27 +161,22 @@ def _is_failure(entry: ExecutionEntry) -> bool:
     return failed or entry.reason == Reason.DEADLINE_EXCEEDED
 
 
-def _check_failures(log: ExecutionLog, last: ExecutionEntry | None) -> Iterable[ExecutionCondition]:
-    if log.failures >= IN_A_ROW and last is not None:
-        message = f"the last {log.failures} executions failed; {last.name}: {last.message or last.reason}"
-        yield ExecutionCondition(ConditionType.EXECUTIONS_FAILING, Reason.EXECUTIONS_FAILING, message)
+def _check_failures(log: ExecutionLog, last: ExecutionEntry | None) -> Iterable[DeploymentCondition]:
+    return describe_failures(log.failures, last.name, last.message or last.reason) if last is not None else ()
 
 
-def _check_unfinished_executions(log: ExecutionLog) -> Iterable[ExecutionCondition]:
+def _check_unfinished_executions(log: ExecutionLog) -> Iterable[DeploymentCondition]:
     message = ""
     if log.skipped >= IN_A_ROW and log.active:
         first = log.active[0]
-        containers = f" ({', '.join(first.running)})" if first.running else ""
-        since = f"{first.name}{containers} runs since {format_iso_time(first.started)}"
-        message = f"{since}, and {log.skipped} scheduled times were skipped"
+        message = describe_skipped(first.name, first.running, first.started, log.skipped)
     elif log.replaced >= IN_A_ROW:
-        message = f"the last {log.replaced} executions were replaced before they ended"
+        message = describe_replaced(log.replaced)
         last = next((entry for entry in reversed(log.entries) if entry.reason == Reason.REPLACED), None)
         if last is not None and last.running:
             message += f"; {', '.join(last.running)} of {last.name} still ran"
-    if message:
-        yield ExecutionCondition(ConditionType.EXECUTIONS_UNFINISHED, Reason.EXECUTIONS_UNFINISHED, message)
+    return list_unfinished(message)
 
 
-def _make_events(conditions: Iterable[ExecutionCondition]) -> Events:
+def _make_events(conditions: Iterable[DeploymentCondition]) -> Events:
     return [(condition.reason, condition.message) for condition in conditions]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from reconciler.engines.host.decisions.actions import Action, Create, Decision, StopReplica, find_soonest_time
-from reconciler.engines.host.decisions.execution_log import ExecutionLog, ExecutionState
+from reconciler.engines.host.decisions.execution_log import ExecutionLog
 from reconciler.engines.host.decisions.execution_results import is_finished, needs_restart
 from reconciler.engines.host.decisions.replica import Phase, Replica
 from reconciler.engines.host.decisions.restarts import restart_policy
 from reconciler.engines.host.decisions.termination import termination_steps
 from reconciler.engines.host.decisions.timing import Timing
 from reconciler.engines.workload.spec import WorkloadSpec
+from reconciler.engines.workload.status import ExecutionState
 from reconciler.reasons import Reason
 
 

@@ -15,6 +15,7 @@ from reconciler.engines.host.decisions.availability import (
 )
 from reconciler.engines.host.decisions.replica import Phase, Replica
 from reconciler.engines.workload.spec import Type, WorkloadSpec
+from reconciler.engines.workload.status import describe_rollout
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -45,8 +46,8 @@ def compute_progress(spec: WorkloadSpec, replicas: Sequence[Replica], now: float
     rolling = bool(old) or len(current) != number
     failing = [replica for replica in current if is_failing(replica)]
     paused = rolling and bool(failing)
-    others = _describe_old_replicas(spec, old, now)
-    message = f"{updated} of {number} replicas updated, {min(available, number)} available{others}"
+    serving = sum(is_available(spec, replica, now) for replica in old)
+    message = describe_rollout(number, updated, available, serving)
     if spec.pending:
         message = f"{spec.pending}; {message}"
     if failing:
@@ -56,12 +57,6 @@ def compute_progress(spec: WorkloadSpec, replicas: Sequence[Replica], now: float
     elif not rolling and available >= number:
         message = ""
     return Progress(rolling, paused, number, updated, ready, available, message)
-
-
-def _describe_old_replicas(spec: WorkloadSpec, old: Sequence[Replica], now: float) -> str:
-    """The number of outdated replicas that still serve: without it, 0 available would look like an outage."""
-    serving = sum(is_available(spec, replica, now) for replica in old)
-    return f"; {serving} old replica{'' if serving == 1 else 's'} available" if serving else ""
 
 
 def running_replicas(spec: WorkloadSpec | None, replicas: Sequence[Replica]) -> tuple[int, int]:

@@ -14,11 +14,11 @@ from reconciler.clock import Clock
 from reconciler.engines.host.disk.atomic import write_durable, write_error
 from reconciler.engines.host.signals import LocationSignals
 from reconciler.engines.host.snapshot_export.restic import Restic
-from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.layout import VOLUMES, VolumeFiles, VolumeRecord, VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import BackendName
 from reconciler.engines.host.volumes.snapshots import read_snapshot, snapshot_data
 from reconciler.engines.protocol import Observation
+from reconciler.engines.workload.status import DeploymentCondition, with_condition
 from reconciler.errors import EngineError
 from reconciler.listing import list_paths
 from reconciler.model.key import Key, Kind

@@ -25,7 +25,6 @@ from reconciler.engines.host.decisions.volumes import (
     select_expired_snapshots,
 )
 from reconciler.engines.host.disk.atomic import write_durable, write_error
-from reconciler.engines.host.status import DeploymentCondition, with_condition
 from reconciler.engines.host.volumes.layout import GIB, VolumeState, read_if_readable
 from reconciler.engines.host.volumes.protocol import StoredVolume, VolumeId
 from reconciler.engines.host.volumes.store import TRIM_PAUSE
@@ -34,6 +33,7 @@ from reconciler.engines.host.volumesets.commands import VolumeCommands
 from reconciler.engines.host.volumesets.failures import Act, VolumeFailures
 from reconciler.engines.host.volumesets.volume_sets import KnownVolumeSet, VolumeSets
 from reconciler.engines.protocol import Observation
+from reconciler.engines.workload.status import DeploymentCondition, with_condition
 from reconciler.errors import EngineError
 from reconciler.model.key import Key
 from reconciler.model.kinds.volumeset import Snapshots, Specification
@@ -129,7 +129,7 @@ class VolumeWatcher:
         text = describe_overcommitment(stored, self._sets.store.disk_size()) if stored else ""
         if text != self._overcommitted:
             self._overcommitted = text
-            self._signals.changed()
+            self._signals.report_change()
 
     def _begin(self, key: Key) -> None:
         if (task := self._tasks.get(key)) is None or task.done():
@@ -263,7 +263,7 @@ class VolumeWatcher:
         if stored.capacity < spec.initial_capacity:
             await self._commands.expand(volume, float(spec.initial_capacity))
             return
-        used = self._sets.used(volume)
+        used = self._sets.used_bytes(volume)
         capacity = grown_capacity(spec.autoscaling, stored.capacity, used)
         if capacity is None or not self._is_due(self._grown, volume, GROWTH_PAUSE):
             return

@@ -11,10 +11,10 @@ from reconciler.engines.context import EngineContext
 from reconciler.engines.host.location import HostLocation
 from reconciler.engines.host.part import LocationPart
 from reconciler.engines.host.runtimes.protocol import Runtime
-from reconciler.engines.host.status import ending_message
 from reconciler.engines.host.workloads.observer import WorkloadObserver
 from reconciler.engines.protocol import Outcome, Result
 from reconciler.engines.run_command import RunCronWorkload, check_run
+from reconciler.engines.workload.status import ending_message
 from reconciler.engines.workload.template import PlatformSettings, ReplicaTemplate, TemplateBuilder
 from reconciler.errors import EngineError, RecordsError
 from reconciler.manifests.field_schema import recorded_sentences
@@ -49,7 +49,7 @@ class DesiredWorkloads(LocationPart):
         record = self._claims.record(key)
         if record is not None:
             self.want_existing(record)
-        self._signals.changed(key)
+        self._signals.report_change(key)
 
     def want_again(self, template: ReplicaTemplate) -> None:
         """Want the replicas of a template, as many as scaling wants."""
@@ -57,7 +57,7 @@ class DesiredWorkloads(LocationPart):
 
     def want_existing(self, record: Record) -> None:
         """Want the workload as it is recorded, unless it does not exist or is being deleted."""
-        if self._location.desired(record.key) is not None:
+        if self._location.find_desired_spec(record.key) is not None:
             self.want_recorded(record)
 
     def want_recorded(self, record: Record) -> None:

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 import msgspec
 
 from reconciler.bugs import contain_bugs
-from reconciler.engines.host.decisions.execution_results import ExecutionCondition
 from reconciler.engines.host.location import HostLocation
-from reconciler.engines.host.status import StatusContext, ending_message, with_message, workload_health, workload_status
+from reconciler.engines.host.status import StatusContext, workload_health, workload_status
 from reconciler.engines.protocol import Observation
 from reconciler.engines.workload.deployment import DeploymentTarget, Execution
+from reconciler.engines.workload.status import DeploymentCondition, ending_message, with_message
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.model.key import Key
 from reconciler.model.record import Health
@@ -76,15 +76,15 @@ class WorkloadObserver:
             tuple(location.limitations(template)),
             location.upkeep.clock_jumped,
             location.scaling.recommendations(spec),
-            location.templates.created(key),
-            location.images.resolved(key, spec.version),
+            location.templates.creation_times(key),
+            location.images.find_resolved(key, spec.version),
             location.publisher.address(key),
             location.scaling.unknown(key),
             location.publisher.domain_endpoints(key),
             *self._executions(key),
         )
 
-    def _executions(self, key: Key) -> tuple[tuple[Execution, ...], tuple[ExecutionCondition, ...]]:
+    def _executions(self, key: Key) -> tuple[tuple[Execution, ...], tuple[DeploymentCondition, ...]]:
         controller = self._location.controller.workloads.get(key)
         executions = controller.executions if controller is not None else None
         return (executions.status(), executions.conditions()) if executions is not None else ((), ())

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlencode
 
 import httpx2
 import msgspec
+from lightkube.config.kubeconfig import SingleConfig
+from lightkube.core.exceptions import ConfigError
 
 from reconciler.clock import Clock
-from reconciler.engines.kubernetes.client.credentials import connect, load_config
+from reconciler.engines.kubernetes.client.credentials import connect, explain_unusable, load_config
 from reconciler.engines.kubernetes.client.errors import ClusterError, explain_no_answer, explain_refusal, is_absent
 from reconciler.engines.kubernetes.client.objects import KubeObject, ObjectId, ObjectKind
 from reconciler.reasons import Reason
 from reconciler.settings import ClusterSettings
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 FIELD_MANAGER = "reconciler"
 """The owner of fields that the engine applies."""
@@ -53,7 +59,7 @@ class ObjectPage(NamedTuple):
     version: str
 
 
-class WatchEvent(msgspec.Struct):
+class WatchEvent(msgspec.Struct, frozen=True):
     """A line of a watch; ``type`` is ADDED, MODIFIED, DELETED, BOOKMARK or ERROR, ``object`` is JSON."""
 
     type: str
@@ -65,20 +71,20 @@ class _ListMetadata(msgspec.Struct, frozen=True, rename={"version": "resourceVer
     more: str = ""
 
 
-class _List(msgspec.Struct):
+class _List(msgspec.Struct, frozen=True):
     metadata: _ListMetadata = _ListMetadata()
     items: list[msgspec.Raw] = []
 
 
-class _ServedKind(msgspec.Struct):
+class _ServedKind(msgspec.Struct, frozen=True):
     name: str = ""
 
 
-class _Served(msgspec.Struct):
+class _Served(msgspec.Struct, frozen=True):
     resources: list[_ServedKind] = []
 
 
-class _Code(msgspec.Struct):
+class _Code(msgspec.Struct, frozen=True):
     code: int = 0
 
 
@@ -121,20 +127,32 @@ class KubeApi:
         self._budget = RequestBudget(settings.requests, clock)
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._http: httpx2.AsyncClient | None = None
+        self._config: SingleConfig | None = None
         self.server = "the cluster"
         """The address of the API server, for people."""
 
     def _client(self) -> httpx2.AsyncClient:
         if self._http is None:
-            config = load_config(self._settings)
-            self.server = config.cluster.server
-            self._http = connect(config)
+            self._config = load_config(self._settings)
+            self.server = self._config.cluster.server
+            self._http = connect(self._config)
         return self._http
 
-    @property
-    def credentials(self) -> httpx2.AsyncClient:
-        """The connections with their credentials, for streams that are no HTTP requests."""
-        return self._client()
+    async def open_websocket(
+        self, path: str, subject: str, params: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> ClientConnection:
+        """A WebSocket with the credentials of requests, in the first of ``protocols`` that the server has.
+
+        The caller closes it. A name in ``params`` may occur more than once.
+        """
+        from reconciler.engines.kubernetes.client.websocket import open_websocket
+
+        auth = self._client().auth
+        assert self._config is not None
+        try:
+            return await open_websocket(self._config, auth, f"{path}?{urlencode(params)}", subject, protocols)
+        except ConfigError as error:
+            raise explain_unusable(error, self.server) from None
 
     async def close(self) -> None:
         """End all connections; may be repeated, and a later request makes new ones."""
@@ -233,12 +251,15 @@ class KubeApi:
         )
         return _decode_object(answer)
 
-    async def delete(self, target: ObjectId, *, uid: str = "", grace_seconds: int | None = None) -> bool:
+    async def delete(
+        self, target: ObjectId, *, uid: str = "", grace_seconds: int | None = None, orphan: bool = False
+    ) -> bool:
         """Delete an object, and in the background what belongs to it; False if there is none.
 
-        With ``uid``, only this one is deleted, and none that was created in its place.
+        With ``uid``, only this one is deleted, and none that was created in its place. With ``orphan``, what belongs to
+        it stays, without an owner.
         """
-        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        options: dict[str, Any] = {"propagationPolicy": "Orphan" if orphan else "Background"}
         if uid:
             options["preconditions"] = {"uid": uid}
         if grace_seconds is not None:
@@ -309,6 +330,8 @@ class KubeApi:
         client = self._client()
         try:
             return await client.request(method, path, **options)
+        except ConfigError as error:
+            raise explain_unusable(error, self.server) from None
         except (httpx2.HTTPError, OSError) as error:
             await self.close()
             raise explain_no_answer(error, self.server) from None
@@ -325,6 +348,8 @@ class KubeApi:
                 if response.status_code >= 300:
                     raise explain_refusal(response.status_code, await response.aread(), subject)
                 yield _split_lines(response)
+        except ConfigError as error:
+            raise explain_unusable(error, self.server) from None
         except (httpx2.HTTPError, OSError) as error:
             raise explain_no_answer(error, self.server) from None
 

@@ -70,6 +70,11 @@ def _unusable(message: str) -> EngineError:
     return EngineError(message, reason=Reason.CREDENTIALS_REFUSED)
 
 
+def explain_unusable(error: Exception, server: str) -> EngineError:
+    """The error for credentials that were there when the connection was made, such as a file with a token."""
+    return _unusable(f"the credentials for {server} cannot be used: {error}")
+
+
 def connect(config: SingleConfig) -> httpx2.AsyncClient:
     """A client that logs in as ``config`` has it; nothing is sent yet. Raises EngineError for unusable certificates."""
     timeout = httpx2.Timeout(CONNECT_SECONDS)
@@ -89,7 +94,7 @@ class _ExecStatus(msgspec.Struct, frozen=True, rename="camel"):
     expiration_timestamp: str = ""
 
 
-class _ExecCredential(msgspec.Struct, rename="camel"):
+class _ExecCredential(msgspec.Struct, frozen=True, rename="camel"):
     status: _ExecStatus = _ExecStatus()
 
 

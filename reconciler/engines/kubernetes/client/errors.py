@@ -39,19 +39,19 @@ class ClusterError(EngineError):
         self.status_reason = ""
 
 
-class _Cause(msgspec.Struct):
+class _Cause(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     field: str = ""
 
 
-class _Details(msgspec.Struct):
+class _Details(msgspec.Struct, frozen=True):
     causes: list[_Cause] = []
     kind: str = ""
     name: str = ""
 
 
-class _Status(msgspec.Struct):
+class _Status(msgspec.Struct, frozen=True):
     message: str = ""
     reason: str = ""
     details: _Details | None = None

@@ -13,6 +13,7 @@ from reconciler.model.kinds.volumeset import VolumeSet, parse_keep_last
 from reconciler.model.kinds.workload import Workload, mounted_volumesets
 from reconciler.model.no_wake import NO_WAKE, no_wake_faults
 from reconciler.model.platform import (
+    ADOPT,
     KEEP_LAST,
     NEW_VERSION,
     POST_SNAPSHOT,
@@ -31,6 +32,7 @@ _OWN = "reconciler/"
 _TRUTH = frozenset({"true", "false"})
 _SNAPSHOT_TAGS = (SNAPSHOT_ON, PRE_SNAPSHOT, POST_SNAPSHOT, VERIFY_SNAPSHOT, VERIFY_SCHEDULE)
 _TAKEN = {
+    ADOPT: _TRUTH,
     PROTECTED_TAG: _TRUTH,
     "reconciler/allow-replace": _TRUTH,
     "reconciler/prune": frozenset({"disabled", "enabled"}),
@@ -38,6 +40,7 @@ _TAKEN = {
 }
 """Tag → its valid values; other tags accept every text."""
 _KNOWN = (
+    ADOPT,
     "reconciler/allow-replace",
     "reconciler/depends-on",
     "reconciler/ignore",
@@ -54,10 +57,11 @@ MOST = 20
 def check_tags(resource: Envelope) -> Iterator[Flaw]:
     """A tag that the platform or the reconciler reads has a valid key and value.
 
-    `platform/protected` and `reconciler/allow-replace` are true or false, `reconciler/prune` is disabled or enabled,
-    `reconciler/snapshot-on` is new-version, `reconciler/snapshot-keep-last` is a number on a volume set, and
-    `reconciler/verify-schedule` is a cron schedule beside `reconciler/verify-snapshot`. Another value, or an unknown
-    tag that begins with `reconciler/`, has no effect: the resource may be deleted or replaced all the same.
+    `platform/protected`, `reconciler/adopt` and `reconciler/allow-replace` are true or false, `reconciler/prune` is
+    disabled or enabled, `reconciler/snapshot-on` is new-version, `reconciler/snapshot-keep-last` is a number on a
+    volume set, and `reconciler/verify-schedule` is a cron schedule beside `reconciler/verify-snapshot`. Another value,
+    or an unknown tag that begins with `reconciler/`, has no effect: the resource may be deleted or replaced all the
+    same.
     """
     reported = 0
     for tag, text in resource.tags.items():

@@ -15,10 +15,9 @@ from reconciler.engines.host.autoscaling.capacity import (
     UsageHistory,
     recommend_amount,
     record_usage,
-    uses_capacity_ai,
 )
 from reconciler.engines.host.autoscaling.metrics import Used
-from reconciler.engines.workload.spec import ContainerSpec
+from reconciler.engines.workload.spec import ContainerSpec, uses_capacity_ai
 from reconciler.model.kinds.workload import Autoscaling
 from tests.engines.host.autoscaling.test_autoscaling import wanted_of
 from tests.support.cases import cases

@@ -23,13 +23,14 @@ from reconciler.engines.host.runtimes.podman.labels import Labelled
 from reconciler.engines.host.runtimes.podman.network.host_names import HostNames
 from reconciler.engines.host.runtimes.podman.programs import limit_inotify, oci_command
 from reconciler.engines.host.runtimes.podman.service import PodmanService, limit_cpu
-from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, check_launch, container_body, sandbox_place
+from reconciler.engines.host.runtimes.podman.spec import check_launch, container_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.stores import mount_stores
 from reconciler.engines.host.runtimes.podman.tracked import Tracked, is_of_container, track_container
 from reconciler.engines.host.runtimes.podman.tracking import TrackedContainers
 from reconciler.engines.host.runtimes.podman.users.mapped_mounts import map_mounts
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.errors import EngineError
+from reconciler.model.platform import RESTRICTED_USER
 from reconciler.reasons import Reason
 
 _NOTICED_WITHIN, _PAUSE = 2.0, 0.05
@@ -123,7 +124,7 @@ class Launcher:
         tracked = track_container(inspected, _make_labelled_container(launch, launch.place, launch.ports), at)
         await self._limit(tracked)
         if not tracked.running.alive:
-            tracked = tracked.ended(await recorded_outcome(inspected))
+            tracked = tracked.as_ended(await recorded_outcome(inspected))
         await asyncio.to_thread(self._folders.write, tracked, oci_command(service.capabilities))
         return tracked
 
@@ -163,7 +164,7 @@ class Launcher:
             mounting = ExitStack()
             stack.push_async_callback(asyncio.to_thread, mounting.close)
             podman = await asyncio.to_thread(find_other_mounts, self._service.client.socket)
-            mounts = map_mounts(launch.mounts, self._folders.mapped, sandbox.program.pid, podman)
+            mounts = map_mounts(launch.mounts, self._folders.mapped_mounts, sandbox.program.pid, podman)
             try:
                 there = await asyncio.to_thread(mounting.enter_context, mounts)
             except OSError as error:

@@ -10,10 +10,9 @@ from reconciler.engines.host.runtimes.podman.network.firewall_rules import polic
 from reconciler.engines.host.runtimes.podman.network.name_servers import may_read_answers
 from reconciler.engines.host.runtimes.podman.network.pause import occupies_ports
 from reconciler.engines.host.runtimes.podman.programs import can_restrict, find_tool
-from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER
 from reconciler.engines.host.runtimes.podman.users.rules import lacks_for_users
 from reconciler.engines.workload.spec import ContainerSpec, WorkloadSpec
-from reconciler.model.platform import FILE_SHARE_URI
+from reconciler.model.platform import FILE_SHARE_URI, RESTRICTED_USER
 
 if TYPE_CHECKING:
     from reconciler.engines.host.runtimes.podman.capabilities import Capabilities

@@ -17,13 +17,12 @@ from reconciler.engines.host.runtimes.cgroups import LEAST_QUOTA, PERIOD
 from reconciler.engines.host.runtimes.podman.labels import PodmanLabels
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart, Mount
 from reconciler.errors import EngineError
+from reconciler.model.platform import RESTRICTED_USER
 from reconciler.reasons import Reason
 
 ENDPOINTS_AT = "/run/reconciler/endpoints"
 """Where a container sees the directory of the endpoints files."""
 HOSTS_AT = "/etc/hosts"
-RESTRICTED_USER = 1337
-"""A container of this user has no network (docs/platform/workload.md#users-and-groups)."""
 _LEAST_SHARES, _LEAST_MEMORY = 2, 6 << 20
 _MOST_BYTES = 6 << 20
 """The most bytes of variables and arguments that the kernel accepts."""

@@ -20,11 +20,12 @@ from reconciler.engines.host.provisioning.files import Files
 from reconciler.engines.host.provisioning.provisioner import Provisioner
 from reconciler.engines.host.provisioning.template_store import TemplateStore
 from reconciler.engines.host.runtimes.podman.programs import drop_packets
-from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body
+from reconciler.engines.host.runtimes.podman.spec import sandbox_body
 from reconciler.engines.host.runtimes.protocol import ContainerId, ContainerStart
 from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
 from reconciler.engines.workload.template import ReplicaTemplate
 from reconciler.errors import EngineError
+from reconciler.model.platform import RESTRICTED_USER
 from reconciler.reasons import Reason
 from reconciler.settings import HostSettings
 from tests.engines.host.provisioning.kit import around, attach_volumes, spec_of, vault, volumes_at

@@ -20,12 +20,12 @@ from reconciler.engines.host.runtimes.podman.network.firewall import LocationFir
 from reconciler.engines.host.runtimes.podman.network.pause import PauseImage, pause_image
 from reconciler.engines.host.runtimes.podman.network.published_ports import PublishedPorts
 from reconciler.engines.host.runtimes.podman.programs import can_restrict, drop_packets
-from reconciler.engines.host.runtimes.podman.spec import RESTRICTED_USER, sandbox_body, sandbox_place
+from reconciler.engines.host.runtimes.podman.spec import sandbox_body, sandbox_place
 from reconciler.engines.host.runtimes.podman.starting import Starter
 from reconciler.engines.host.runtimes.podman.tracked import Tracked
 from reconciler.engines.host.runtimes.protocol import ContainerStart
 from reconciler.errors import EngineError
-from reconciler.model.platform import BLOCKED_PORTS
+from reconciler.model.platform import BLOCKED_PORTS, RESTRICTED_USER
 from reconciler.reasons import Reason
 
 _ATTEMPTS = 4

@@ -1,0 +1,381 @@
+"""Applies the objects of a resource: all of them are tried before any is changed, and what is no more is deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.engines.kubernetes.client.api import FIELD_MANAGER, KubeApi
+from reconciler.engines.kubernetes.client.errors import ClusterError
+from reconciler.engines.kubernetes.client.objects import (
+    CLAIM,
+    CRON_JOB,
+    DEPLOYMENT,
+    JOB,
+    KNATIVE_SERVICE,
+    NAMESPACE,
+    POD,
+    SECRET,
+    SERVICE,
+    STATEFUL_SET,
+    KubeObject,
+    ObjectId,
+    ObjectKind,
+    id_of,
+)
+from reconciler.engines.kubernetes.marks import FIELDS, OBJECTS, RENDERED
+from reconciler.engines.kubernetes.mirror import ClusterMirror, ManagedFields, MirroredObject, hash_fields
+from reconciler.engines.kubernetes.rendering.names import (
+    DIGEST,
+    INSTANCE,
+    KEY,
+    LOCATION,
+    MANAGED_BY,
+    SOURCE,
+    TOOL,
+    VERSION,
+    format_label,
+)
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+
+RUNS = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, KNATIVE_SERVICE)
+"""Kinds of the object that runs a workload."""
+MADE_BY_CLUSTER = (POD, JOB, CLAIM)
+"""Kinds that controllers make from ours; they go with those, or by a command."""
+
+_BEFORE_RUNS = 0
+_RUNS = 1
+_AFTER_RUNS = 2
+_LATE = frozenset({"HorizontalPodAutoscaler", "PodDisruptionBudget", "Ingress", "HTTPRoute", "HTTPScaledObject"})
+
+_INVALID = 422
+_MADE_ANEW = (STATEFUL_SET, SERVICE)
+"""Kinds with fields that cannot change, and that can be replaced while what they lead to goes on."""
+_ROOM_SECONDS = 30.0
+_PAUSE_SECONDS = 0.1
+
+_CLIENT_SIDE = "kubectl.kubernetes.io/last-applied-configuration"
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Owner(NamedTuple):
+    """Whose objects these are: this daemon's, at a location. The names of its namespaces begin with a prefix."""
+
+    instance: str
+    location: str
+    namespace_prefix: str = ""
+
+    def select(self, kind: ObjectKind) -> str:
+        """The label selector of a kind. What controllers make has no instance: another one takes it over as it is."""
+        location = f"{LOCATION}={self.location}"
+        if kind in MADE_BY_CLUSTER:
+            return f"{MANAGED_BY}={TOOL},{location}"
+        return f"{INSTANCE}={self.instance},{location}"
+
+    def has(self, item: MirroredObject) -> bool:
+        """Whether an object is in the namespace of its GVC, where no other instance has anything."""
+        return item.key is None or not item.key.gvc or item.id.namespace == self.namespace_of(item.key.gvc)
+
+    def namespace_of(self, gvc: str) -> str:
+        """The namespace of a GVC."""
+        return format_label(f"{self.namespace_prefix}{gvc}")
+
+    def owns(self, labels: Mapping[str, str]) -> bool:
+        """Whether an object with ``labels`` is one of them."""
+        return labels.get(INSTANCE) == self.instance and labels.get(LOCATION) == self.location
+
+
+class ObjectApplier:
+    """Makes the cluster have the objects of a resource, by server-side apply.
+
+    ``forced`` are patterns of fields that it takes over from others.
+    """
+
+    def __init__(self, api: KubeApi, mirror: ClusterMirror, owner: Owner, forced: Sequence[str]) -> None:
+        self._api = api
+        self._mirror = mirror
+        self._owner = owner
+        self._forced = forced
+
+    async def apply(self, key: Key, objects: Sequence[KubeObject], *, adopt: bool = False) -> bool:
+        """Apply ``objects``, which are all of the resource ``key``; whether anything was changed.
+
+        Raises EngineError, and nothing is changed if the server refuses one of them. With ``adopt``, an object that
+        others made becomes ours.
+        """
+        marked = [_mark_rendered(item) for item in with_inventory(objects)]
+        due = [item for item in marked if not self._is_current(item)]
+        namespaces = [item for item in due if id_of(item).kind is NAMESPACE]
+        # The server tries nothing in a namespace that does not exist yet.
+        for batch in (namespaces, [item for item in due if item not in namespaces]):
+            if batch:
+                await self._apply_batch(key, batch, adopt=adopt)
+        return bool(due)
+
+    async def _apply_batch(self, key: Key, due: Sequence[KubeObject], *, adopt: bool) -> None:
+        strangers = await self._find_strangers(key, due)
+        if strangers and not adopt:
+            raise _foreign(strangers[0], self._owner)
+        for stranger in strangers:
+            await self._take_over(stranger)
+        tried = await asyncio.gather(*(self._try(item) for item in due))
+        for stage in (_BEFORE_RUNS, _RUNS, _AFTER_RUNS):
+            await asyncio.gather(*(self._apply(trial) for trial in tried if _stage_of(trial.target.kind) == stage))
+
+    async def prune(self, key: Key, objects: Sequence[KubeObject]) -> bool:
+        """Delete what belongs to ``key`` and is not among ``objects``; whether there was anything.
+
+        Only what has our labels is deleted, and only of kinds that are completely known. A Secret that a pod of an
+        older version uses stays.
+        """
+        stay = {id_of(item) for item in objects}
+        gone = [item for item in self._mirror.of_key(key) if item.id not in stay and self._may_prune(key, item)]
+        await asyncio.gather(*(self._delete(item) for item in gone))
+        return bool(gone)
+
+    async def delete(self, key: Key) -> list[ObjectId]:
+        """Delete all objects of ``key``, claims left out; returns what still ends."""
+        items = [item for item in self._mirror.of_key(key) if item.id.kind is not CLAIM]
+        doomed = [item for item in items if item.id.kind is not POD and not item.ending and self._is_ours(item)]
+        # What runs goes first: its pods must still find their Secrets and their account until they have ended.
+        running = [item for item in doomed if item.id.kind in (*RUNS, JOB)]
+        pods = [item for item in items if item.id.kind is POD]
+        if not running and not pods:
+            running = doomed
+        await asyncio.gather(*(self._delete(item) for item in running))
+        return sorted(item.id for item in self._mirror.of_key(key) if item.id.kind is not CLAIM)
+
+    def find_changes(self, key: Key) -> list[str]:
+        """What differs of the objects of ``key`` from what was applied, for people; none if nothing does."""
+        items = {item.id: item for item in self._mirror.of_key(key)}
+        changes = [
+            f"{item.id} was changed"
+            for item in items.values()
+            if item.id.kind not in MADE_BY_CLUSTER and item.annotations.get(FIELDS, "") != item.fields
+        ]
+        names = {f"{target.kind.kind}/{target.name}" for target in items}
+        for item in items.values():
+            listed = item.annotations.get(OBJECTS, "")
+            changes += [f"{name} is missing" for name in listed.split(",") if name and name not in names]
+        return sorted(changes)
+
+    def _is_current(self, item: KubeObject) -> bool:
+        mirrored = self._mirror.get(id_of(item))
+        if mirrored is None or mirrored.ending:
+            return False
+        marks = mirrored.annotations
+        return marks.get(RENDERED) == _annotations(item)[RENDERED] and marks.get(FIELDS, "") == mirrored.fields
+
+    async def _find_strangers(self, key: Key, items: Iterable[KubeObject]) -> list[KubeObject]:
+        """Objects with the ids of ``items`` that are not of ``key``: a watch with our labels shows none of others."""
+        unknown = [id_of(item) for item in items if not self._is_known(key, id_of(item))]
+        there = await asyncio.gather(*(self._api.get_metadata(target) for target in unknown))
+        strangers = []
+        for target, stranger in zip(unknown, there, strict=True):
+            if stranger is None:
+                continue
+            metadata = stranger["metadata"]
+            ours = self._owner.owns(metadata.get("labels") or {})
+            named = (metadata.get("annotations") or {}).get(KEY, "")
+            if not ours or named != str(key):
+                strangers.append({**stranger, "apiVersion": target.kind.api_version, "kind": target.kind.kind})
+        return strangers
+
+    def _is_known(self, key: Key, target: ObjectId) -> bool:
+        mirrored = self._mirror.get(target)
+        return mirrored is not None and mirrored.key == key
+
+    async def _take_over(self, stranger: KubeObject) -> None:
+        """Make the fields that kubectl or another tool set on an object ours, so that removed ones really go."""
+        target, metadata = id_of(stranger), stranger["metadata"]
+        entries = metadata.get("managedFields") or []
+        migrated = _migrate_managers(entries)
+        operations: list[object] = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+        ]
+        if migrated != entries:
+            operations.append({"op": "replace", "path": "/metadata/managedFields", "value": migrated})
+        if _CLIENT_SIDE in (metadata.get("annotations") or {}):
+            pointer = _CLIENT_SIDE.replace("/", "~1")
+            operations.append({"op": "remove", "path": f"/metadata/annotations/{pointer}"})
+        if len(operations) > 1:
+            await self._api.patch(target, operations)
+
+    async def _try(self, item: KubeObject) -> _Trial:
+        """Ask the server what it would make of ``item``, which names the fields that will be ours."""
+        target = id_of(item)
+        force = False
+        try:
+            answer = await self._api.apply(item, target, dry_run=True)
+        except ClusterError as error:
+            if error.code == _INVALID and target.kind in _MADE_ANEW and self._mirror.get(target) is not None:
+                return _Trial(item, target, anew=True)
+            force = self._may_force(error)
+            if not force:
+                raise
+            answer = await self._api.apply(item, target, force=True, dry_run=True)
+        entries = msgspec.convert(answer["metadata"].get("managedFields") or [], list[_PlainManager])
+        managers = (
+            ManagedFields(entry.manager, entry.operation, entry.subresource, msgspec.Raw(_encode(entry.fieldsV1)))
+            for entry in entries
+        )
+        return _Trial(with_annotation(item, FIELDS, hash_fields(managers)), target, force)
+
+    async def _apply(self, trial: _Trial) -> None:
+        if trial.anew:
+            await self._make_room(trial.target)
+            trial = await self._try(trial.item)
+        answer = await self._api.apply(trial.item, trial.target, force=trial.force)
+        self._mirror.put(trial.target.kind, _encode(answer))
+
+    async def _make_room(self, target: ObjectId) -> None:
+        """Delete an object, and wait until its name is free."""
+        await self._api.delete(target, orphan=target.kind is STATEFUL_SET)
+        async with asyncio.timeout(_ROOM_SECONDS):
+            while await self._api.get_metadata(target) is not None:
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    def _may_force(self, error: ClusterError) -> bool:
+        fields = [cause.field for cause in error.causes if cause.reason == "FieldManagerConflict"]
+        return bool(fields) and all(
+            any(field == pattern or fnmatchcase(field, _escape_pattern(pattern)) for pattern in self._forced)
+            for field in fields
+        )
+
+    def _may_prune(self, key: Key, item: MirroredObject) -> bool:
+        kind = item.id.kind
+        if kind in MADE_BY_CLUSTER or item.ending or not self._is_ours(item) or not self._mirror.is_complete(kind):
+            return False
+        return kind is not SECRET or not self._is_in_use(key, item.id.name)
+
+    def _is_in_use(self, key: Key, secret: str) -> bool:
+        """Whether a pod has the Secret; names end with a digest, so that no other text contains one."""
+        quoted = f'"{secret}"'.encode()
+        return any(quoted in item.content for item in self._mirror.of_key(key) if item.id.kind in (POD, JOB))
+
+    def _is_ours(self, item: MirroredObject) -> bool:
+        return self._owner.owns(item.labels)
+
+    async def _delete(self, item: MirroredObject) -> None:
+        await self._api.delete(item.id, uid=item.uid)
+
+
+class _Trial(NamedTuple):
+    """An object to apply; ``force``: fields of others are taken over; ``anew``: it is deleted first.
+
+    What a StatefulSet runs goes on meanwhile, and belongs to the new one of its name.
+    """
+
+    item: KubeObject
+    target: ObjectId
+    force: bool = False
+    anew: bool = False
+
+
+class _PlainManager(msgspec.Struct):
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fieldsV1: dict[str, object] = {}  # noqa: N815 - the name in the API
+
+
+def with_inventory(objects: Sequence[KubeObject]) -> list[KubeObject]:
+    """``objects`` with the names of all in the one that runs, or in the first.
+
+    It alone names the digest and the version: a new commit changes no object besides those that differ.
+    """
+    names = ",".join(sorted(f"{item['kind']}/{item['metadata']['name']}" for item in objects))
+    holder = next((item for item in objects if id_of(item).kind in RUNS), objects[0] if objects else None)
+    return [with_annotation(item, OBJECTS, names) if item is holder else _without_version(item) for item in objects]
+
+
+def _without_version(item: KubeObject) -> KubeObject:
+    metadata = item["metadata"]
+    annotations = metadata.get("annotations") or {}
+    left = {name: value for name, value in annotations.items() if name not in (DIGEST, VERSION, SOURCE)}
+    return {**item, "metadata": {**metadata, "annotations": left}}
+
+
+def with_annotation(item: KubeObject, name: str, value: str) -> KubeObject:
+    """``item`` with one more annotation."""
+    metadata = item["metadata"]
+    annotations = dict(sorted({**(metadata.get("annotations") or {}), name: value}.items()))
+    return {**item, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _annotations(item: KubeObject) -> Mapping[str, str]:
+    annotations: Mapping[str, str] = item["metadata"].get("annotations") or {}
+    return annotations
+
+
+def _mark_rendered(item: KubeObject) -> KubeObject:
+    digest = blake2b(_encode(item), digest_size=12).hexdigest()
+    # The hash of the fields is known only after a trial, and its name must be among them.
+    return with_annotation(with_annotation(item, RENDERED, digest), FIELDS, "")
+
+
+def _stage_of(kind: ObjectKind) -> int:
+    if kind in RUNS:
+        return _RUNS
+    return _AFTER_RUNS if kind.kind in _LATE else _BEFORE_RUNS
+
+
+def _escape_pattern(pattern: str) -> str:
+    """A pattern of fields in which only ``*`` is special: paths contain brackets."""
+    return pattern.replace("[", "[[]")
+
+
+def _foreign(stranger: KubeObject, owner: Owner) -> EngineError:
+    target, metadata = id_of(stranger), stranger["metadata"]
+    labels = metadata.get("labels") or {}
+    whose = "others made it"
+    if INSTANCE in labels:
+        whose = f"it belongs to the instance {labels[INSTANCE]} at {labels.get(LOCATION, 'another location')}"
+        if owner.owns(labels):
+            named = (metadata.get("annotations") or {}).get(KEY, "another resource")
+            whose = f"it belongs to {named}"
+    message = f'{target} exists, and {whose}; delete or rename it, or take it over with `reconciler/adopt: "true"`'
+    return EngineError(message, reason=Reason.FOREIGN_OBJECT)
+
+
+_TOOLS = ("kubectl", "kubectl-client-side-apply", "kubectl-create", "kubectl-edit", "kubectl-patch", "helm")
+"""Managers whose fields become ours when an object is taken over."""
+
+
+def _migrate_managers(entries: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
+    """``entries`` with those of tools in one entry of ours, as if we had applied these fields."""
+    ours: dict[str, object] = {}
+    rest: list[dict[str, object]] = []
+    first: dict[str, object] | None = None
+    for entry in entries:
+        tool = entry.get("manager") in _TOOLS and not entry.get("subresource")
+        own = entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply"
+        if not tool and not own:
+            rest.append(dict(entry))
+            continue
+        first = first or dict(entry)
+        fields = entry.get("fieldsV1")
+        ours = _merge_fields(ours, fields if isinstance(fields, dict) else {})
+    if first is None:
+        return rest
+    return [{**first, "manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": ours}, *rest]
+
+
+def _merge_fields(one: dict[str, object], other: Mapping[str, object]) -> dict[str, object]:
+    """The union of two sets of fields, each a tree of mappings."""
+    merged = dict(one)
+    for name, below in other.items():
+        former = merged.get(name)
+        if isinstance(former, dict) and isinstance(below, dict):
+            merged[name] = _merge_fields(former, below)
+        else:
+            merged.setdefault(name, below)
+    return merged

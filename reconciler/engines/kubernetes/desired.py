@@ -1,0 +1,228 @@
+"""What the cluster must have of each resource of a location: the records, rendered as objects."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.engines.context import EngineContext
+from reconciler.engines.kubernetes.applying import RUNS, Owner, with_annotation
+from reconciler.engines.kubernetes.client.objects import SECRET, KubeObject, ObjectId, id_of
+from reconciler.engines.kubernetes.marks import RESTARTS
+from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
+from reconciler.engines.kubernetes.rendering.inputs import (
+    ClusterFeatures,
+    ClusterOptions,
+    NamespaceInputs,
+    ObjectOwner,
+    WorkloadInputs,
+)
+from reconciler.engines.kubernetes.rendering.limitations import list_limitations
+from reconciler.engines.kubernetes.rendering.names import (
+    DIGEST,
+    TOKEN,
+    VERSION,
+    build_metadata,
+    token_secret_name,
+)
+from reconciler.engines.kubernetes.rendering.namespace import list_pull_secrets, render_namespace
+from reconciler.engines.kubernetes.rendering.workload import render_workload
+from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.workload.template import PlatformSettings, ReplicaTemplate, TemplateBuilder
+from reconciler.engines.workload.tokens import TOKEN_PREFIX, make_token
+from reconciler.errors import EngineError
+from reconciler.manifests.field_schema import recorded_sentences
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.gvc import Gvc
+from reconciler.model.kinds.volumeset import Specification as VolumeSetSpecification
+from reconciler.model.kinds.volumeset import read_specification as read_volumeset
+from reconciler.model.kinds.workload import Workload, mounted_volumesets
+from reconciler.model.platform import ADOPT
+from reconciler.model.record import Record
+from reconciler.settings import ClusterSettings
+
+RUNTIME = "kubernetes"
+
+
+class AppliedResource(NamedTuple):
+    """A resource of this location as a step or a record has it."""
+
+    key: Key
+    body: bytes
+    digest: str
+    version: int
+    source: str
+
+
+class RenderedWorkload(msgspec.Struct, frozen=True):
+    """The objects of a workload, and the template that they are made from.
+
+    ``adopt``: its manifest takes over objects of others.
+    """
+
+    template: ReplicaTemplate
+    objects: list[KubeObject]
+    adopt: bool = False
+
+
+class DesiredObjects:
+    """Renders resources of the location of ``context`` from its records. It must not run beside other users of them."""
+
+    def __init__(self, context: EngineContext, cluster: ClusterSettings, owner: Owner, mirror: ClusterMirror) -> None:
+        self._context = context
+        self._cluster = cluster
+        self._owner = owner
+        self._instance = cluster.instance or context.settings.org
+        self._mirror = mirror
+        self._claims = VolumeClaims(context.records, context.settings.org)
+        self._new_tokens: dict[Key, str] = {}
+        self._limitations: dict[Key, tuple[str, tuple[str, ...]]] = {}
+        self.features = ClusterFeatures()
+        """What the cluster serves, once that is known."""
+        self._builder = TemplateBuilder(
+            self._claims, context.records, self.token_of, _platform_settings(context), context.clock
+        )
+
+    @property
+    def options(self) -> ClusterOptions:
+        """What the settings choose for objects."""
+        namespace, _, gateway = self._cluster.gateway.partition("/")
+        return ClusterOptions(gateway, namespace, self._cluster.ingress_class)
+
+    def namespace_of(self, gvc: str) -> str:
+        """The namespace of a GVC."""
+        return self._owner.namespace_of(gvc)
+
+    def render_namespace(self, gvc: str) -> list[KubeObject]:
+        """The objects of a GVC. Raises EngineError and RecordsError."""
+        return render_namespace(self._namespace_inputs(gvc))
+
+    def _namespace_inputs(self, gvc: str) -> NamespaceInputs:
+        key = Key(Kind.GVC, "", gvc)
+        record = self._context.records.find_shared(key)
+        links = msgspec.json.decode(record.body, type=Gvc).spec.pull_secret_links if record is not None else ()
+        digest, version = (record.digest, record.version) if record is not None else ("", 0)
+        source = record.source if record is not None else ""
+        return NamespaceInputs(
+            org=self._context.settings.org,
+            gvc=gvc,
+            namespace=self.namespace_of(gvc),
+            owner=ObjectOwner(self._instance, key, self._context.location, source, digest, version),
+            features=self.features,
+            options=self.options,
+            reveal=self._context.secrets,
+            salt=self._context.records.secret_key,
+            pull_secrets=tuple(Key(Kind.SECRET, "", link.rpartition("/")[2]) for link in links),
+        )
+
+    def render_workload(self, applied: AppliedResource) -> RenderedWorkload:
+        """The objects of a workload. Raises EngineError and RecordsError."""
+        key, settings = applied.key, self._context.settings
+        workload = msgspec.json.decode(applied.body, type=Workload)
+        spec = workload.spec
+        running = self.find_running(key)
+        version = self.version_of(applied, running)
+        template = self._builder.of(key, spec, version, applied.digest)
+        sentences = recorded_sentences(str(key.kind), applied.body)
+        template = msgspec.structs.replace(template, unmodelled=sentences)
+        restarts, mark = self._count_restarts(key, running)
+        namespace = self.namespace_of(key.gvc)
+        inputs = WorkloadInputs(
+            template=template,
+            namespace=namespace,
+            owner=ObjectOwner(self._instance, key, self._context.location, applied.source, applied.digest, version),
+            features=self.features,
+            options=self.options,
+            reveal=self._context.secrets,
+            token=self.token_of(key),
+            scheme=settings.scheme,
+            restarts=mark,
+            body=applied.body,
+            volume_sets=self._volume_sets(key.gvc, mounted_volumesets(spec)),
+            pull_secrets=list_pull_secrets(self._namespace_inputs(key.gvc)),
+        )
+        objects = [self._token_secret(inputs), *render_workload(inputs)]
+        objects = [
+            with_annotation(item, RESTARTS, f"{restarts}/{mark}") if id_of(item).kind in RUNS else item
+            for item in objects
+        ]
+        self._limitations[key] = (applied.digest, (*sentences, *list_limitations(inputs)))
+        return RenderedWorkload(template, objects, adopt=str(workload.tags.get(ADOPT, "")) == "true")
+
+    def limitations(self, record: Record) -> tuple[str, ...]:
+        """What the cluster does not enforce of a recorded workload; it is rendered once for each digest."""
+        digest, sentences = self._limitations.get(record.key, ("", ()))
+        if digest != record.digest:
+            with suppress(EngineError):
+                applied = AppliedResource(record.key, record.body, record.digest, record.version, record.source)
+                self.render_workload(applied)
+            _, sentences = self._limitations.get(record.key, ("", ()))
+        return sentences
+
+    def find_running(self, key: Key) -> MirroredObject | None:
+        """The object that runs a workload."""
+        return next((item for item in self._mirror.of_key(key) if item.id.kind in RUNS), None)
+
+    def version_of(self, applied: AppliedResource, running: MirroredObject | None) -> int:
+        """The version to apply: a cluster that runs the very same already keeps its own, as after a loss of records."""
+        if running is not None and running.annotations.get(DIGEST) == applied.digest:
+            text = running.annotations.get(VERSION, "")
+            return max(applied.version, int(text)) if text.isdecimal() else applied.version
+        return applied.version
+
+    def token_of(self, key: Key) -> str:
+        """The token of a workload, which the cluster keeps; a new one if it has none."""
+        stored = self._mirror.get(ObjectId(SECRET, self.namespace_of(key.gvc), token_secret_name(key.name)))
+        if stored is not None and stored.key == key:
+            content = (stored.decode().get("data") or {}).get(TOKEN, "")
+            token = base64.b64decode(content).decode("ascii", "replace")
+            if token.startswith(TOKEN_PREFIX):
+                return token
+        return self._new_tokens.setdefault(key, make_token(self._context.location, key))
+
+    def forget(self, key: Key) -> None:
+        """A workload is deleted: one of its name gets another token."""
+        self._new_tokens.pop(key, None)
+        self._limitations.pop(key, None)
+
+    def _token_secret(self, inputs: WorkloadInputs) -> KubeObject:
+        content = base64.b64encode(inputs.token.encode()).decode()
+        metadata = build_metadata(
+            inputs.owner, self._context.settings.org, inputs.namespace, token_secret_name(inputs.owner.key.name)
+        )
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {TOKEN: content}, "immutable": True}
+
+    def _volume_sets(self, gvc: str, names: Sequence[str]) -> Mapping[str, VolumeSetSpecification]:
+        records = {name: self._claims.record(Key(Kind.VOLUMESET, gvc, name)) for name in names}
+        return {name: read_volumeset(record.body) for name, record in records.items() if record is not None}
+
+    def _count_restarts(self, key: Key, running: MirroredObject | None) -> tuple[int, str]:
+        """The requested restarts, and the mark of the pods for them, which changes with each further one.
+
+        After a loss of the records fewer are counted than were done, and the mark stays.
+        """
+        count = self._context.records.count_restarts(key)
+        done, _, mark = (running.annotations.get(RESTARTS, "") if running is not None else "").partition("/")
+        if not done.isdecimal():
+            return count, ""
+        if count > int(done):
+            mark = str(int(mark or 0) + 1) if not mark or mark.isdecimal() else "1"
+        return count, mark
+
+
+def _platform_settings(context: EngineContext) -> PlatformSettings:
+    settings = context.settings
+    return PlatformSettings(
+        settings.org,
+        context.location,
+        settings.endpoint_domain,
+        settings.scheme,
+        RUNTIME,
+        cloud_accounts=settings.cloud_accounts,
+        uses_images=True,
+        api=settings.api.endpoint if settings.api is not None else "",
+    )

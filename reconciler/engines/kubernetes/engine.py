@@ -1,0 +1,320 @@
+"""The engine of a location on a Kubernetes cluster: it applies objects, and reports what it observes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterable
+from typing import Any
+
+from reconciler.bugs import contain_bugs, internal_error
+from reconciler.engines.context import EngineContext
+from reconciler.engines.kubernetes.applying import ObjectApplier, Owner
+from reconciler.engines.kubernetes.client.api import KubeApi
+from reconciler.engines.kubernetes.client.objects import (
+    ADDITIONAL,
+    ALWAYS_SERVED,
+    CRON_JOB,
+    DEPLOYMENT,
+    JOB,
+    POD,
+    POD_METRICS,
+    STATEFUL_SET,
+    ObjectKind,
+)
+from reconciler.engines.kubernetes.commands import ClusterCommands
+from reconciler.engines.kubernetes.desired import AppliedResource, DesiredObjects
+from reconciler.engines.kubernetes.mirror import ClusterMirror
+from reconciler.engines.kubernetes.observer import ClusterObserver
+from reconciler.engines.kubernetes.rendering.inputs import ClusterFeatures
+from reconciler.engines.kubernetes.rendering.names import format_label_value
+from reconciler.engines.protocol import EngineEvent, Observation, Outcome, ReplicaCounts, Result
+from reconciler.engines.run_command import RunCronWorkload, parse_run
+from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.volume_commands import parse_volume_command
+from reconciler.engines.volumes import make_rejection
+from reconciler.errors import EngineError, RecordsError
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import read_specification
+from reconciler.model.record import Health, Record
+from reconciler.planning.plan import Action, Step
+from reconciler.reasons import Reason
+from reconciler.settings import ClusterSettings
+from reconciler.tasks import cancel_and_wait
+
+ENGINE = "kubernetes"
+MAX_EVENTS = 1000
+NEEDED = (DEPLOYMENT, STATEFUL_SET, CRON_JOB, JOB, POD)
+"""Kinds without which nothing can be concluded about workloads."""
+SETTLE_SECONDS = 0.05
+"""Seconds for which changes are collected before they are reported: a rollout changes many objects at once."""
+
+
+class KubernetesEngine:
+    """Runs the workloads of one location on the cluster of its settings.
+
+    ``perform`` applies objects and returns; ``observe`` shows the progress. A deletion is performed repeatedly: its
+    step waits with the reason Terminating until the objects are gone.
+    """
+
+    name = ENGINE
+    parallel = 32
+    immediate = False
+    can_drift = True
+
+    def __init__(self, context: EngineContext) -> None:
+        self._context = context
+        bound = context.settings.locations.get(context.location)
+        cluster = bound.cluster if bound is not None else ClusterSettings()
+        instance = cluster.instance or context.settings.org
+        owner = Owner(format_label_value(instance), format_label_value(context.location), cluster.namespace_prefix)
+        self._api = KubeApi(cluster, context.clock)
+        self._mirror = ClusterMirror(self._api, owner, context.clock, self._note_change)
+        self._applier = ObjectApplier(self._api, self._mirror, owner, cluster.force_conflicts)
+        self._desired = DesiredObjects(context, cluster, owner, self._mirror)
+        self._claims = VolumeClaims(context.records, context.settings.org)
+        self._observer = ClusterObserver(context, self._api, self._mirror, self._applier, self._desired)
+        self._commands = ClusterCommands(context, self._api, self._mirror, self._desired)
+        self._events: deque[EngineEvent] = deque(maxlen=MAX_EVENTS)
+        self._change = asyncio.Event()
+        self._changed: set[Key] = set()
+        self._all_changed = False
+        self._opening = asyncio.Lock()
+        self._open_requested = False
+        self._works = False
+        self._refresh_due = asyncio.Event()
+        self._working: list[asyncio.Task[None]] = []
+
+    # Lifecycle
+
+    async def open(self) -> None:
+        """List and watch what is there. Raises EngineError; after a failure nothing is open."""
+        self._open_requested = True
+        async with self._opening:
+            if self._works:
+                return
+            try:
+                await self._take_over()
+            except BaseException:
+                await self._mirror.close(self._describe())
+                await self._api.close()
+                raise
+            self._works = True
+
+    async def _take_over(self) -> None:
+        served = await self._discover()
+        await self._mirror.follow([*ALWAYS_SERVED, *served])
+        self._working = [asyncio.create_task(self._refresh_workloads())]
+        if self._context.decommissioning:
+            self._working.append(asyncio.create_task(self._end_everything()))
+        self._note_change(None)
+
+    async def _discover(self) -> list[ObjectKind]:
+        """The additional kinds that the cluster serves; notes its features."""
+        kinds = (*ADDITIONAL, POD_METRICS)
+        groups = sorted({kind.api_version for kind in kinds})
+        version = await self._api.read_version()
+        answers = await asyncio.gather(*(self._api.read_served(group) for group in groups))
+        plurals = dict(zip(groups, answers, strict=True))
+        served = {kind.kind for kind in kinds if kind.plural in plurals[kind.api_version]}
+        self._desired.features = ClusterFeatures(
+            gateway_api="HTTPRoute" in served,
+            knative="Service" in served,
+            keda_http="HTTPScaledObject" in served,
+            snapshots="VolumeSnapshot" in served,
+            metrics="PodMetrics" in served,
+            version=version,
+        )
+        return [kind for kind in ADDITIONAL if kind.kind in served]
+
+    async def close(self) -> None:
+        """Stop watching; what runs goes on."""
+        working, self._working = self._working, []
+        await cancel_and_wait(working, self._describe())
+        await self._mirror.close(self._describe())
+        await self._api.close()
+        self._works = False
+
+    def _describe(self) -> str:
+        return f"the kubernetes engine of {self._context.location}"
+
+    def refresh(self) -> None:
+        """Apply workloads again whose variables, secrets or restarts are not the newest."""
+        self._refresh_due.set()
+
+    def news(self) -> list[EngineEvent]:
+        """The events since the last call."""
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    # Observation
+
+    def _note_change(self, key: Key | None) -> None:
+        if key is None or key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
+            self._all_changed = self._all_changed or key is None
+        else:
+            self._changed.add(key)
+        self._change.set()
+
+    async def changes(self) -> AsyncIterator[frozenset[Key]]:
+        """Yields the resources that have changed; empty: anything here has."""
+        while True:
+            await self._change.wait()
+            await self._context.clock.sleep(SETTLE_SECONDS)
+            self._change.clear()
+            keys = frozenset() if self._all_changed else frozenset(self._changed)
+            due = self._all_changed or bool(keys)
+            self._changed.clear()
+            self._all_changed = False
+            if due:
+                yield keys
+
+    async def observe(self) -> list[Observation]:
+        """Observe all resources of the location. Raises EngineError."""
+        await self._require_known()
+        keys = {record.key for record in self._records_here()}
+        there = (key for key in self._mirror.list_keys() if key.kind in (Kind.WORKLOAD, Kind.VOLUMESET))
+        return await self._observer.observe(sorted(keys.union(there)))
+
+    async def observe_some(self, keys: Collection[Key]) -> list[Observation]:
+        """Observe ``keys``, and the volume sets of the workloads among them. Raises EngineError."""
+        await self._require_known()
+        return await self._observer.observe(sorted(keys))
+
+    async def _require_known(self) -> None:
+        if not self._works and self._open_requested:
+            await self.open()
+        error = self._mirror.explain_unknown(NEEDED)
+        if error is not None:
+            # What one client cannot reach, another one may: the commands of people ask without an open engine.
+            raise error
+
+    def replica_counts(self) -> ReplicaCounts:
+        """The number of pods that run and that are wanted."""
+        return self._observer.replica_counts() if self._works else ReplicaCounts()
+
+    # Steps
+
+    async def perform(self, step: Step) -> Outcome:
+        """Apply the objects of ``step``, or delete them. Raises EngineError."""
+        await self.open()
+        if step.key.kind is Kind.WORKLOAD:
+            return await self._perform_workload(step)
+        if step.key.kind is Kind.VOLUMESET:
+            return await self._perform_volume_set(step)
+        return Outcome(step.id, Result.APPLIED)
+
+    async def _perform_workload(self, step: Step) -> Outcome:
+        key = step.key
+        past = self._claims.record(key)
+        spec = read_specification(step.body) if step.action is not Action.DELETE else None
+        also = tuple(self._claims.affected_volumesets(step, spec, past))
+        running = self._desired.find_running(key)
+        replaced = step.action is Action.REPLACE and not self._observer.is_applied(running, step.digest)
+        if spec is None or replaced:
+            left = await self._applier.delete(key)
+            if left:
+                return self._terminating(step, len(left))
+            self._desired.forget(key)
+        if spec is None:
+            return Outcome(step.id, Result.APPLIED, also=also)
+        source = past.source if past is not None else ""
+        version = await self._apply(AppliedResource(key, step.body, step.digest, step.version, source))
+        seen = Observation(key, step.location, Health.LOADING, b"", step.digest, version)
+        return Outcome(step.id, Result.APPLIED, seen=seen, also=also)
+
+    async def _apply(self, applied: AppliedResource) -> int:
+        """Make the cluster have ``applied``; returns its version there. Raises EngineError."""
+        gvc = Key(Kind.GVC, "", applied.key.gvc)
+        await self._applier.apply(gvc, self._desired.render_namespace(applied.key.gvc))
+        rendered = self._desired.render_workload(applied)
+        if await self._applier.apply(applied.key, rendered.objects, adopt=rendered.adopt):
+            self._note_change(applied.key)
+        await self._applier.prune(applied.key, rendered.objects)
+        return rendered.template.desired.version
+
+    def _terminating(self, step: Step, left: int) -> Outcome:
+        count = "1 object" if left == 1 else f"{left} objects"
+        message = f"replicas are ending at {step.location}: {count} left"
+        seen = self._observer.observe_ending(step.key)
+        return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message, seen=seen)
+
+    async def _perform_volume_set(self, step: Step) -> Outcome:
+        if step.action is Action.DELETE:
+            if await self._commands.delete_claims(step.key):
+                message = f"the volumes end at {step.location}"
+                return Outcome(step.id, Result.WAITING, Reason.TERMINATING, message)
+            return Outcome(step.id, Result.APPLIED)
+        await self._applier.apply(Key(Kind.GVC, "", step.key.gvc), self._desired.render_namespace(step.key.gvc))
+        await self._commands.grow_claims(step.key, step.body)
+        state = self._claims.state(step, self._claims.record(step.key))
+        seen = Observation(step.key, step.location, Health.HEALTHY, state, step.digest, step.version)
+        return Outcome(step.id, Result.APPLIED, seen=seen)
+
+    # Commands
+
+    async def command(self, key: Key, name: str, spec: dict[str, Any], command_id: str = "") -> dict[str, Any]:
+        """Start an execution on demand, or change a volume; returns it. Raises EngineError."""
+        if key.kind not in (Kind.WORKLOAD, Kind.VOLUMESET):
+            raise make_rejection(f"a {key.kind} takes no commands")
+        ask = parse_run(name, spec) if key.kind is Kind.WORKLOAD else parse_volume_command(name, spec)
+        if ask.location != self._context.location:
+            message = f"the command is for {ask.location or 'no location'}; this is {self._context.location}"
+            raise make_rejection(message)
+        await self.open()
+        if isinstance(ask, RunCronWorkload):
+            return await self._commands.run(key, ask, command_id)
+        return await self._commands.change_volume(key, ask, command_id)
+
+    # Changed inputs
+
+    async def _refresh_workloads(self) -> None:
+        """Apply what is recorded again, each time that an input of it may have changed; until cancelled."""
+        while True:
+            await self._refresh_due.wait()
+            self._refresh_due.clear()
+            for record in self._records_here():
+                if record.key.kind is Kind.WORKLOAD:
+                    with contain_bugs(f"refresh of {record.key}"):
+                        await self._refresh_workload(record)
+
+    async def _refresh_workload(self, record: Record) -> None:
+        if self._desired.find_running(record.key) is None:
+            # It is missing or being deleted; the next run decides.
+            return
+        try:
+            await self._apply(AppliedResource(record.key, record.body, record.digest, record.version, record.source))
+        except RecordsError:
+            raise
+        except EngineError as error:
+            self._report(record.key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
+
+    async def _end_everything(self) -> None:
+        """Delete what runs at a location that has another engine now; volumes stay."""
+        keys: Iterable[Key] = self._mirror.list_keys()
+        for key in keys:
+            if key.kind is Kind.WORKLOAD:
+                await self._end_workload(key)
+
+    async def _end_workload(self, key: Key) -> None:
+        while True:
+            try:
+                if not await self._applier.delete(key):
+                    return
+            except EngineError as error:
+                self._report(key, Reason.WORKLOAD_ERROR, f"{error.reason}: {error}")
+            except Exception as error:  # noqa: BLE001 - a bug with one workload must not let the others run on
+                self._report(key, Reason.WORKLOAD_ERROR, str(internal_error(error, f"end of {key}")))
+                return
+            await self._context.clock.sleep(1.0)
+
+    def _report(self, key: Key, reason: Reason, message: str) -> None:
+        self._events.append(EngineEvent(key, reason, message))
+        self._note_change(key)
+
+    def _records_here(self) -> list[Record]:
+        if self._context.decommissioning:
+            return []
+        records = self._context.records.all_here(self.name)
+        return [record for record in records if record.key.kind in (Kind.WORKLOAD, Kind.VOLUMESET)]

@@ -1,0 +1,308 @@
+"""What a cluster has of a location, as a list and a watch of each kind show it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
+from typing import Protocol
+
+import msgspec
+
+from reconciler.bugs import internal_error
+from reconciler.clock import Clock
+from reconciler.engines.kubernetes.client.api import FIELD_MANAGER, KubeApi, WatchEvent
+from reconciler.engines.kubernetes.client.errors import ClusterError, is_absent
+from reconciler.engines.kubernetes.client.objects import KubeObject, ObjectId, ObjectKind
+from reconciler.engines.kubernetes.rendering.names import KEY
+from reconciler.errors import EngineError
+from reconciler.model.key import Key
+from reconciler.reasons import Reason
+from reconciler.tasks import cancel_and_wait
+
+FIRST_RETRY, LAST_RETRY = 0.5, 30.0
+"""Seconds between two tries of a watch that fails: the first, and the longest."""
+STALE_SECONDS = 120.0
+"""Seconds without a working watch after which nothing is concluded from what it showed."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class ManagedFields(msgspec.Struct, frozen=True, rename={"fields": "fieldsV1"}):
+    """The fields that a manager set, as the server stores them."""
+
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    deletion_timestamp: str = ""
+    annotations: dict[str, str] | None = None
+    labels: dict[str, str] | None = None
+    managed_fields: list[ManagedFields] | None = None
+
+
+class _Item(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+class MirroredObject(msgspec.Struct, frozen=True):
+    """An object as the cluster has it; ``content`` is its JSON without the managers of fields.
+
+    ``fields`` is a hash of the fields that this program applied and that no other has changed since, "" if there are
+    none. ``key`` is the resource that it belongs to, None if it names none.
+    """
+
+    id: ObjectId
+    uid: str
+    version: str
+    key: Key | None
+    annotations: dict[str, str]
+    labels: dict[str, str]
+    fields: str
+    ending: bool
+    content: bytes
+
+    def decode(self) -> KubeObject:
+        """The whole object."""
+        value: KubeObject = msgspec.json.decode(self.content)
+        return value
+
+
+def hash_fields(managers: Iterable[ManagedFields] | None) -> str:
+    """A hash of the fields that this program applied; "" if it applied none.
+
+    A field that another program changes leaves this set, so that the hash shows any change of what was applied, and
+    none of defaults, autoscalers and injected parts.
+    """
+    for entry in managers or ():
+        if entry.manager == FIELD_MANAGER and entry.operation == "Apply" and not entry.subresource:
+            plain = _encode(msgspec.json.decode(entry.fields))
+            return blake2b(plain, digest_size=12).hexdigest()
+    return ""
+
+
+def mirror_object(kind: ObjectKind, content: bytes) -> MirroredObject:
+    """An object of the API. Raises msgspec.MsgspecError for anything else."""
+    metadata = msgspec.json.decode(content, type=_Item).metadata
+    annotations = metadata.annotations or {}
+    if metadata.managed_fields:
+        whole: KubeObject = msgspec.json.decode(content)
+        del whole["metadata"]["managedFields"]
+        content = _encode(whole)
+    return MirroredObject(
+        ObjectId(kind, metadata.namespace, metadata.name),
+        metadata.uid,
+        metadata.resource_version,
+        _parse_key(annotations.get(KEY, "")),
+        annotations,
+        metadata.labels or {},
+        hash_fields(metadata.managed_fields),
+        bool(metadata.deletion_timestamp),
+        content,
+    )
+
+
+def _parse_key(text: str) -> Key | None:
+    try:
+        return Key.parse(text) if text else None
+    except ValueError:
+        return None
+
+
+class MirrorScope(Protocol):
+    """Which objects of a cluster are mirrored."""
+
+    def select(self, kind: ObjectKind) -> str:
+        """The label selector of a kind."""
+
+    def has(self, item: MirroredObject) -> bool:
+        """Whether an object that the selector takes belongs to the location."""
+
+
+class ClusterMirror:
+    """The objects of ``scope``, of the kinds that ``follow`` names.
+
+    ``changed`` gets the resource of each change, None if all may have changed. A kind that cannot be listed is unknown:
+    nothing is concluded from what is missing of it.
+    """
+
+    def __init__(self, api: KubeApi, scope: MirrorScope, clock: Clock, changed: Callable[[Key | None], None]) -> None:
+        self._api = api
+        self._scope = scope
+        self._clock = clock
+        self._changed = changed
+        self._objects: dict[ObjectKind, dict[ObjectId, MirroredObject]] = {}
+        self._by_key: defaultdict[Key, dict[ObjectId, None]] = defaultdict(dict)
+        self._failing: dict[ObjectKind, tuple[float, EngineError]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def follow(self, kinds: Iterable[ObjectKind]) -> None:
+        """List ``kinds``, and watch them from then on. Raises ClusterError if the cluster does not answer.
+
+        A kind that the daemon may not list is unknown, and is tried again.
+        """
+        versions = await asyncio.gather(*(self._list_first(kind) for kind in kinds))
+        self._tasks += [
+            asyncio.create_task(self._follow(kind, version)) for kind, version in zip(kinds, versions, strict=True)
+        ]
+
+    async def close(self, owner: str) -> None:
+        """Stop watching."""
+        tasks, self._tasks = self._tasks, []
+        await cancel_and_wait(tasks, owner)
+        self._objects.clear()
+        self._by_key.clear()
+        self._failing.clear()
+
+    def is_complete(self, kind: ObjectKind) -> bool:
+        """Whether all objects of ``kind`` are known, so that one that is not there does not exist."""
+        return kind in self._objects and not self._is_stale(kind)
+
+    def explain_unknown(self, kinds: Iterable[ObjectKind]) -> EngineError | None:
+        """Why the objects of ``kinds`` are not known; None if they are."""
+        for kind in kinds:
+            if not self.is_complete(kind):
+                _, error = self._failing.get(kind, (0.0, None))
+                return error or EngineError(f"{kind} are not listed yet", reason=Reason.CLUSTER_UNREACHABLE)
+        return None
+
+    def failures(self) -> dict[ObjectKind, EngineError]:
+        """The kinds that cannot be watched now, with the reasons."""
+        return {kind: error for kind, (_, error) in sorted(self._failing.items())}
+
+    def get(self, target: ObjectId) -> MirroredObject | None:
+        """An object; None if it is not there, or not known."""
+        return self._objects.get(target.kind, {}).get(target)
+
+    def of_key(self, key: Key) -> list[MirroredObject]:
+        """All objects that belong to the resource ``key``."""
+        return [self._objects[target.kind][target] for target in self._by_key.get(key, ())]
+
+    def of_kind(self, kind: ObjectKind) -> Iterator[MirroredObject]:
+        """All objects of a kind."""
+        yield from list(self._objects.get(kind, {}).values())
+
+    def list_keys(self) -> list[Key]:
+        """The resources that have an object here, sorted."""
+        return sorted(key for key, targets in self._by_key.items() if targets)
+
+    def put(self, kind: ObjectKind, content: bytes) -> None:
+        """Take the answer to a request of our own, which the watch shows a moment later."""
+        item = mirror_object(kind, content)
+        former = self.get(item.id)
+        if former is None or _is_newer(item.version, former.version):
+            self._store(item)
+
+    async def _list_first(self, kind: ObjectKind) -> str:
+        try:
+            return await self._list(kind)
+        except ClusterError as error:
+            if error.code in (403, 404):
+                self._failing[kind] = (self._clock.monotonic(), error)
+                return ""
+            raise
+
+    async def _list(self, kind: ObjectKind) -> str:
+        page = await self._api.list(kind, self._scope.select(kind))
+        items = [item for content in page.items if self._scope.has(item := mirror_object(kind, content))]
+        new = {item.id: item for item in items}
+        before = self._objects.setdefault(kind, {})
+        # What vanished while nothing was watched is shown by no event: it is missing from the new list.
+        for target in before.keys() - new.keys():
+            self._remove(target)
+        for item in items:
+            former = before.get(item.id)
+            if former is None or former.version != item.version:
+                self._store(item)
+        self._failing.pop(kind, None)
+        return page.version
+
+    async def _follow(self, kind: ObjectKind, version: str) -> None:
+        wait = FIRST_RETRY
+        while True:
+            try:
+                version = version or await self._list(kind)
+                async for event in self._api.watch(kind, self._scope.select(kind), version):
+                    version = self._take(kind, event) or version
+                    wait = FIRST_RETRY
+                self._failing.pop(kind, None)
+            except EngineError as error:
+                if isinstance(error, ClusterError) and error.code == 410:
+                    version = ""
+                    continue
+                self._note_failure(kind, error)
+                if is_absent(error):
+                    version = ""
+            except Exception as error:  # noqa: BLE001 - a bug with one kind must not end the watches of the others
+                self._note_failure(kind, EngineError(str(internal_error(error, f"watch of {kind}"))))
+                version = ""
+            else:
+                continue
+            await self._clock.sleep(wait * (1 + random.random() / 4))
+            wait = min(2 * wait, LAST_RETRY)
+
+    def _take(self, kind: ObjectKind, event: WatchEvent) -> str:
+        if event.type == "BOOKMARK":
+            self._failing.pop(kind, None)
+            return msgspec.json.decode(event.object, type=_Bookmark).metadata.version
+        item = mirror_object(kind, bytes(event.object))
+        if event.type == "DELETED":
+            self._remove(item.id)
+        elif self._scope.has(item):
+            former = self.get(item.id)
+            if former is None or _is_newer(item.version, former.version):
+                self._store(item)
+        self._failing.pop(kind, None)
+        return item.version
+
+    def _note_failure(self, kind: ObjectKind, error: EngineError) -> None:
+        since, _ = self._failing.get(kind, (self._clock.monotonic(), error))
+        first = kind not in self._failing
+        self._failing[kind] = (since, error)
+        if first:
+            self._changed(None)
+
+    def _is_stale(self, kind: ObjectKind) -> bool:
+        failing = self._failing.get(kind)
+        return failing is not None and self._clock.monotonic() - failing[0] > STALE_SECONDS
+
+    def _store(self, item: MirroredObject) -> None:
+        former = self.get(item.id)
+        if former is not None and former.key is not None and former.key != item.key:
+            self._by_key[former.key].pop(item.id, None)
+        self._objects.setdefault(item.id.kind, {})[item.id] = item
+        if item.key is not None:
+            self._by_key[item.key][item.id] = None
+            self._changed(item.key)
+
+    def _remove(self, target: ObjectId) -> None:
+        item = self._objects.get(target.kind, {}).pop(target, None)
+        if item is not None and item.key is not None:
+            self._by_key[item.key].pop(target, None)
+            if not self._by_key[item.key]:
+                del self._by_key[item.key]
+            self._changed(item.key)
+
+
+class _BookmarkMetadata(msgspec.Struct, frozen=True, rename={"version": "resourceVersion"}):
+    version: str = ""
+
+
+class _Bookmark(msgspec.Struct, frozen=True):
+    metadata: _BookmarkMetadata
+
+
+def _is_newer(version: str, former: str) -> bool:
+    """Whether a version is newer. They are numbers on every API server; without numbers, another one counts."""
+    if version.isdecimal() and former.isdecimal():
+        return int(version) > int(former)
+    return version != former

@@ -1,0 +1,246 @@
+"""Reports what a cluster has of the resources of a location, as observations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from reconciler.engines.context import EngineContext
+from reconciler.engines.kubernetes.applying import ObjectApplier
+from reconciler.engines.kubernetes.client.api import KubeApi
+from reconciler.engines.kubernetes.client.objects import (
+    AUTOSCALER,
+    CLAIM,
+    EVENT,
+    JOB,
+    POD,
+    VOLUME_SNAPSHOT,
+    KubeObject,
+    ObjectId,
+    ObjectKind,
+)
+from reconciler.engines.kubernetes.desired import DesiredObjects
+from reconciler.engines.kubernetes.mirror import ClusterMirror, MirroredObject
+from reconciler.engines.kubernetes.rendering.names import DIGEST, VERSION
+from reconciler.engines.kubernetes.status.pods import LogLines
+from reconciler.engines.kubernetes.status.rollout import LiveWorkload
+from reconciler.engines.kubernetes.status.volumes import LiveVolumes, volumeset_state
+from reconciler.engines.kubernetes.status.workload import StatusContext, workload_status
+from reconciler.engines.protocol import Observation, ReplicaCounts
+from reconciler.engines.volume_claims import VolumeClaims
+from reconciler.engines.volumes import VolumeSetState, read_volumes
+from reconciler.engines.workload.deployment import DeploymentTarget, read_deployment
+from reconciler.engines.workload.names import make_alias
+from reconciler.engines.workload.spec import Type
+from reconciler.engines.workload.spec_builder import AppliedWorkload, workload_spec
+from reconciler.errors import EngineError
+from reconciler.model.key import Key, Kind
+from reconciler.model.kinds.workload import mounted_volumesets, read_specification
+from reconciler.model.record import Health, Record
+
+EVENTS_SECONDS = 5.0
+"""Seconds for which the events of a namespace are not asked for again."""
+LAST_LINES = 10
+"""Lines of a container that ended which are read for its message."""
+MOST_LOGS = 200
+"""Ended containers whose last lines are remembered."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class ClusterObserver:
+    """Makes observations from what ``mirror`` has; it asks the cluster only about pods that are not well."""
+
+    def __init__(
+        self,
+        context: EngineContext,
+        api: KubeApi,
+        mirror: ClusterMirror,
+        applier: ObjectApplier,
+        desired: DesiredObjects,
+    ) -> None:
+        self._context = context
+        self._api = api
+        self._mirror = mirror
+        self._applier = applier
+        self._desired = desired
+        self._claims = VolumeClaims(context.records, context.settings.org)
+        self._events: dict[str, tuple[float, tuple[KubeObject, ...]]] = {}
+        self._logs: dict[tuple[str, str, int], Sequence[str]] = {}
+
+    async def observe(self, keys: Iterable[Key]) -> list[Observation]:
+        """What exists of ``keys``, with the volume sets of workloads among them. Raises RecordsError."""
+        keys = list(keys)
+        volumesets = {key for key in keys if key.kind is Kind.VOLUMESET}
+        observations = []
+        for key in (key for key in keys if key.kind is Kind.WORKLOAD):
+            record = self._claims.record(key)
+            observation = await self._observe_workload(key, record)
+            if observation is not None:
+                observations.append(observation)
+            if record is not None:
+                names = mounted_volumesets(read_specification(record.body))
+                volumesets |= {Key(Kind.VOLUMESET, key.gvc, name) for name in names}
+        observations += filter(None, (self._observe_volume_set(key) for key in sorted(volumesets)))
+        return observations
+
+    def observe_ending(self, key: Key) -> Observation | None:
+        """A workload that is being deleted; None if it is not recorded."""
+        record = self._claims.record(key)
+        if record is None:
+            return None
+        return Observation(key, record.location, Health.DELETING, record.state, record.digest, record.version)
+
+    def is_applied(self, running: MirroredObject | None, digest: str) -> bool:
+        """Whether ``running`` is there, was applied with ``digest``, and does not end."""
+        return running is not None and not running.ending and running.annotations.get(DIGEST) == digest
+
+    def replica_counts(self) -> ReplicaCounts:
+        """Pods that run and are wanted, over all workloads."""
+        running = wanted = 0
+        for record in self._context.records.all_here("kubernetes"):
+            deployment = read_deployment(record.state) if record.key.kind is Kind.WORKLOAD else None
+            if deployment is None:
+                continue
+            running += deployment.workload.current_replica_count
+            versions = deployment.status.versions
+            resources = (entry.get("resources", {}) for entry in (versions[-1].containers if versions else {}).values())
+            wanted += max((resource.get("replicas", 0) for resource in resources), default=0)
+        return ReplicaCounts(running, wanted, busy=False)
+
+    async def _observe_workload(self, key: Key, record: Record | None) -> Observation | None:
+        running = self._desired.find_running(key)
+        if running is None:
+            items = self._mirror.of_key(key)
+            if record is None or not any(item.id.kind is POD for item in items):
+                return None
+            # Its object is gone, and its pods still end.
+            return Observation(key, self._context.location, Health.DELETING, record.state)
+        digest, version = self._read_marks(key, running)
+        if record is None:
+            return Observation(key, self._context.location, Health.UNKNOWN, b"{}", digest, version)
+        live = await self._read_live(key, record, running)
+        health, deployment = workload_status(live, self._status_context(key, record))
+        if running.ending:
+            health = Health.DELETING
+        return Observation(key, self._context.location, health, _encode(deployment), digest, version)
+
+    def _read_marks(self, key: Key, running: MirroredObject) -> tuple[str, int]:
+        """Digest and version as applied; no digest if others have changed an object since."""
+        text = running.annotations.get(VERSION, "")
+        digest = running.annotations.get(DIGEST, "")
+        return "" if self._applier.find_changes(key) else digest, int(text) if text.isdecimal() else 0
+
+    async def _read_live(self, key: Key, record: Record, running: MirroredObject) -> LiveWorkload:
+        spec = read_specification(record.body)
+        applied = AppliedWorkload(key, self._context.location, spec, record.version, record.digest, self._gvc(key)[1])
+        pods = self._decode(key, POD)
+        live = LiveWorkload(
+            spec=workload_spec(applied, ""),
+            primary=running.decode(),
+            pods=pods,
+            jobs=self._decode(key, JOB),
+            claims=tuple(self._claims_of(key, mounted_volumesets(spec))),
+            autoscaler=next(iter(self._decode(key, AUTOSCALER)), None),
+        )
+        if live.spec.type is not Type.CRON and _is_well(live):
+            return live
+        events = await self._read_events(running.id.namespace)
+        return msgspec.structs.replace(live, events=events, logs=await self._read_logs(pods))
+
+    def _decode(self, key: Key, kind: ObjectKind) -> tuple[KubeObject, ...]:
+        items = (item for item in self._mirror.of_key(key) if item.id.kind is kind)
+        return tuple(item.decode() for item in sorted(items, key=lambda item: item.id))
+
+    def _claims_of(self, key: Key, names: Iterable[str]) -> Iterator[KubeObject]:
+        for name in names:
+            yield from self._decode(Key(Kind.VOLUMESET, key.gvc, name), CLAIM)
+
+    def _status_context(self, key: Key, record: Record) -> StatusContext:
+        past = read_deployment(record.state)
+        alias, gvc_version = self._gvc(key)
+        settings = self._context.settings
+        created = {version.workload: version.created for version in past.status.versions} if past is not None else {}
+        return StatusContext(
+            target=DeploymentTarget(self._context.location, alias, gvc_version, settings.endpoint_domain),
+            now=self._context.clock.now(),
+            limitations=self._desired.limitations(record),
+            created=created,
+            past=past.status.job_executions if past is not None else (),
+        )
+
+    def _gvc(self, key: Key) -> tuple[str, int]:
+        """The alias and the version of the GVC of a workload."""
+        record = self._claims.find_shared(Key(Kind.GVC, "", key.gvc))
+        alias = record.alias if record is not None else ""
+        return alias or make_alias(self._context.settings.org, key.gvc), record.version if record is not None else 1
+
+    async def _read_events(self, namespace: str) -> tuple[KubeObject, ...]:
+        """The warnings of a namespace. Without them, messages are shorter; nothing else depends on them."""
+        now = self._context.clock.monotonic()
+        at, events = self._events.get(namespace, (float("-inf"), ()))
+        if now - at < EVENTS_SECONDS:
+            return events
+        try:
+            page = await self._api.list(EVENT, namespace=namespace, fields="type=Warning")
+        except EngineError:
+            return events
+        events = tuple(msgspec.json.decode(item) for item in page.items)
+        self._events[namespace] = (now, events)
+        return events
+
+    async def _read_logs(self, pods: Iterable[KubeObject]) -> LogLines:
+        """The last lines of containers that ended with an error, each read once."""
+        lines = {}
+        for pod in pods:
+            for status in pod.get("status", {}).get("containerStatuses") or ():
+                ended = (status.get("lastState") or {}).get("terminated") or (status.get("state") or {}).get(
+                    "terminated"
+                )
+                if ended is None or not ended.get("exitCode"):
+                    continue
+                metadata, restarts = pod["metadata"], int(status.get("restartCount", 0))
+                mark = (metadata["uid"], status["name"], restarts)
+                if mark not in self._logs:
+                    self._logs[mark] = await self._read_last_lines(pod, status)
+                    while len(self._logs) > MOST_LOGS:
+                        self._logs.pop(next(iter(self._logs)))
+                lines[metadata["name"], status["name"]] = self._logs[mark]
+        return lines
+
+    async def _read_last_lines(self, pod: KubeObject, status: Mapping[str, object]) -> Sequence[str]:
+        metadata = pod["metadata"]
+        path = f"{ObjectId(POD, metadata['namespace'], metadata['name']).path}/log"
+        restarted = "terminated" in (status.get("lastState") or {})  # type: ignore[operator]
+        params = {
+            "container": str(status["name"]),
+            "previous": "true" if restarted else "",
+            "tailLines": str(LAST_LINES),
+            "limitBytes": str(LAST_LINES << 10),
+        }
+        try:
+            async with self._api.read_lines(path, f"read the log of {metadata['name']}", params, 5.0) as lines:
+                return [line.decode("utf-8", "replace") async for line in lines]
+        except EngineError:
+            return ()
+
+    def _observe_volume_set(self, key: Key) -> Observation | None:
+        record = self._claims.record(key)
+        claims = self._decode(key, CLAIM)
+        if record is None:
+            return Observation(key, self._context.location, Health.UNKNOWN) if claims else None
+        claimed = read_volumes(self._claims.recorded_state(record)) or VolumeSetState(self._context.location)
+        live = LiveVolumes(claimed, claims, self._decode(key, VOLUME_SNAPSHOT))
+        health, state = volumeset_state(live)
+        return Observation(key, self._context.location, health, state, record.digest, record.version)
+
+
+def _is_well(live: LiveWorkload) -> bool:
+    """Whether all pods are ready, so that nobody asks why not."""
+    for pod in live.pods:
+        conditions = {entry["type"]: entry["status"] for entry in pod.get("status", {}).get("conditions") or ()}
+        if conditions.get("Ready") != "True":
+            return False
+    status = (live.primary or {}).get("status") or {}
+    return not any(entry.get("type") == "ReplicaFailure" for entry in status.get("conditions") or ())

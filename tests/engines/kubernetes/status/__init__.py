@@ -1,0 +1,1 @@
+"""What objects of a cluster mean in the words of the platform."""

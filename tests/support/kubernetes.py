@@ -1,0 +1,39 @@
+"""Objects against the schemas of Kubernetes, as ``kubernetes_validate`` has them; each schema is compiled once."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import kubernetes_validate
+
+VERSIONS = ("1.37.0", "1.36.0", "1.35.0")
+"""The newest versions of Kubernetes whose schemas there are."""
+BUILT_IN = frozenset({"v1", "apps/v1", "autoscaling/v2", "batch/v1", "networking.k8s.io/v1", "policy/v1"})
+"""Versions of the API that every cluster serves; other objects are of kinds that are added to a cluster."""
+
+_SCHEMAS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+
+
+def find_schema_faults(kube_object: dict[str, Any], version: str) -> list[str]:
+    """What is wrong with an object in a version of Kubernetes, in its strict schemas; nothing of added kinds."""
+    if kube_object["apiVersion"] not in BUILT_IN:
+        return []
+    group, _, number = kube_object["apiVersion"].rpartition("/")
+    name = "-".join(part for part in (kube_object["kind"].lower(), group.partition(".")[0], number) if part)
+    return [error.message for error in _validator(version, name).iter_errors(kube_object)]
+
+
+@cache
+def _validator(version: str, name: str) -> jsonschema_rs.Draft202012Validator:
+    schema = json.loads((_SCHEMAS / f"v{version}-local-strict" / f"{name}.json").read_text())
+    return jsonschema_rs.Draft202012Validator(schema, registry=_definitions(version))
+
+
+@cache
+def _definitions(version: str) -> jsonschema_rs.Registry:
+    definitions = json.loads((_SCHEMAS / f"v{version}-local-strict" / "_definitions.json").read_text())
+    return jsonschema_rs.Registry([(definitions["$id"], definitions)], draft=jsonschema_rs.Draft202012)
